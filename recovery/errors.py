@@ -1,0 +1,102 @@
+"""Every error this library raises on purpose.
+
+    RecoveryError
+    ├── SettingsError            a setting is missing, unknown or has a wrong value
+    ├── ServerError              a server that we need
+    │   ├── ServerUnavailable    does not answer
+    │   ├── ServerTooOld         answers, with a version that we can't use
+    │   ├── PortTaken            a port that we were to listen on is in use
+    │   └── DataDirectoryError   a data directory that is not ours, or of another version
+    ├── InputError               what the caller gave can't be used; nothing was changed
+    │   ├── UnknownActor
+    │   ├── UnknownProcessType
+    │   ├── ProcessNotFound
+    │   ├── NotEncodable         a value that JSON can't carry unchanged
+    │   ├── TooLarge             a record would be over MongoDB's limit
+    │   ├── NotInActor           called outside a running actor
+    │   └── WorkflowError        a WfFormat file
+    ├── ClaimLost                this attempt no longer holds its task; stop working on it
+    ├── ProcessBroken            the process ended without a result
+    └── ResultTimeout            the process did not end within the time given
+
+A message names what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class RecoveryError(Exception):
+    """Base of all errors raised by this library."""
+
+
+class SettingsError(RecoveryError):
+    """A setting is missing, unknown or has a wrong value."""
+
+
+class ServerError(RecoveryError):
+    """Something about a server that we need."""
+
+
+class ServerUnavailable(ServerError):
+    """A server does not answer."""
+
+
+class ServerTooOld(ServerError):
+    """A server answers, with a version that we can't use."""
+
+
+class PortTaken(ServerError):
+    """A port that we were to listen on is in use."""
+
+
+class DataDirectoryError(ServerError):
+    """A data directory is not ours, or was written by another version."""
+
+
+class InputError(RecoveryError):
+    """What the caller gave can't be used; nothing was changed."""
+
+
+class UnknownActor(InputError):
+    """No actor of this name is registered with the app."""
+
+
+class UnknownProcessType(InputError):
+    """No process of this type is registered with the app."""
+
+
+class ProcessNotFound(InputError):
+    """No process has this id."""
+
+
+class NotEncodable(InputError):
+    """A value that JSON can't carry unchanged."""
+
+
+class TooLarge(InputError):
+    """A record would be over MongoDB's limit of 16 MB."""
+
+
+class NotInActor(InputError):
+    """Something that only a running actor may do."""
+
+
+class WorkflowError(InputError):
+    """A WfFormat file that can't be run."""
+
+
+class ClaimLost(RecoveryError):
+    """This attempt no longer holds its task: another attempt has it, or it is decided. Stop working on it."""
+
+
+class ProcessBroken(RecoveryError):
+    """The process ended without a result: one of its tasks failed for good."""
+
+    def __init__(self, process_id: str, task: str | None, kind: str, message: str) -> None:
+        where = f", task {task}" if task else ""
+        super().__init__(f"process {process_id}{where}: {kind}: {message}")
+        self.process_id, self.task, self.kind, self.message = process_id, task, kind, message
+
+
+class ResultTimeout(RecoveryError):
+    """The process did not end within the time given. It goes on; ask again later."""
