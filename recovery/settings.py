@@ -1,20 +1,32 @@
 """Settings: read once from the environment (`RECOVERY_*`) or a TOML file, validated, frozen.
 
-The environment wins over the file. The file is named by `RECOVERY_CONFIG`; its keys are the field names
-below. A name that no field has is an error that suggests the nearest one, since a misspelt setting that is
-silently ignored is found out in an outage. All times are in seconds.
+The environment wins over the file, and what the code gives wins over both. The file is named by
+`RECOVERY_CONFIG`; its keys are the field names below. A name that no field has is an error that suggests the
+nearest one, since a misspelt setting that is silently ignored is found out in an outage. All times are in
+seconds.
+
+Use `load` or `current`: they turn pydantic's errors into a SettingsError that says where a value came from.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from recovery.errors import SettingsError
 
@@ -22,10 +34,10 @@ PREFIX = "RECOVERY_"
 CONFIG = "RECOVERY_CONFIG"
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """All settings with their defaults; each default is argued where it stands."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX)
 
     app: str | None = Field(None, description="Where your `Recovery` object is: `package.module:name`.")
     mongo_uri: str = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
@@ -35,6 +47,8 @@ class Settings(BaseModel):
     metrics_port: int | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
     metrics_host: str = Field("127.0.0.1", description="Address that metrics are served on.")
     data_dir: Path = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
+    # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
+    mongo_cache_gb: float = Field(0.5, ge=0.25, description="Cache of the MongoDB that `recovery up` starts.")
 
     # A beat every 2 s and three missed ones: a killed machine is known in 6 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
@@ -58,7 +72,9 @@ class Settings(BaseModel):
 
     spark_master: str = Field("local[*]", description="Spark master of the sweep.")
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: float | None = Field(None, gt=0, description="How often beat starts a sweep; unset: never.")
+    sweep_interval: float | None = Field(
+        None, gt=0, description="How often beat starts a sweep; unset: never."
+    )
     sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
 
     @field_validator("app")
@@ -85,8 +101,22 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _heartbeat_order(self) -> Settings:
         if self.heartbeat_timeout < 2 * self.heartbeat_interval:
-            raise ValueError("heartbeat_timeout must be at least twice heartbeat_interval, or one late beat kills")
+            raise ValueError(
+                "heartbeat_timeout must be at least twice heartbeat_interval, or one late beat kills"
+            )
         return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What the code gives, over the environment, over the TOML file."""
+        return init_settings, _Environment(settings_cls), _file(settings_cls)
 
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
@@ -94,29 +124,26 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
 
 
-def load(environ: dict[str, str] | None = None, **overrides: Any) -> Settings:
-    """Settings from `environ` (by default the process's) over the TOML file it names; `overrides` win.
+class _Environment(EnvSettingsSource):
+    """The environment, with the names that no field has: pydantic-settings by itself passes over them."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            **super().__call__(),
+            **{name: value for name, value in _variables().items() if _unknown(name)},
+        }
+
+
+def load(**overrides: Any) -> Settings:
+    """Settings from the environment over the TOML file it names; `overrides` that are not None win.
 
     Raises SettingsError naming each setting that is wrong, where it came from and what it should be.
     """
-    environ = dict(os.environ) if environ is None else environ
-    sources: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    if path := environ.get(CONFIG):
-        for name, value in _read_file(path).items():
-            values[name], sources[name] = value, f"in {path}"
-    for variable, text in environ.items():
-        if variable.startswith(PREFIX) and variable != CONFIG:
-            name = variable.removeprefix(PREFIX).lower()
-            values[name], sources[name] = text, f"environment variable {variable}"
-    values |= {name: value for name, value in overrides.items() if value is not None}
-    for name in values:
-        if name not in Settings.model_fields:
-            raise SettingsError(_unknown(name, sources.get(name, "given")))
+    given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**values)
+        return Settings(**given)
     except ValidationError as error:
-        lines = [_describe(item, sources) for item in error.errors()]
+        lines = [_describe(item, given) for item in error.errors()]
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -126,31 +153,62 @@ def current() -> Settings:
     return load()
 
 
-def _read_file(path: str) -> dict[str, Any]:
+def _variables() -> dict[str, str]:
+    """Our environment variables by field name. Small letters count too, as pydantic-settings has it."""
+    found = {name.upper(): text for name, text in os.environ.items() if name.upper().startswith(PREFIX)}
+    return {name.removeprefix(PREFIX).lower(): text for name, text in found.items() if name != CONFIG}
+
+
+def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
+    """The TOML file. One that is not there is an error; pydantic-settings by itself passes over it."""
+    path = os.environ.get(CONFIG)
+    if path and not Path(path).is_file():
+        raise SettingsError(f"{CONFIG}={path}: there is no such file")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return TomlConfigSettingsSource(settings_cls, Path(path) if path else None)
     except OSError as error:
         raise SettingsError(f"{CONFIG}={path}: can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{CONFIG}={path}: not TOML: {error}") from None
 
 
-def _unknown(name: str, source: str) -> str:
+def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """One line for one of pydantic's errors."""
+    if not item["loc"]:
+        return f"settings: {_message(item)}"
+    name = str(item["loc"][0])
+    shown, origin = _origin(name, given)
+    if item["type"] == "extra_forbidden":
+        return f"unknown setting {shown}{origin}: {_suggestion(name, shown)}"
+    return f"setting {shown}{origin}: {_message(item)}; got {_without_password(item['input'])!r}"
+
+
+def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
+    """A setting's name as its author wrote it, and where."""
+    if name in given:
+        return name, ""
+    if name in _variables():
+        return f"{PREFIX}{name.upper()}", " (environment variable)"
+    return name, f" (in {os.environ.get(CONFIG)})"
+
+
+def _unknown(name: str) -> bool:
+    return name not in Settings.model_fields
+
+
+def _suggestion(name: str, shown: str) -> str:
     near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
-    shown = name.upper() if source.startswith("environment") else name
-    hint = (near[0].upper() if source.startswith("environment") else near[0]) if near else None
-    prefix = PREFIX if source.startswith("environment") else ""
-    if hint:
-        return f"unknown setting {prefix}{shown} ({source}): did you mean {prefix}{hint}?"
-    return f"unknown setting {prefix}{shown} ({source}): docs/settings.md lists all settings"
+    if not near:
+        return "docs/settings.md lists all settings"
+    return f"did you mean {PREFIX + near[0].upper() if shown.startswith(PREFIX) else near[0]}?"
 
 
-def _describe(item: Any, sources: dict[str, str]) -> str:
-    name = str(item["loc"][0]) if item["loc"] else "settings"
-    message = str(item["msg"]).removeprefix("Value error, ")
-    where = f" ({sources[name]})" if name in sources else ""
-    got = f"; got {item['input']!r}" if item["loc"] else ""
-    return f"setting {name}{where}: {message}{got}"
+def _message(item: Mapping[str, Any]) -> str:
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _without_password(value: Any) -> Any:
+    return re.sub(r"//[^@]*@", "//***@", value) if isinstance(value, str) else value
 
 
 def _as_text(value: Any) -> str:
