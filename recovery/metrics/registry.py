@@ -1,0 +1,37 @@
+"""The counters and histograms. Written by every process of a worker; in prefork pools through files that
+prometheus-client adds up (`PROMETHEUS_MULTIPROC_DIR`, set by `workers` before anything else is imported).
+
+docs/metrics.md tells what each is for and when to be woken by it.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Histogram
+
+PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
+PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by how.", ["state"])
+ATTEMPTS = Counter("recovery_attempts", "Attempts that ended, by actor and how.", ["actor", "outcome"])
+ATTEMPT_SECONDS = Histogram(
+    "recovery_attempt_seconds",
+    "Time that actors' functions took.",
+    ["actor"],
+    buckets=(0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200),
+)
+WORK_TIMEOUTS = Counter("recovery_work_timeouts", "Attempts lost: timed out or worker gone.")
+ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by actor.", ["actor"])
+REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule that found them.", ["reason"])
+REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule.", ["rule"])
+STALE = Counter("recovery_stale_results", "Messages and results dropped as stale, by what.", ["reason"])
+PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")
+LAG = Histogram(
+    "recovery_requeue_lag_seconds",
+    "From a record's deadline to its requeue.",
+    buckets=(0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 3600),
+)
+SCAN_SECONDS = Histogram(
+    "recovery_scan_seconds",
+    "Time that a scan took, by scanner.",
+    ["scanner"],
+    buckets=(0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30),
+)
+SCANS = Counter("recovery_scans", "Scans done, by scanner and result.", ["scanner", "result"])

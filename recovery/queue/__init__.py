@@ -1,0 +1,10 @@
+"""Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
+
+A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch
+in one round trip; `message` makes the texts.
+"""
+
+from recovery.queue.broker import Broker
+from recovery.queue.message import encode
+
+__all__ = ["Broker", "encode"]

@@ -1,0 +1,85 @@
+"""Redis as the broker: push messages, ask for depths. Redis holds hints; losing it costs time, never work.
+
+A push that fails, or whose reply is lost, is not tried again here: the decision is queued in MongoDB with a
+deadline, and a message that does not come is found by MESSAGE_LOST. A message pushed twice is harmless, since
+the first claim makes the second message stale.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from recovery.errors import ServerUnavailable, SettingsError
+from recovery.queue.message import encode
+from recovery.store import Queued
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """The queues at one Redis address. Not to be carried over a fork; one per process is made as needed."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    def _redis(self) -> Redis:
+        return _client(self._url, os.getpid())
+
+    def push(self, queued: Sequence[Queued]) -> int:
+        """Push a message for each decision, in one round trip; how many were pushed (all or 0)."""
+        messages: dict[str, list[str]] = defaultdict(list)
+        for one in queued:
+            messages[one.actor].append(encode(one))
+        try:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for queue, texts in messages.items():
+                    pipeline.lpush(queue, *texts)
+                pipeline.execute()
+        except RedisError as error:
+            log.warning(
+                "could not push %d messages (%s): they stay queued in MongoDB and are pushed again after "
+                "their message timeout",
+                len(queued),
+                error,
+            )
+            return 0
+        return len(queued)
+
+    def depths(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many messages wait in each queue."""
+        names = list(queues)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.llen(name)
+            return dict(zip(names, pipeline.execute(), strict=True))
+
+    def check(self) -> None:
+        """Raise ServerUnavailable unless the server answers."""
+        try:
+            self._redis.ping()
+        except RedisError as error:
+            raise ServerUnavailable(
+                f"Redis at {self._url} does not answer: {error}. Start one with `recovery up`, or set "
+                "RECOVERY_BROKER_URL to one that runs"
+            ) from None
+
+
+@lru_cache(maxsize=8)
+def _client(url: str, _pid: int) -> Redis:
+    try:
+        # No retries: redis-py would send a command again whose reply was lost.
+        return Redis.from_url(
+            url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0)
+        )
+    except ValueError as error:
+        raise SettingsError(f"RECOVERY_BROKER_URL={url}: {error}") from None

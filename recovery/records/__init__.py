@@ -1,0 +1,45 @@
+"""The records and what they are made of. Pure: no driver is imported here, it runs inside Spark executors.
+
+Four kinds describe a process: Process, Graph, Task and Decision; `Worker` describes who works. They are
+frozen; a changed copy comes from `evolve()`. `codec` maps them to documents, `values` maps arguments and
+results to JSON texts, `ids` makes ids, `states` names the states and says which of them are live.
+"""
+
+from recovery.records.codec import field_name, from_document, to_document
+from recovery.records.models import (
+    Child,
+    Decision,
+    ErrorInfo,
+    Graph,
+    Outcome,
+    Process,
+    QueueStatistics,
+    Record,
+    Task,
+    Worker,
+)
+from recovery.records.preferences import ActorPreferences
+from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
+from recovery.records.values import Encoded, Promise
+
+__all__ = [
+    "LIVE_DECISIONS",
+    "ActorPreferences",
+    "Child",
+    "Decision",
+    "DecisionState",
+    "Encoded",
+    "ErrorInfo",
+    "Graph",
+    "Outcome",
+    "Process",
+    "ProcessState",
+    "Promise",
+    "QueueStatistics",
+    "Record",
+    "Task",
+    "Worker",
+    "field_name",
+    "from_document",
+    "to_document",
+]

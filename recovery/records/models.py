@@ -1,0 +1,185 @@
+"""The frozen records. All times are aware datetimes in UTC, set by the database's clock.
+
+Arguments and values are JSON texts, not documents: any JSON value is kept to the letter (keys with dots or
+dollars, whole numbers of any size), no scan has to decode them, and an update can't mistake them for an
+expression. A promise inside one is written `{"$promise": task id}`; see `values`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Self
+
+from recovery.records import ids
+from recovery.records.states import DecisionState, ProcessState
+
+
+class Record:
+    """Base of the records: frozen; a changed copy is made by `evolve`."""
+
+    __slots__ = ()
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy with these fields changed."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorInfo(Record):
+    """Why a task, or a process, has no value."""
+
+    kind: str
+    """Name of the error's type."""
+    message: str
+    """Up to 500 characters."""
+    task: str | None = None
+    actor: str | None = None
+    stack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child(Record):
+    """A task that a decider scheduled, as its Decision holds it: enough to make the Task and Decision."""
+
+    id: str
+    actor: str
+    args: str
+    deps: tuple[str, ...] = ()
+    dependents: tuple[str, ...] = ()
+    eta: datetime | None = None
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Record):
+    """What is to be done. Immutable. `dependents` are the tasks whose arguments wait for this one."""
+
+    id: str
+    actor: str
+    args: str
+    parent: str | None = None
+    epoch: int = 0
+    deps: tuple[str, ...] = ()
+    dependents: tuple[str, ...] = ()
+
+    @property
+    def process_id(self) -> str:
+        return ids.split_record_id(self.id)[0]
+
+    @property
+    def task_id(self) -> str:
+        return ids.split_record_id(self.id)[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Record):
+    """How a task ended: a value or an error, and the pass of the attempt whose result was accepted."""
+
+    pass_key: str
+    finished_at: datetime | None = None
+    value: str | None = None
+    waits: tuple[str, ...] = ()
+    """Children that the value still promises; who waits for this task waits for them."""
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Record):
+    """How far a task is, and what came of it."""
+
+    id: str
+    actor: str
+    state: DecisionState = DecisionState.WAITING
+    epoch: int = 0
+    pass_key: str | None = None
+    attempts: int = 0
+    timeouts: int = 0
+    eta: datetime | None = None
+    delay: float | None = None
+    queued_at: datetime | None = None
+    claimed_at: datetime | None = None
+    worker: str | None = None
+    outcome: Outcome | None = None
+    children: tuple[Child, ...] = ()
+    recovery_time: datetime | None = None
+
+    @property
+    def process_id(self) -> str:
+        return ids.split_record_id(self.id)[0]
+
+    @property
+    def task_id(self) -> str:
+        return ids.split_record_id(self.id)[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph(Record):
+    """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
+
+    id: str
+    epoch: int = 0
+    not_finished: dict[str, datetime] = field(default_factory=dict)
+    links: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """{task: {dependency still open: True}}."""
+    finished: tuple[str, ...] = ()
+    failed: dict[str, bool] = field(default_factory=dict)
+    idle_timeout: float = 60.0
+    version: int = 0
+    touched_at: datetime | None = None
+    recovery_time: datetime | None = None
+
+    def is_ready(self, task: str) -> bool:
+        """Whether `task` is open and waits for nothing."""
+        return task in self.not_finished and not self.links.get(task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Record):
+    """A run of a process type."""
+
+    id: str
+    type: str
+    args: str
+    custom_id: str | None = None
+    start_task: str = ids.START_TASK
+    state: ProcessState = ProcessState.RUNNING
+    epoch: int = 0
+    idle_timeout: float = 60.0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    result: str | None = None
+    error: ErrorInfo | None = None
+    recovery_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker(Record):
+    """A worker that lives, or did at its last heartbeat. Its id is new at every start.
+
+    `host` names the kernel and the process namespace, so a worker of the same `host` can tell by `pid` and
+    `pid_started` that this one is gone, without waiting for its deadline.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    pid_started: int
+    queues: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    recovery_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatistics(Record):
+    """What workers tell of a queue: when they polled it last, and how old the last message taken was.
+
+    Messages of a queue are taken in the order they were pushed, so a message pushed well before the last
+    one taken is in a worker's hands or lost.
+    """
+
+    id: str
+    polled_at: datetime | None = None
+    taken_queued_at: datetime | None = None
+    """`queuedAt` of the youngest message taken so far."""

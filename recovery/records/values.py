@@ -1,0 +1,101 @@
+"""Arguments and values: Python values to and from JSON texts, with promises inside.
+
+Only what JSON carries unchanged is taken: None, bool, int, finite float, str, list, dict with str keys (a
+tuple becomes a list). Anything else is a `NotEncodable` that names the place, before anything is stored: a
+value that comes back different from how it went in is found out weeks later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.errors import NotEncodable, TooLarge
+
+PROMISE_KEY = "$promise"
+MAX_BYTES = 16 * 1024 * 1024 - 64 * 1024
+"""What a record may hold: MongoDB's 16 MB less what its other fields need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The value that a scheduled task will have. Pass it to another task, or return it."""
+
+    task_id: str
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A JSON text and the ids of the tasks whose promises it holds, each once, in order."""
+
+    text: str
+    promises: tuple[str, ...]
+
+
+def encode(value: Any, what: str) -> Encoded:
+    """`value` as JSON. `what` names it in errors, as in 'argument 2 of add'.
+
+    Raises NotEncodable with the path to what can't be encoded, TooLarge over 16 MB.
+    """
+    promises: dict[str, None] = {}
+    plain = _plain(value, what, promises, depth=0)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise NotEncodable(f"{what}: holds a lone surrogate, which is not text; remove it") from None
+    if size > MAX_BYTES:
+        raise TooLarge(
+            f"{what}: {size:,} bytes as JSON, over MongoDB's limit of 16 MB per record; "
+            "store the data elsewhere and pass its address"
+        )
+    return Encoded(text, tuple(promises))
+
+
+def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
+    """The value of a JSON text. `resolve(task id)` gives the value in a promise's place."""
+    if resolve is None or PROMISE_KEY not in text:
+        return json.loads(text)
+
+    def hook(found: dict[str, Any]) -> Any:
+        if len(found) == 1 and PROMISE_KEY in found:
+            return resolve(found[PROMISE_KEY])
+        return found
+
+    return json.loads(text, object_hook=hook)
+
+
+def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise NotEncodable(f"{path}: {value} is not a JSON number; use None or a string")
+    if depth > 100:
+        raise NotEncodable(f"{path[:200]}…: nested over 100 levels deep, or contains itself")
+    if kind in (list, tuple):
+        return [_plain(item, f"{path}[{i}]", promises, depth + 1) for i, item in enumerate(value)]
+    if kind is dict:
+        return {_key(k, path): _plain(v, f"{path}[{k!r}]", promises, depth + 1) for k, v in value.items()}
+    if kind is Promise:
+        promises[value.task_id] = None
+        return {PROMISE_KEY: value.task_id}
+    # Subclasses (IntEnum, OrderedDict, numpy's float64) would come back as another type.
+    raise NotEncodable(
+        f"{path}: a {kind.__module__}.{kind.__qualname__} is not JSON; pass None, bool, int, float, str, "
+        "list, dict or a promise (a date as text, a set as a list, an object as a dict)"
+    )
+
+
+def _key(key: Any, path: str) -> str:
+    if type(key) is not str:
+        raise NotEncodable(f"{path}: the key {key!r} is not a str, and JSON would turn it into one")
+    if key == PROMISE_KEY:
+        raise NotEncodable(f"{path}: the key {PROMISE_KEY!r} is reserved for promises; rename it")
+    return key

@@ -1,0 +1,12 @@
+"""The failure map: pure functions from records, queue statistics and the time to findings.
+
+`judge_decision` looks at one decision, `judge_process` at a whole process. A finding names its rule, the
+record, the evidence and the repair; what a repair does stands in `recovery.repair`. The scanners, an
+operator's check and the sweep in Spark all run these functions. No driver is imported here.
+"""
+
+from recovery.rules.decisions import judge_decision
+from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.processes import judge_process
+
+__all__ = ["Finding", "Repair", "Rule", "Snapshot", "Surroundings", "judge_decision", "judge_process"]

@@ -1,0 +1,114 @@
+"""Rules on a single decision. They need nothing but it and the surroundings, so a scanner runs them on a page
+of overdue decisions without reading anything else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from recovery.records import Decision, DecisionState
+from recovery.rules.model import Finding, Repair, Rule, Surroundings
+
+# Messages are pushed a moment after `queuedAt` and not quite in its order: so much later a message must have
+# been queued, or so long must a queue have been empty, before a message counts as lost.
+MESSAGE_MARGIN = timedelta(seconds=2)
+
+
+def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
+    """The first rule that applies to a decision, or None while all is well with it."""
+    if decision.state is DecisionState.WAITING:
+        return None
+    if decision.recovery_time is None:
+        return deadline_missing(decision)
+    if decision.state is DecisionState.WORKING:
+        return worker_lost(decision, around) or work_timeout(decision, around)
+    if decision.state is DecisionState.DELAYED:
+        return due(decision, around)
+    if decision.state is DecisionState.QUEUED:
+        return message_lost(decision, around)
+    return not_applied(decision, around)
+
+
+def deadline_missing(decision: Decision) -> Finding | None:
+    """DEADLINE_MISSING: live, and nobody would ever look at it again."""
+    if decision.state is DecisionState.FINISHED:
+        return None  # at rest, as it should be
+    return Finding(
+        Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} without recoveryTime", decision
+    )
+
+
+def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
+    """WORK_TIMEOUT: an actor took the task and brought no answer."""
+    if not _past(decision, around):
+        return None
+    evidence = f"working for {decision.worker}, deadline {decision.recovery_time:%H:%M:%S.%f} past"
+    return Finding(Rule.WORK_TIMEOUT, decision.id, _after_timeout(decision, around), evidence, decision)
+
+
+def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
+    """WORKER_LOST: the worker that claimed the task is gone; its deadline need not be waited for."""
+    if decision.worker not in around.lost_workers:
+        return None
+    evidence = f"working for {decision.worker}, which is gone"
+    return Finding(Rule.WORKER_LOST, decision.id, _after_timeout(decision, around), evidence, decision)
+
+
+def due(decision: Decision, around: Surroundings) -> Finding | None:
+    """DUE: delayed, and its time has come."""
+    if not _past(decision, around):
+        return None
+    return Finding(Rule.DUE, decision.id, Repair.ENQUEUE_DUE, "delayed, eta past", decision)
+
+
+def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
+    """MESSAGE_LOST, or why the message may still come: NO_ACTORS, ACTORS_LAG.
+
+    Lost is what must have been taken by now: a younger message was (queues are first in, first out), or the
+    queue has been found empty by those who poll it. While a queue lags, nothing is lost and nothing is
+    pushed: a second message would only make the queue longer.
+    """
+    queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
+    if queued_at is None:
+        return Finding(
+            Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, "queued without a time: never pushed", decision
+        )
+    if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + MESSAGE_MARGIN:
+        evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
+    polled = (
+        queue is not None
+        and queue.polled_at is not None
+        and (queue.polled_at > around.now - around.polled_within)
+    )
+    if polled and around.depths.get(decision.actor) == 0:
+        assert queue is not None and queue.polled_at is not None
+        if queue.polled_at > queued_at + MESSAGE_MARGIN and around.now > queued_at + 2 * MESSAGE_MARGIN:
+            evidence = f"queued {queued_at:%H:%M:%S}, and its queue is polled and empty"
+            return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
+    if not _past(decision, around):
+        return None
+    rule = Rule.ACTORS_LAG if polled else Rule.NO_ACTORS
+    return Finding(rule, decision.id, Repair.WAIT, f"queued {queued_at:%H:%M:%S}, not yet taken", decision)
+
+
+def not_applied(decision: Decision, around: Surroundings) -> Finding | None:
+    """DECISION_NOT_APPLIED: finished, and its worker did not say that the graph has it.
+
+    Mostly it was applied and only that word is missing; applying again tells and changes nothing.
+    """
+    if not (_past(decision, around) or decision.worker in around.lost_workers):
+        return None
+    return Finding(
+        Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, "finished, not known to be applied", decision
+    )
+
+
+def _past(decision: Decision, around: Surroundings) -> bool:
+    return decision.recovery_time is not None and decision.recovery_time <= around.now
+
+
+def _after_timeout(decision: Decision, around: Surroundings) -> Repair:
+    actor = around.actor(decision.actor)
+    if not actor.restart_after_work_timeout or decision.timeouts + 1 >= actor.max_work_timeouts:
+        return Repair.FAIL
+    return Repair.REQUEUE

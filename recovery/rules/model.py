@@ -1,0 +1,93 @@
+"""What rules look at, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from recovery.records import ActorPreferences, Decision, Graph, Process, QueueStatistics
+
+
+class Rule(StrEnum):
+    """The names of the failure map (design §4)."""
+
+    WORK_TIMEOUT = "WORK_TIMEOUT"
+    WORKER_LOST = "WORKER_LOST"
+    DUE = "DUE"
+    DEADLINE_MISSING = "DEADLINE_MISSING"
+    NO_ACTORS = "NO_ACTORS"
+    ACTORS_LAG = "ACTORS_LAG"
+    MESSAGE_LOST = "MESSAGE_LOST"
+    DECISION_NOT_APPLIED = "DECISION_NOT_APPLIED"
+    CHILDREN_MISSING = "CHILDREN_MISSING"
+    READY_NOT_QUEUED = "READY_NOT_QUEUED"
+    START_NOT_REGISTERED = "START_NOT_REGISTERED"
+    FINISH_NOT_RECORDED = "FINISH_NOT_RECORDED"
+
+
+class Repair(StrEnum):
+    """What is to be done about a finding. Each is a step of the normal path, run again."""
+
+    REQUEUE = "requeue"
+    FAIL = "fail"
+    ENQUEUE_DUE = "enqueue what is due"
+    STAMP = "stamp"
+    PUSH_AGAIN = "push again"
+    WAIT = "wait"
+    APPLY = "apply"
+    ENQUEUE_READY = "enqueue what is ready"
+    REGISTER_START = "register the start"
+    FINISH_PROCESS = "finish the process"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule applies to a record. `record` is `P/T` for a decision, `P` for a process or graph."""
+
+    rule: Rule
+    record: str
+    repair: Repair
+    evidence: str
+    decision: Decision | None = None
+
+    @property
+    def process_id(self) -> str:
+        return self.record.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a rule knows beside the process: the time and what workers tell of themselves.
+
+    `now` is the database's. `depths` has the queues that could be asked; of the others nothing is concluded.
+    `lost_workers` are known to be gone, and are not merely silent.
+    """
+
+    now: datetime
+    actors: Mapping[str, ActorPreferences] = field(default_factory=dict)
+    queues: Mapping[str, QueueStatistics] = field(default_factory=dict)
+    depths: Mapping[str, int] = field(default_factory=dict)
+    lost_workers: frozenset[str] = frozenset()
+    polled_within: timedelta = timedelta(seconds=10)
+    """A queue polled longer ago than this counts as not polled."""
+    margin: timedelta = timedelta(seconds=5)
+    """How long a step may be under way before it counts as cut off."""
+
+    def actor(self, name: str) -> ActorPreferences:
+        """An actor's settings; the defaults where no worker has told of it yet."""
+        return self.actors.get(name) or ActorPreferences(id=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The records of one process, as they were read: perhaps not at one moment."""
+
+    process_id: str
+    process: Process | None
+    graph: Graph | None
+    decisions: Mapping[str, Decision]
+    """{task id: decision}."""
+    tasks: frozenset[str]
+    """Ids of the tasks whose Task record is there."""

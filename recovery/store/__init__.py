@@ -1,0 +1,45 @@
+"""Every query and update of MongoDB, each named and described once; nobody else writes a filter.
+
+`Store` is the door: one attribute per collection. Updates are compare-and-sets whose filter holds the whole
+condition; deadlines are set by the database's clock (`$$NOW`), never a worker's. What was acknowledged to
+somebody is written with majority and journal, what a rule can restore with the primary's word alone; each
+update says which and why.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+from pymongo.database import Database
+
+from recovery.settings import Settings
+from recovery.store import schema
+from recovery.store.client import Document, check_server, client
+from recovery.store.decisions import Decisions
+from recovery.store.graphs import Finished, Graphs, GraphView
+from recovery.store.processes import Processes
+from recovery.store.requeues import Queued, Requeues
+from recovery.store.tasks import Tasks
+from recovery.store.workers import Actors, Queues, Workers
+
+__all__ = ["Finished", "GraphView", "Queued", "Store", "check_server", "schema"]
+
+
+class Store:
+    """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.database: Database[Document] = client(settings.mongo_uri)[settings.database]
+        self.processes = Processes(self.database[schema.PROCESSES])
+        self.tasks = Tasks(self.database[schema.TASKS])
+        self.decisions = Decisions(self.database[schema.DECISIONS])
+        self.requeues = Requeues(self.database[schema.DECISIONS], settings.message_timeout)
+        self.graphs = Graphs(self.database[schema.GRAPHS])
+        self.workers = Workers(self.database[schema.WORKERS])
+        self.queues = Queues(self.database[schema.QUEUES])
+        self.actors = Actors(self.database[schema.ACTORS])
+
+    def now(self) -> datetime:
+        """The database's time: what deadlines are compared with."""
+        return cast(datetime, self.database.command("hello")["localTime"])

@@ -1,0 +1,59 @@
+"""Connections to MongoDB: one client per process and address, checked once.
+
+A client must not cross a fork: after one, the child makes its own. pymongo retries a write once by itself,
+which its transaction numbers make safe; every update here is a compare-and-set beside.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError, ServerSelectionTimeoutError
+
+from recovery.errors import ServerTooOld, ServerUnavailable, SettingsError
+
+Document = dict[str, Any]
+OLDEST_SERVER = (6, 0)
+
+
+def client(uri: str) -> MongoClient[Document]:
+    """This process's client for `uri`."""
+    return _client(uri, os.getpid())
+
+
+@lru_cache(maxsize=8)
+def _client(uri: str, _pid: int) -> MongoClient[Document]:
+    try:
+        return MongoClient(uri, tz_aware=True, appname="recovery-workers", serverSelectionTimeoutMS=20_000)
+    except (ConfigurationError, ValueError) as error:
+        raise SettingsError(f"RECOVERY_MONGO_URI={uri}: {error}") from None
+
+
+def check_server(uri: str, timeout: float = 5.0) -> None:
+    """Raise ServerUnavailable or ServerTooOld unless the server at `uri` answers and can serve us."""
+    try:
+        with MongoClient[Document](uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
+            hello = probe.admin.command("hello")
+            version = probe.server_info()["versionArray"]
+    except (ServerSelectionTimeoutError, PyMongoError) as error:
+        reason = str(error).split(", Timeout:")[0][:300]
+        raise ServerUnavailable(
+            f"MongoDB at {uri} does not answer: {reason}. Start one with `recovery up`, or set "
+            "RECOVERY_MONGO_URI to one that runs"
+        ) from None
+    if tuple(version[:2]) < OLDEST_SERVER:
+        found = ".".join(map(str, version[:3]))
+        raise ServerTooOld(f"MongoDB at {uri} is {found}; 6.0 or newer is needed: upgrade it")
+    if "setName" not in hello and hello.get("msg") != "isdbgrid":
+        raise ServerUnavailable(
+            f"MongoDB at {uri} is a standalone server; majority writes need a replica set (one node is "
+            "enough): start mongod with --replSet rs0 and run rs.initiate() once"
+        )
+
+
+def is_duplicate(error: OperationFailure) -> bool:
+    """Whether a write failed because the key is there already."""
+    return error.code == 11000

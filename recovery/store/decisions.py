@@ -1,0 +1,145 @@
+"""Queries and updates of the Decision records: one at a time, as the life of a task needs them.
+
+Each update's filter is the whole condition that it was decided on: state, pass, epoch. What comes back says
+whether it took place. The updates of a batch of decisions stand in `requeues`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pymongo.collection import Collection
+
+from recovery.records import Child, Decision, DecisionState, Outcome, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, literal, plus_one
+from recovery.store.tasks import insert_missing
+
+WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
+QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
+FINISHED = DecisionState.FINISHED.value
+
+
+class Decisions:
+    """The collection `decisions`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
+        self._restorable = collection.with_options(write_concern=RESTORABLE)
+
+    def insert(self, decisions: Sequence[Decision]) -> None:
+        """Save new decisions, all waiting; those that are there already are left as they are.
+
+        Restorable: CHILDREN_MISSING and START_NOT_REGISTERED make them again.
+        """
+        insert_missing(self._restorable, [to_document(decision) for decision in decisions])
+
+    def get(self, decision_id: str) -> Decision | None:
+        """The decision of this id, `P/T`."""
+        found = self._restorable.find_one({"_id": decision_id})
+        return from_document(Decision, found) if found else None
+
+    def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
+        """The outcomes of those of these decisions that are finished, by id."""
+        query = {"_id": {"$in": list(decision_ids)}, "state": FINISHED}
+        found = self._restorable.find(query, {"outcome": True})
+        return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
+
+    def claim(self, decision_id: str, pass_key: str, worker: str, timeout: float) -> Decision | None:
+        """queued → working for the attempt that brings the current pass; None: its message is stale.
+
+        Restorable: a claim that a failover takes back is queued again, and its message found missing.
+        """
+        found = self._restorable.find_one_and_update(
+            {"_id": decision_id, "state": QUEUED, "pass": pass_key},
+            [
+                {
+                    "$set": {
+                        "state": WORKING,
+                        "worker": worker,
+                        "claimedAt": "$$NOW",
+                        "attempts": plus_one("attempts"),
+                        "recoveryTime": after(timeout),
+                    }
+                }
+            ],
+            return_document=True,
+        )
+        return from_document(Decision, found) if found else None
+
+    def extend(self, decision_id: str, pass_key: str, timeout: float) -> bool:
+        """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
+        changed = self._restorable.update_one(
+            {"_id": decision_id, "state": WORKING, "pass": pass_key},
+            [{"$set": {"recoveryTime": after(timeout)}}],
+        )
+        return changed.matched_count == 1
+
+    def finish(
+        self,
+        decision: Decision,
+        outcome: Outcome,
+        children: Sequence[Child],
+        *,
+        accept_first: bool,
+        worker: str,
+        apply_timeout: float,
+    ) -> bool:
+        """→ finished with an outcome and children, in one acknowledged write: the commit point.
+
+        `decision` is as the attempt claimed it. With `accept_first` a value is taken from any attempt of the
+        epoch while the task is undecided; without it, and for an error always, only from the holder of the
+        current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
+        gets True if its own result is the one that was taken.
+        """
+        holder = {"state": WORKING, "pass": decision.pass_key}
+        any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
+        guard = any_attempt if accept_first and outcome.error is None else holder
+        fields = finished_fields(outcome, children, apply_timeout) | {"worker": literal(worker)}
+        changed = self._acknowledged.update_one(
+            {"_id": decision.id, "epoch": decision.epoch, **guard}, [{"$set": fields}]
+        )
+        if changed.matched_count == 1:
+            return True
+        ours = {"_id": decision.id, "epoch": decision.epoch, "outcome.pass": outcome.pass_key}
+        return self._acknowledged.find_one(ours, {"_id": True}) is not None
+
+    def rest(self, decision_ids: Sequence[str]) -> int:
+        """Take the deadlines off decisions whose effects have reached the graph."""
+        changed = self._restorable.update_many(
+            {"_id": {"$in": list(decision_ids)}, "state": FINISHED},
+            {"$unset": {"recoveryTime": "", "worker": ""}},
+        )
+        return changed.modified_count
+
+    def overdue(self, limit: int) -> list[Decision]:
+        """Live decisions whose deadline is past, the longest first. Index `deadline`.
+
+        Without outcome and children, which may be large and which no rule on a single decision needs.
+        """
+        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", 1).limit(limit)
+        return [from_document(Decision, document) for document in found]
+
+    def without_deadline(self, limit: int) -> list[Decision]:
+        """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
+        query = {"state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None}
+        found = self._restorable.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
+        return [from_document(Decision, document) for document in found]
+
+    def held_by(self, workers: Sequence[str], limit: int) -> list[Decision]:
+        """Decisions that these workers claimed, or finished and may not have applied. Index `worker`."""
+        found = self._restorable.find({"worker": {"$in": list(workers)}}, _BRIEF).hint("worker").limit(limit)
+        return [from_document(Decision, document) for document in found]
+
+
+def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: float) -> Document:
+    """The fields that make a decision finished, as an update's expressions."""
+    return {
+        "state": FINISHED,
+        "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
+        "children": literal([to_document(child) for child in children]),
+        "recoveryTime": after(apply_timeout),
+    }
+
+
+_BRIEF = {"outcome": False, "children": False}

@@ -1,0 +1,37 @@
+"""Small pieces of MongoDB's query language that the collections' modules share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymongo import WriteConcern
+
+Expression = dict[str, Any]
+
+ACKNOWLEDGED = WriteConcern("majority", j=True)
+"""For what somebody was told: the start of a process, the finish of a task, the end of a process."""
+
+RESTORABLE = WriteConcern(1)
+"""For what a rule restores: if a failover takes such a write back, its record is overdue again."""
+
+OVERDUE: Expression = {
+    # Without $exists the partial index is not used and the whole collection is read.
+    "recoveryTime": {"$exists": True},
+    "$expr": {"$lte": ["$recoveryTime", "$$NOW"]},
+}
+"""The deadline is past by the database's clock."""
+
+
+def after(seconds: float) -> Expression:
+    """A time this far from now, by the database's clock."""
+    return {"$add": ["$$NOW", round(seconds * 1000)]}
+
+
+def plus_one(field: str) -> Expression:
+    """The field's value and one more; a missing field counts as 0."""
+    return {"$add": [{"$ifNull": [f"${field}", 0]}, 1]}
+
+
+def literal(value: Any) -> Expression:
+    """A value that is not to be read as an expression, whatever it holds."""
+    return {"$literal": value}

@@ -1,0 +1,158 @@
+"""Updates of many decisions at once: enqueue what is ready, requeue what is overdue.
+
+All of one shape. The caller found and judged a batch; one `update_many` repeats the whole condition for each
+of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
+What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
+round trips, and the new pass is both the mark of the claim and what makes old messages and results stale.
+
+All restorable: if a failover takes a requeue back, the record is overdue once more, and the message that was
+pushed carries a pass that no longer matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo.collection import Collection
+
+from recovery.records import ErrorInfo, to_document
+from recovery.store.client import Document
+from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING
+from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal, plus_one
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A decision that was just queued: what its message needs."""
+
+    id: str
+    actor: str
+    pass_key: str
+    queued_at: datetime
+
+
+class Requeues:
+    """Updates of batches in the collection `decisions`."""
+
+    def __init__(self, collection: Collection[Document], message_timeout: float) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._message_timeout = message_timeout
+
+    def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """waiting → queued; or → delayed, where an eta or delay is still to pass."""
+        starts = {"$max": ["$eta", {"$add": ["$$NOW", {"$multiply": [{"$ifNull": ["$delay", 0]}, 1000]}]}]}
+        due = {"$lte": [starts, "$$NOW"]}
+        stages = [
+            {
+                "$set": {
+                    "state": {"$cond": [due, QUEUED, DELAYED]},
+                    "pass": pass_key,
+                    "queuedAt": "$$NOW",
+                    "recoveryTime": {"$cond": [due, after(self._message_timeout), starts]},
+                }
+            }
+        ]
+        return self._change({"state": WAITING}, stages, ids, pass_key)
+
+    def due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """delayed, eta past → queued."""
+        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key)
+
+    def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """working, deadline past → queued; counts a timeout."""
+        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1)
+
+    def lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
+        """working for a worker that is gone → queued; counts a timeout: the task may have killed it."""
+        held = {"state": WORKING, "worker": {"$in": list(workers)}}
+        return self._requeue(held, ids, pass_key, timeouts=1)
+
+    def cut_off(self, decision_id: str, old_pass: str, pass_key: str) -> list[Queued]:
+        """working under `old_pass`, whose pool process died → queued; counts a timeout."""
+        return self._requeue({"state": WORKING, "pass": old_pass}, [decision_id], pass_key, timeouts=1)
+
+    def given_back(self, ids: Sequence[str], worker: str, pass_key: str) -> list[Queued]:
+        """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
+        return self._requeue({"state": WORKING, "worker": worker}, ids, pass_key)
+
+    def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
+        """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
+        whatever was queued again since then is younger, and is left alone."""
+        return self._requeue({"state": QUEUED, "queuedAt": {"$lte": queued_until}}, ids, pass_key)
+
+    def wait_longer(self, ids: Sequence[str]) -> int:
+        """queued, deadline past, message still to come: look again when it is twice as old."""
+        age = {"$subtract": ["$$NOW", {"$ifNull": ["$queuedAt", "$$NOW"]}]}
+        later = {"$add": ["$$NOW", {"$max": [round(self._message_timeout * 1000), age]}]}
+        changed = self._collection.update_many(
+            {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
+        )
+        return changed.modified_count
+
+    def stamp(self, ids: Sequence[str]) -> int:
+        """Give a deadline, now, to live decisions that lack one."""
+        changed = self._collection.update_many(
+            {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
+            [{"$set": {"recoveryTime": "$$NOW"}}],
+        )
+        return changed.modified_count
+
+    def fail(
+        self, ids: Sequence[str], error: ErrorInfo, pass_key: str, workers: Sequence[str] | None = None
+    ) -> list[str]:
+        """working and overdue (or held by `workers`) → finished with an error, due to be applied at once.
+
+        The outcome's pass is new: no attempt's result is taken for it.
+        """
+        guard = OVERDUE if workers is None else {"worker": {"$in": list(workers)}}
+        outcome = {
+            "$mergeObjects": [
+                literal({"pass": pass_key, "error": to_document(error)}),
+                {"finishedAt": "$$NOW"},
+            ]
+        }
+        fields = {
+            "state": FINISHED,
+            "outcome": outcome,
+            "recoveryTime": "$$NOW",
+            "timeouts": plus_one("timeouts"),
+        }
+        selection = {"_id": {"$in": list(ids)}}
+        self._collection.update_many({**selection, "state": WORKING, **guard}, [{"$set": fields}])
+        marked = self._collection.find({**selection, "outcome.pass": pass_key}, {"_id": True})
+        return [document["_id"] for document in marked]
+
+    def _requeue(self, guard: Document, ids: Sequence[str], pass_key: str, timeouts: int = 0) -> list[Queued]:
+        fields: Document = {
+            "state": QUEUED,
+            "pass": pass_key,
+            "queuedAt": "$$NOW",
+            "recoveryTime": after(self._message_timeout),
+        }
+        if timeouts:
+            fields["timeouts"] = plus_one("timeouts")
+        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key)
+
+    def _change(
+        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str
+    ) -> list[Queued]:
+        if len(ids) == 1:  # one round trip instead of two
+            one = self._collection.find_one_and_update(
+                {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True
+            )
+            return [_queued(one)] if one and one["state"] == QUEUED else []
+        selection = {"_id": {"$in": list(ids)}}
+        if not self._collection.update_many({**selection, **guard}, stages).matched_count:
+            return []
+        marked = self._collection.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
+        return [_queued(document) for document in marked]
+
+
+_MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
+
+
+def _queued(document: dict[str, Any]) -> Queued:
+    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"])

@@ -1,0 +1,96 @@
+"""Collections, indexes and validators. `create` is idempotent; `recovery init` and every worker call it.
+
+All indexes are partial but for `_id`: they hold what is live (or odd), not what exists. The validators
+refuse a live record without a deadline, so our own code can't write one. The index `deadlineMissing` finds
+those that another program wrote; while all is well it is empty and costs nothing.
+
+Collections are clustered on `_id`: records of a process are read in key order by the sweep, which is faster
+on a clustered collection, and each write saves the separate `_id` index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymongo.database import Database
+from pymongo.errors import CollectionInvalid, OperationFailure
+
+from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
+from recovery.store.client import Document
+
+PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
+WORKERS, ACTORS, QUEUES = "workers", "actors", "queues"
+
+_DATE = {"$type": "date"}
+_LIVE = [state.value for state in LIVE_DECISIONS]
+
+VALIDATORS: dict[str, Document] = {
+    PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
+    TASKS: {"actor": {"$type": "string"}},
+    DECISIONS: {
+        "state": {"$in": [state.value for state in DecisionState]},
+        "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
+    },
+    # A graph is at rest once it is complete, or once it can't go on since a task of it failed.
+    GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"recoveryTime": _DATE}]},
+    WORKERS: {"recoveryTime": _DATE},
+    ACTORS: {},
+    QUEUES: {},
+}
+
+_DEADLINE: tuple[Any, Document] = (
+    [("recoveryTime", 1)],
+    {"name": "deadline", "partialFilterExpression": {"recoveryTime": {"$exists": True}}},
+)
+
+INDEXES: dict[str, list[tuple[Any, Document]]] = {
+    PROCESSES: [
+        _DEADLINE,
+        (
+            [("type", 1), ("customId", 1)],
+            {"name": "customId", "unique": True, "partialFilterExpression": {"customId": {"$exists": True}}},
+        ),
+        (
+            [("state", 1)],
+            {
+                "name": "deadlineMissing",
+                "partialFilterExpression": {"recoveryTime": None, "state": ProcessState.RUNNING.value},
+            },
+        ),
+    ],
+    DECISIONS: [
+        _DEADLINE,
+        ([("worker", 1)], {"name": "worker", "partialFilterExpression": {"worker": {"$exists": True}}}),
+        (
+            [("state", 1)],
+            {
+                "name": "deadlineMissing",
+                "partialFilterExpression": {"recoveryTime": None, "state": {"$in": _LIVE}},
+            },
+        ),
+    ],
+    GRAPHS: [_DEADLINE],
+    WORKERS: [_DEADLINE],
+}
+
+
+def create(database: Database[Document], *, clustered: bool = True) -> None:
+    """Create what is missing; leave what is there, but bring its validator up to date."""
+    existing = set(database.list_collection_names())
+    for name, validator in VALIDATORS.items():
+        if name not in existing:
+            _create_collection(database, name, clustered)
+        database.command("collMod", name, validator=validator, validationLevel="strict")
+        for keys, options in INDEXES.get(name, []):
+            database[name].create_index(keys, **options)
+
+
+def _create_collection(database: Database[Document], name: str, clustered: bool) -> None:
+    options: Document = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}} if clustered else {}
+    try:
+        database.create_collection(name, **options)
+    except CollectionInvalid:
+        pass  # another worker that started with us was first
+    except OperationFailure as error:
+        if error.code != 48:  # NamespaceExists
+            raise

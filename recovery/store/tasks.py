@@ -1,0 +1,45 @@
+"""Queries and inserts of the Task records. They are immutable: there is no update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError
+
+from recovery.records import Task, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import RESTORABLE
+
+
+class Tasks:
+    """The collection `tasks`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def insert(self, tasks: Sequence[Task]) -> None:
+        """Save tasks; those that are there already are left as they are."""
+        insert_missing(self._collection, [to_document(task) for task in tasks])
+
+    def get(self, task_id: str) -> Task | None:
+        """The task of this id, `P/T`."""
+        found = self._collection.find_one({"_id": task_id})
+        return from_document(Task, found) if found else None
+
+    def get_many(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        """The tasks that are there, by id."""
+        found = self._collection.find({"_id": {"$in": list(task_ids)}})
+        return {document["_id"]: from_document(Task, document) for document in found}
+
+
+def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> None:
+    """Insert documents, unordered; one whose key is there already counts as inserted."""
+    if not documents:
+        return
+    try:
+        collection.insert_many(documents, ordered=False)
+    except BulkWriteError as error:
+        if any(failure["code"] != 11000 for failure in error.details["writeErrors"]):
+            raise

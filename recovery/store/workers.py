@@ -1,0 +1,92 @@
+"""Queries and updates of what workers tell of themselves: heartbeats, queues polled, actors' settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from pymongo import ReplaceOne, UpdateOne
+from pymongo.collection import Collection
+
+from recovery.records import ActorPreferences, QueueStatistics, Worker, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal
+
+
+class Workers:
+    """The collection `workers`: one live record per running worker."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def beat(self, worker: Worker, timeout: float) -> None:
+        """Say that a worker lives: its record, with a new deadline. A record that was removed comes back."""
+        document = to_document(worker)
+        del document["_id"]
+        fields = {key: literal(value) for key, value in document.items()}
+        started = {"$ifNull": ["$startedAt", "$$NOW"]}
+        self._collection.update_one(
+            {"_id": worker.id},
+            [{"$set": {**fields, "startedAt": started, "recoveryTime": after(timeout)}}],
+            upsert=True,
+        )
+
+    def all(self) -> list[Worker]:
+        """All workers that have a record, alive or not."""
+        return [from_document(Worker, document) for document in self._collection.find()]
+
+    def overdue(self, limit: int) -> list[Worker]:
+        """Workers that have been silent past their deadline. Index `deadline`."""
+        found = self._collection.find(OVERDUE).sort("recoveryTime", 1).limit(limit)
+        return [from_document(Worker, document) for document in found]
+
+    def postpone(self, worker_ids: Sequence[str], timeout: float) -> None:
+        """Give silent workers a new chance: whoever would judge them was not up, or not served, himself."""
+        self._collection.update_many(
+            {"_id": {"$in": list(worker_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": after(timeout)}}]
+        )
+
+    def remove(self, worker_ids: Sequence[str]) -> None:
+        """Forget workers that are gone and whose claims were seen to."""
+        self._collection.delete_many({"_id": {"$in": list(worker_ids)}})
+
+
+class Queues:
+    """The collection `queues`: poll statistics per queue, brought up to date with every heartbeat."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def polled(self, taken: Mapping[str, datetime | None]) -> None:
+        """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}."""
+        updates = [
+            UpdateOne(
+                {"_id": queue},
+                [{"$set": {"polledAt": "$$NOW", "takenQueuedAt": {"$max": ["$takenQueuedAt", youngest]}}}],
+                upsert=True,
+            )
+            for queue, youngest in taken.items()
+        ]
+        if updates:
+            self._collection.bulk_write(updates, ordered=False)
+
+    def all(self) -> dict[str, QueueStatistics]:
+        """Statistics of all queues, by name. There are as many as actors."""
+        return {d["_id"]: from_document(QueueStatistics, d) for d in self._collection.find()}
+
+
+class Actors:
+    """The collection `actors`: the settings of each actor that a worker of any application has served."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def save(self, actors: Iterable[ActorPreferences]) -> None:
+        """Save actors' settings over what was there."""
+        updates = [ReplaceOne({"_id": actor.id}, to_document(actor), upsert=True) for actor in actors]
+        if updates:
+            self._collection.bulk_write(updates, ordered=False)
+
+    def all(self) -> dict[str, ActorPreferences]:
+        """Settings of all known actors, by name."""
+        return {d["_id"]: from_document(ActorPreferences, d) for d in self._collection.find()}
