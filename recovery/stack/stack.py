@@ -1,0 +1,136 @@
+"""The whole cluster on one machine: MongoDB, Valkey, workers and beat, started and stopped together.
+
+    with Stack(Path(".recovery")) as stack:
+        worker = stack.start_worker("shop.orders:app")
+
+Promises: when the block is left, or this process ends in any way, no process that the stack started is left;
+what the servers had acknowledged is there at the next start from the same directory.
+
+Limits: for development, the demo and tests. A server whose address is given is used as it is, and neither
+started nor stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from recovery.errors import InputError
+from recovery.stack.child import Child, stop_all
+from recovery.stack.mongod import Mongod
+from recovery.stack.server import Server
+from recovery.stack.valkey import Valkey
+
+# Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.
+WORKERS_STOP_WITHIN = 15.0
+
+
+class Stack:
+    """Servers for one data directory, and the workers and beats that use them."""
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        mongo_port: int | None = None,
+        redis_port: int | None = None,
+        mongo_uri: str | None = None,
+        broker_url: str | None = None,
+        mongo_cache_gb: float = 0.5,
+    ) -> None:
+        """Ports that are not given are chosen. A server whose address is given is not started."""
+        self.data_dir = Path(data_dir).absolute()
+        self.mongod: Mongod | None = None
+        self.valkey: Valkey | None = None
+        if mongo_uri is None:
+            self.mongod = Mongod(self.data_dir / "mongod", self.log("mongod"), mongo_port, mongo_cache_gb)
+            mongo_uri = self.mongod.uri
+        if broker_url is None:
+            self.valkey = Valkey(self.data_dir / "valkey", self.log("valkey"), redis_port)
+            broker_url = self.valkey.url
+        self.mongo_uri, self.broker_url = mongo_uri, broker_url
+        self.workers: list[Child] = []
+        self._beats: list[Child] = []
+        self._started = 0
+
+    def start(self) -> None:
+        """Start the servers that are ours, side by side; all or none."""
+        try:
+            with ThreadPoolExecutor() as pool:
+                for done in [pool.submit(server.start) for server in self._servers()]:
+                    done.result()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop what was started, users of the servers first."""
+        self.stop_workers()
+        stop_servers = [server.stop for server in self._servers()]
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(stop) for stop in stop_servers]:
+                done.result()
+
+    def start_worker(
+        self,
+        app: str,
+        *,
+        concurrency: int = 2,
+        queues: Sequence[str] | None = None,
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start a worker; `env` wins over `environment()`. Returns at once, before the worker is ready."""
+        self._started += 1
+        name = name or f"worker-{self._started}"
+        options = ["--concurrency", str(concurrency), "--name", name]
+        if queues:
+            options += ["--queues", ",".join(queues)]
+        worker = self._run(name, ["worker", "--app", app, *options], env)
+        self.workers.append(worker)
+        return worker
+
+    def start_beat(self, app: str, *, env: Mapping[str, str] | None = None) -> Child:
+        """Start a beat. Any number may run."""
+        self._started += 1
+        beat = self._run(f"beat-{self._started}", ["beat", "--app", app], env)
+        self._beats.append(beat)
+        return beat
+
+    def stop_workers(self) -> None:
+        """Stop all workers and beats that this stack started; the servers go on."""
+        stop_all([*self._beats, *self.workers], WORKERS_STOP_WITHIN)
+        self._beats.clear()
+        self.workers.clear()
+
+    def environment(self) -> dict[str, str]:
+        """The servers' addresses as settings, for a process that is to use them."""
+        return {"RECOVERY_MONGO_URI": self.mongo_uri, "RECOVERY_BROKER_URL": self.broker_url}
+
+    def log(self, name: str) -> Path:
+        """Where the child of this name writes."""
+        if not name or "/" in name:
+            raise InputError(f"{name!r} can't be the name of a process: it names its log file, without '/'")
+        return self.data_dir / "logs" / f"{name}.log"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _servers(self) -> list[Server]:
+        return [server for server in (self.mongod, self.valkey) if server is not None]
+
+    def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> Child:
+        # Unbuffered, so that a worker's last words are in its log when it was killed.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment(), **(env or {})}
+        return Child(name, [sys.executable, "-m", "recovery", *arguments], self.log(name), env=environment)

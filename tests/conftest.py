@@ -1,0 +1,43 @@
+"""What all tests share: one stack of real servers per run, and a database of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+from pymongo import MongoClient
+
+from recovery.settings import Settings, load
+from recovery.stack import Stack
+
+_tests = itertools.count()
+# Valkey's own limit without configuration.
+_REDIS_DATABASES = 16
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Real servers, in a path with a space. Tests that kill a server must start it again."""
+    data_dir = tmp_path_factory.mktemp("the stack")
+    with Stack(data_dir) as servers:
+        yield servers
+    # pytest keeps the folders of three runs; of ours the logs are enough.
+    for data in ("mongod", "valkey"):
+        shutil.rmtree(data_dir / data)
+
+
+@pytest.fixture
+def settings(stack: Stack) -> Iterator[Settings]:
+    """Settings with an empty database and an empty broker. Workers that the test started end with it."""
+    broker_url = f"{stack.broker_url.rpartition('/')[0]}/{next(_tests) % _REDIS_DATABASES}"
+    with redis.Redis.from_url(broker_url) as broker:
+        broker.flushdb()
+    database = f"test_{uuid.uuid4().hex[:12]}"
+    yield load(mongo_uri=stack.mongo_uri, broker_url=broker_url, database=database)
+    stack.stop_workers()
+    with MongoClient[dict[str, object]](stack.mongo_uri) as client:
+        client.drop_database(database)
