@@ -1,0 +1,54 @@
+# make            what is needed to work here, in .venv
+# make test       everything that CI checks
+# make demo       a cluster on this machine whose workers are killed while you watch
+#
+# Only relative paths: the folder's own path may have spaces, which make can't have in a target.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := venv
+.PHONY: venv test check demo bench lock clean
+
+venv: .venv/installed
+
+# Hashes for everything that is installed; --no-deps since the lock is complete. pyspark comes as source and is
+# built by pip on its own (a minute, once). Our build tool is in the lock, so the last step needs no network.
+.venv/installed: constraints.txt pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Python 3.11 or newer is needed, and $(PYTHON) is '$$("$(PYTHON)" --version 2>&1)'." \
+	         "Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: check
+	$(BIN)/python -m pytest
+
+check: venv
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+demo: venv
+	$(BIN)/recovery demo
+
+bench: venv
+	$(BIN)/python -m tests.bench
+
+# Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. Run it with the oldest
+# Python that we support. The options keep the addresses and paths of this machine out of the file.
+lock:
+	"$(PYTHON)" -m venv .venv/lock
+	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	CUSTOM_COMPILE_COMMAND="make lock" .venv/lock/bin/python -m piptools compile $(UPGRADE) --quiet \
+	    --all-extras --all-build-deps --allow-unsafe --strip-extras --generate-hashes --no-annotate \
+	    --no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    --output-file constraints.txt pyproject.toml
+
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
