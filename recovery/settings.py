@@ -72,9 +72,7 @@ class Settings(BaseSettings):
 
     spark_master: str = Field("local[*]", description="Spark master of the sweep.")
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: float | None = Field(
-        None, gt=0, description="How often beat starts a sweep; unset: never."
-    )
+    sweep_interval: float | None = Field(None, gt=0, description="How often beat starts a sweep; unset: never.")
     sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
 
     @field_validator("app")
@@ -101,9 +99,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _heartbeat_order(self) -> Settings:
         if self.heartbeat_timeout < 2 * self.heartbeat_interval:
-            raise ValueError(
-                "heartbeat_timeout must be at least twice heartbeat_interval, or one late beat kills"
-            )
+            raise ValueError("heartbeat_timeout must be at least twice heartbeat_interval, or one late beat kills")
         return self
 
     @classmethod

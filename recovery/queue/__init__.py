@@ -5,6 +5,6 @@ in one round trip; `message` makes the texts.
 """
 
 from recovery.queue.broker import Broker
-from recovery.queue.message import encode
+from recovery.queue.message import MessageId, encode, parse_id
 
-__all__ = ["Broker", "encode"]
+__all__ = ["Broker", "MessageId", "encode", "parse_id"]

@@ -78,8 +78,6 @@ class Broker:
 def _client(url: str, _pid: int) -> Redis:
     try:
         # No retries: redis-py would send a command again whose reply was lost.
-        return Redis.from_url(
-            url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0)
-        )
+        return Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0))
     except ValueError as error:
         raise SettingsError(f"RECOVERY_BROKER_URL={url}: {error}") from None

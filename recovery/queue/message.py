@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -25,11 +27,33 @@ _ID, _BODY = "@message-id@", "@message-body@"
 def encode(queued: Queued) -> str:
     """The Redis message that hands this decision to its actor.
 
-    Its arguments are the decision's id, the pass, and when it was queued in milliseconds since 1970 by the
-    database's clock (from which workers tell how old the messages are that they take).
+    Its arguments are the decision's id and the pass. Its id is theirs as well, so that a worker's parent process
+    can tell from it what its children run, and how old the messages are that it takes; see `parse_id`.
     """
-    milliseconds = int(queued.queued_at.timestamp() * 1000)
-    return _builder(queued.actor)(queued.id, queued.pass_key, milliseconds)
+    return _builder(queued.actor)(queued.id, queued.pass_key, _milliseconds(queued.queued_at))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageId:
+    """What a message's id tells: its decision, the pass, and when it was queued by the database's clock."""
+
+    decision_id: str
+    pass_key: str
+    queued_at: datetime
+
+
+def parse_id(message_id: str) -> MessageId | None:
+    """What the id of one of our messages tells; None for another program's."""
+    decision_id, _, rest = message_id.partition(":")
+    pass_key, _, milliseconds = rest.partition(":")
+    if not milliseconds.isdigit():
+        return None
+    queued_at = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    return MessageId(decision_id, pass_key, queued_at)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 @lru_cache(maxsize=4096)
@@ -40,9 +64,9 @@ def _builder(actor: str) -> Callable[[str, str, int], str]:
 
     def build(decision_id: str, pass_key: str, queued_ms: int) -> str:
         # The pass is new for every enqueue but shared by a batch; with the task it names the message.
-        name = f"{decision_id}:{pass_key}"
+        name = f"{decision_id}:{pass_key}:{queued_ms}"
         # Ids and passes are letters, digits and a slash: nothing to escape.
-        body = b64encode(f'[["{decision_id}","{pass_key}",{queued_ms}],{{}},{rest_of_body}]'.encode())
+        body = b64encode(f'[["{decision_id}","{pass_key}"],{{}},{rest_of_body}]'.encode())
         return f"{name.join(before_parts)}{body.decode()}{name.join(after_parts)}"
 
     return build

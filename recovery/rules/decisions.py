@@ -32,9 +32,7 @@ def deadline_missing(decision: Decision) -> Finding | None:
     """DEADLINE_MISSING: live, and nobody would ever look at it again."""
     if decision.state is DecisionState.FINISHED:
         return None  # at rest, as it should be
-    return Finding(
-        Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} without recoveryTime", decision
-    )
+    return Finding(Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} without recoveryTime", decision)
 
 
 def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
@@ -75,11 +73,7 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + MESSAGE_MARGIN:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
-    polled = (
-        queue is not None
-        and queue.polled_at is not None
-        and (queue.polled_at > around.now - around.polled_within)
-    )
+    polled = queue is not None and queue.polled_at is not None and (queue.polled_at > around.now - around.polled_within)
     if polled and around.depths.get(decision.actor) == 0:
         assert queue is not None and queue.polled_at is not None
         if queue.polled_at > queued_at + MESSAGE_MARGIN and around.now > queued_at + 2 * MESSAGE_MARGIN:
@@ -98,9 +92,7 @@ def not_applied(decision: Decision, around: Surroundings) -> Finding | None:
     """
     if not (_past(decision, around) or decision.worker in around.lost_workers):
         return None
-    return Finding(
-        Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, "finished, not known to be applied", decision
-    )
+    return Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, "finished, not known to be applied", decision)
 
 
 def _past(decision: Decision, around: Surroundings) -> bool:

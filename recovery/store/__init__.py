@@ -8,13 +8,15 @@ update says which and why.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
 from pymongo.database import Database
 
+from recovery.rules import Snapshot
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import schema, snapshots
 from recovery.store.client import Document, check_server, client
 from recovery.store.decisions import Decisions
 from recovery.store.graphs import Finished, Graphs, GraphView
@@ -39,6 +41,10 @@ class Store:
         self.workers = Workers(self.database[schema.WORKERS])
         self.queues = Queues(self.database[schema.QUEUES])
         self.actors = Actors(self.database[schema.ACTORS])
+
+    def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
+        """All records of these processes, as rules look at them."""
+        return snapshots.load(self.database, process_ids)
 
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""

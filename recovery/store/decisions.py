@@ -39,6 +39,11 @@ class Decisions:
         found = self._restorable.find_one({"_id": decision_id})
         return from_document(Decision, found) if found else None
 
+    def get_many(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
+        """The decisions that are there, by id."""
+        found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
+        return {document["_id"]: from_document(Decision, document) for document in found}
+
     def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
         """The outcomes of those of these decisions that are finished, by id."""
         query = {"_id": {"$in": list(decision_ids)}, "state": FINISHED}
@@ -111,6 +116,13 @@ class Decisions:
             {"$unset": {"recoveryTime": "", "worker": ""}},
         )
         return changed.modified_count
+
+    def apply_later(self, decision_id: str, seconds: float) -> None:
+        """Move the deadline of a finished decision whose parent has to be applied first."""
+        self._restorable.update_one(
+            {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+        )
 
     def overdue(self, limit: int) -> list[Decision]:
         """Live decisions whose deadline is past, the longest first. Index `deadline`.

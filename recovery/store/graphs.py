@@ -130,9 +130,7 @@ class Graphs:
             [
                 {
                     "$set": {
-                        "recoveryTime": {
-                            "$add": ["$$NOW", {"$max": [{"$multiply": ["$idleTimeout", 1000]}, idle_for]}]
-                        }
+                        "recoveryTime": {"$add": ["$$NOW", {"$max": [{"$multiply": ["$idleTimeout", 1000]}, idle_for]}]}
                     }
                 }
             ],

@@ -136,9 +136,7 @@ class Requeues:
             fields["timeouts"] = plus_one("timeouts")
         return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key)
 
-    def _change(
-        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str
-    ) -> list[Queued]:
+    def _change(self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str) -> list[Queued]:
         if len(ids) == 1:  # one round trip instead of two
             one = self._collection.find_one_and_update(
                 {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True

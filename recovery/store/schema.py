@@ -4,8 +4,9 @@ All indexes are partial but for `_id`: they hold what is live (or odd), not what
 refuse a live record without a deadline, so our own code can't write one. The index `deadlineMissing` finds
 those that another program wrote; while all is well it is empty and costs nothing.
 
-Collections are clustered on `_id`: records of a process are read in key order by the sweep, which is faster
-on a clustered collection, and each write saves the separate `_id` index.
+Collections are plain, not clustered on `_id`. A clustered one reads a range 1.35 times as fast, but MongoDB 6.0
+answers `_id: {$in: [...]}` on it with a scan of the whole collection (100,000 documents examined for 1,000 ids,
+where the `_id` index examines 1,000), and every batch of ours is such a query.
 """
 
 from __future__ import annotations
@@ -74,21 +75,20 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
 }
 
 
-def create(database: Database[Document], *, clustered: bool = True) -> None:
+def create(database: Database[Document]) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date."""
     existing = set(database.list_collection_names())
     for name, validator in VALIDATORS.items():
         if name not in existing:
-            _create_collection(database, name, clustered)
+            _create_collection(database, name)
         database.command("collMod", name, validator=validator, validationLevel="strict")
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
 
 
-def _create_collection(database: Database[Document], name: str, clustered: bool) -> None:
-    options: Document = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}} if clustered else {}
+def _create_collection(database: Database[Document], name: str) -> None:
     try:
-        database.create_collection(name, **options)
+        database.create_collection(name)
     except CollectionInvalid:
         pass  # another worker that started with us was first
     except OperationFailure as error:

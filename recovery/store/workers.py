@@ -35,16 +35,14 @@ class Workers:
         """All workers that have a record, alive or not."""
         return [from_document(Worker, document) for document in self._collection.find()]
 
+    def on_host(self, host: str) -> list[Worker]:
+        """Workers that said they run on this host."""
+        return [from_document(Worker, document) for document in self._collection.find({"host": host})]
+
     def overdue(self, limit: int) -> list[Worker]:
         """Workers that have been silent past their deadline. Index `deadline`."""
         found = self._collection.find(OVERDUE).sort("recoveryTime", 1).limit(limit)
         return [from_document(Worker, document) for document in found]
-
-    def postpone(self, worker_ids: Sequence[str], timeout: float) -> None:
-        """Give silent workers a new chance: whoever would judge them was not up, or not served, himself."""
-        self._collection.update_many(
-            {"_id": {"$in": list(worker_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": after(timeout)}}]
-        )
 
     def remove(self, worker_ids: Sequence[str]) -> None:
         """Forget workers that are gone and whose claims were seen to."""

@@ -129,9 +129,7 @@ def _check_runs(tasks: Sequence[Specified], runs: Sequence[Executed], problems: 
         problems.append(f"task {id!r}: {EXECUTION} has it {counts[id]} times; keep one")
     for id in counts:
         if id not in known:
-            problems.append(
-                f"task {id!r}: is in {EXECUTION}, not in {SPECIFICATION}; remove it or correct the id"
-            )
+            problems.append(f"task {id!r}: is in {EXECUTION}, not in {SPECIFICATION}; remove it or correct the id")
 
 
 def _repeated(counts: Counter[str]) -> Iterable[str]:

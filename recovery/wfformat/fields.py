@@ -88,9 +88,7 @@ def _specified(rows: list[object], problems: list[str]) -> tuple[Specified, ...]
 
 
 def _executed(rows: list[object], problems: list[str]) -> tuple[Executed, ...]:
-    return tuple(
-        Executed(id, _runtime(row, id, problems)) for row, id in _identified(rows, EXECUTION, problems)
-    )
+    return tuple(Executed(id, _runtime(row, id, problems)) for row, id in _identified(rows, EXECUTION, problems))
 
 
 def _identified(rows: list[object], where: str, problems: list[str]) -> list[tuple[dict[str, object], str]]:

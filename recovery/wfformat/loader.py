@@ -101,7 +101,6 @@ def _workflow(path: Path, fields: Fields) -> Workflow:
     specified = fields.tasks or ()
     runtimes = {run.id: run.runtime or 0.0 for run in fields.runs or ()}
     tasks = {
-        task.id: WorkflowTask(task.id, task.parents or (), task.children or (), runtimes[task.id])
-        for task in specified
+        task.id: WorkflowTask(task.id, task.parents or (), task.children or (), runtimes[task.id]) for task in specified
     }
     return Workflow(fields.name, path, tuple(tasks[id] for id in topological_order(agreed_edges(specified))))

@@ -1,0 +1,36 @@
+"""The life of a task (design §3): actors and promises for the user, and the steps behind them.
+
+`app` is what users hold. `start`, `dispatch`, `attempt`, `apply` and `complete` are the arrows of design §3,
+each a function that may run twice, in two places, or stop half way. Repairs call the same functions.
+"""
+
+from recovery.engine.actor import Actor
+from recovery.engine.app import Recovery
+from recovery.engine.apply import Applied, Applier, Ended, records_of_children
+from recovery.engine.attempt import Result, run
+from recovery.engine.complete import break_process, finish_process
+from recovery.engine.context import heartbeat
+from recovery.engine.dispatch import enqueue, push
+from recovery.engine.loading import load_app
+from recovery.engine.resources import Resources
+from recovery.engine.start import register, start
+
+__all__ = [
+    "Actor",
+    "Applied",
+    "Applier",
+    "Ended",
+    "Recovery",
+    "Resources",
+    "Result",
+    "break_process",
+    "enqueue",
+    "finish_process",
+    "heartbeat",
+    "load_app",
+    "push",
+    "records_of_children",
+    "register",
+    "run",
+    "start",
+]

@@ -1,0 +1,83 @@
+"""Actors: Python functions that do tasks. `actor.schedule(...)` inside another actor makes a task."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from recovery.engine.context import current
+from recovery.errors import InputError
+from recovery.records import ActorPreferences, Encoded, Promise
+from recovery.records.values import encode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Actor(Generic[P, R]):
+    """A function under a name. Calling it runs the function here and now; `schedule` makes a task of it.
+
+    The name is also that of its queue, and is stored with every task: keep it when you rename the function.
+    """
+
+    function: Callable[P, R]
+    preferences: ActorPreferences
+    idle_timeout: float | None = None
+    """Set for a process type: the first look at a process of it in which nothing changes, in seconds."""
+    _eta: datetime | None = None
+    _delay: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.preferences.id
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Promise:
+        """Make a task of this actor, from inside a running actor; a promise of its value.
+
+        Arguments are JSON values, and promises anywhere in them: the task runs once those are kept, and gets
+        the values in their place. Raises NotInActor, NotEncodable, TooLarge, InputError.
+        """
+        attempt = current(f"{self.name}.schedule(...)")
+        return attempt.add_child(self.name, encode_call(self.name, args, kwargs), self._eta, self._delay)
+
+    def options(self, *, eta: datetime | None = None, delay: timedelta | float | None = None) -> Actor[P, R]:
+        """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready.
+
+        `eta` is an aware datetime; `delay` is in seconds or a timedelta.
+        """
+        if eta is not None and eta.tzinfo is None:
+            raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if seconds is not None and not 0 <= seconds <= 10 * 366 * 86400:
+            raise InputError(f"{self.name}.options(delay={delay}): must be from 0 seconds to 10 years")
+        return replace(self, _eta=eta, _delay=seconds)
+
+
+def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
+    """The JSON text `[positional, named]` of a call's arguments."""
+    return encode([list(args), kwargs], f"arguments of {actor}")
+
+
+def preferences(name: str, **changes: Any) -> ActorPreferences:
+    """Checked settings of an actor. Raises InputError for a name or value that can't be."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"actor name {name!r}: use letters, digits, '_', '.', '-', at most 100, first a letter or '_'")
+    result = ActorPreferences(id=name, **changes)
+    if result.worker_timeout <= 0:
+        raise InputError(f"actor {name}: worker_timeout must be over 0 seconds, not {result.worker_timeout}")
+    if result.max_work_timeouts < 1:
+        raise InputError(f"actor {name}: max_work_timeouts must be at least 1, not {result.max_work_timeouts}")
+    return result

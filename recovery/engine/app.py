@@ -1,0 +1,186 @@
+"""`Recovery`: where actors and process types are registered, processes started and results asked for."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar
+
+from recovery.engine import start as starting
+from recovery.engine.actor import Actor, encode_call, preferences
+from recovery.engine.apply import Applier
+from recovery.engine.resources import Resources
+from recovery.errors import (
+    InputError,
+    ProcessBroken,
+    ProcessNotFound,
+    ResultTimeout,
+    UnknownActor,
+    UnknownProcessType,
+)
+from recovery.records import ProcessState
+from recovery.settings import Settings, current
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Recovery:
+    """An application: its actors, its process types, and the servers it runs on.
+
+        app = Recovery()
+
+        @app.actor()
+        def double(number):
+            return 2 * number
+
+        @app.process()
+        def twice(number):
+            return double.schedule(double.schedule(number))
+
+        app.result(app.start(twice, 10), timeout=30)  # 40
+
+    Making one connects to nothing. `settings` default to those of the environment.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings
+        self._connected: tuple[int, Resources, Applier] | None = None
+        self.actors: dict[str, Actor[..., Any]] = {}
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self._settings or current()
+
+    @property
+    def resources(self) -> Resources:
+        """Connections of this process; a fork makes its own."""
+        return self._connection()[1]
+
+    @property
+    def applier(self) -> Applier:
+        """Who applies this process's finished decisions."""
+        return self._connection()[2]
+
+    def _connection(self) -> tuple[int, Resources, Applier]:
+        if self._connected is None or self._connected[0] != os.getpid():
+            resources = Resources.connect(self.settings)
+            self._connected = (os.getpid(), resources, Applier(resources))
+        return self._connected
+
+    @property
+    def process_types(self) -> list[str]:
+        """Names of the actors that a process can be started with."""
+        return [name for name, actor in self.actors.items() if actor.idle_timeout is not None]
+
+    def actor(self, name: str | None = None, **settings: Any) -> Callable[[Callable[P, R]], Actor[P, R]]:
+        """Register a function as an actor. `settings` are the fields of `ActorPreferences`.
+
+        The name is by default the function's. It is stored with every task: keep it when the code moves.
+        """
+
+        def register(function: Callable[P, R]) -> Actor[P, R]:
+            return self._add(Actor(function, _preferences(function, name, settings)))
+
+        return register
+
+    def process(
+        self, name: str | None = None, *, idle_timeout: float | None = None, **settings: Any
+    ) -> Callable[[Callable[P, R]], Actor[P, R]]:
+        """Register a function as a process type: an actor that a process can be started with."""
+
+        def register(function: Callable[P, R]) -> Actor[P, R]:
+            checked = _preferences(function, name, settings)
+            idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
+            if idle <= 0:
+                raise InputError(f"process type {checked.id}: idle_timeout must be over 0 seconds, not {idle}")
+            return self._add(Actor(function, checked, idle_timeout=idle))
+
+        return register
+
+    def _add(self, actor: Actor[P, R]) -> Actor[P, R]:
+        if actor.name in self.actors:
+            other = self.actors[actor.name].function
+            raise InputError(
+                f"two actors are named {actor.name!r}: {_where(other)} and {_where(actor.function)}; give one of "
+                "them another name with @app.actor('name')"
+            )
+        self.actors[actor.name] = actor
+        return actor
+
+    def find_actor(self, name: str) -> Actor[..., Any]:
+        """The actor of this name. Raises UnknownActor."""
+        if name not in self.actors:
+            raise UnknownActor(f"no actor is named {name!r}{_near(name, list(self.actors))}")
+        return self.actors[name]
+
+    def start(self, process: Actor[..., Any] | str, /, *args: Any, custom_id: str | None = None, **kwargs: Any) -> str:
+        """Start a process; its id. Once this returns, the process ends, whatever fails.
+
+        With a `custom_id` that a process of this type has already: that one's id, and nothing is started.
+        Raises UnknownProcessType, NotEncodable, TooLarge.
+        """
+        name = process if isinstance(process, str) else process.name
+        actor = self.actors.get(name)
+        if actor is None or actor.idle_timeout is None:
+            raise UnknownProcessType(f"no process type is named {name!r}{_near(name, self.process_types)}")
+        if custom_id is not None and (not isinstance(custom_id, str) or not 0 < len(custom_id) <= 500):
+            raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
+        encoded = encode_call(name, args, kwargs)
+        if encoded.promises:
+            raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")
+        return starting.start(self.resources, name, encoded.text, custom_id=custom_id, idle_timeout=actor.idle_timeout)
+
+    def result(self, process_id: str, timeout: float | None = None) -> Any:
+        """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
+
+        Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause, waiter = 0.01, threading.Event()
+        while True:
+            process = self.resources.store.processes.get(process_id)
+            if process is None:
+                raise ProcessNotFound(f"no process has the id {process_id!r} in {self.settings.database}")
+            if process.state is ProcessState.FINISHED:
+                return json.loads(process.result or "null")
+            if process.state is not ProcessState.RUNNING:
+                error = process.error
+                raise ProcessBroken(
+                    process_id,
+                    error.task if error else None,
+                    error.kind if error else process.state.value,
+                    error.message if error else "ended without a result",
+                )
+            if deadline is not None and time.monotonic() >= deadline:
+                raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
+            waiter.wait(pause)
+            pause = min(pause * 1.5, 0.5)
+
+
+def _preferences(function: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> Any:
+    if callable(name):
+        raise InputError(f"{_where(name)}: write @app.actor() with parentheses")
+    try:
+        return preferences(name or function.__name__, **settings)
+    except TypeError as error:
+        unknown = str(error).rpartition("argument ")[2].strip("'")
+        known = ["worker_timeout", "accept_first", "restart_after_work_timeout", "max_work_timeouts"]
+        near = _near(unknown, [*known, "auto_heartbeat"])
+        raise InputError(f"actor {name or function.__name__}: no setting is named {unknown!r}{near}") from None
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are: {', '.join(sorted(known)[:20])}" if known else "; the app has none"
+
+
+def _where(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

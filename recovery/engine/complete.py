@@ -1,0 +1,38 @@
+"""The end of a process: finished with its start task's value, or broken with an error.
+
+The graph goes to rest after the process has ended, never before: cut off in between, the graph is looked at
+again, and finds its process ended.
+"""
+
+from __future__ import annotations
+
+import json
+
+from recovery import metrics
+from recovery.engine.resolve import resolve
+from recovery.engine.resources import Resources
+from recovery.records import ErrorInfo, ProcessState
+
+
+def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
+    """running → finished with the start task's value; False if it had ended before."""
+    process = resources.store.processes.get(process_id)
+    if process is None or process.epoch != epoch:
+        return False
+    ended = False
+    if process.state is ProcessState.RUNNING:
+        value = resolve(resources.store, process_id, [process.start_task])[process.start_task]
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        ended = resources.store.processes.finish(process_id, epoch, text)
+    if ended:
+        metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
+    resources.store.graphs.rest([process_id])
+    return ended
+
+
+def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
+    """running → broken with this error; False if it had ended before. Siblings of the failed task go on."""
+    ended = resources.store.processes.break_(process_id, epoch, error)
+    if ended:
+        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+    return ended

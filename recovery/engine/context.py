@@ -1,0 +1,110 @@
+"""The attempt that the current thread is running: what `schedule` and `heartbeat` refer to."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from contextvars import ContextVar
+from datetime import datetime
+
+from recovery.errors import ClaimLost, InputError, NotInActor, TooLarge
+from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
+from recovery.records.ids import child_task_id
+from recovery.records.values import MAX_BYTES
+from recovery.store import Store
+
+_current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+
+CHILD_OVERHEAD = 250
+"""Bytes that a child takes in its decider's record beside its arguments, at most."""
+
+
+class Attempt:
+    """One run of an actor's function for a claimed decision."""
+
+    def __init__(self, store: Store, decision: Decision, preferences: ActorPreferences) -> None:
+        self.decision = decision
+        self.preferences = preferences
+        self.lost = threading.Event()
+        self._store = store
+        self._children: dict[str, Child] = {}
+        self._size = 0
+
+    def add_child(self, actor: str, args: Encoded, eta: datetime | None = None, delay: float | None = None) -> Promise:
+        """Note a child; it comes to be when this attempt's result is accepted."""
+        self.check_promises(args, f"arguments of {actor}")
+        task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
+        self.add_size(len(args.text.encode()) + CHILD_OVERHEAD + 20 * len(args.promises), f"scheduling {actor}")
+        self._children[task_id] = Child(
+            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay
+        )
+        return Promise(task_id, actor)
+
+    def add_size(self, size: int, what: str) -> None:
+        """Count what goes into this task's one decision; TooLarge if it can't hold it."""
+        self._size += size
+        if self._size > MAX_BYTES:
+            raise TooLarge(
+                f"{what}: the result and child tasks of {self.decision.actor} come to over 16 MB, which is all "
+                "that one record holds; let a child schedule a part of them"
+            )
+
+    def check_promises(self, encoded: Encoded, what: str) -> None:
+        """Raise InputError for a promise that is not of a task scheduled by this attempt."""
+        for task in encoded.promises:
+            if task not in self._children:
+                raise InputError(
+                    f"{what}: holds a promise of task {task}, which this run of {self.decision.actor} did not "
+                    "schedule; pass promises on within the function that scheduled them"
+                )
+
+    def children(self) -> tuple[Child, ...]:
+        """The children, each with the siblings that wait for it."""
+        dependents: dict[str, list[str]] = defaultdict(list)
+        for child in self._children.values():
+            for dep in child.deps:
+                dependents[dep].append(child.id)
+        return tuple(
+            child.evolve(dependents=tuple(dependents[child.id])) if child.id in dependents else child
+            for child in self._children.values()
+        )
+
+    def heartbeat(self) -> bool:
+        """Move the deadline; False, and `lost` is set, if the claim is no longer this attempt's."""
+        pass_key = self.decision.pass_key
+        assert pass_key is not None
+        held = self._store.decisions.extend(self.decision.id, pass_key, self.preferences.worker_timeout)
+        if not held:
+            self.lost.set()
+        return held
+
+    def __enter__(self) -> Attempt:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._token)
+
+
+def current(what: str) -> Attempt:
+    """The running attempt; NotInActor, naming `what` was asked, where there is none."""
+    attempt = _current.get()
+    if attempt is None:
+        raise NotInActor(
+            f"{what} was called outside a running actor; start a process with app.start(...), and schedule tasks "
+            "from inside its functions (in the thread that runs them)"
+        )
+    return attempt
+
+
+def heartbeat() -> None:
+    """Tell that the running actor is alive: it gets another `worker_timeout` from now.
+
+    Raises ClaimLost if the task was meanwhile given to another attempt or decided: stop then. With
+    `accept_first` the work may still be used if it ends before the other attempt; without it never.
+    """
+    attempt = current("heartbeat()")
+    if attempt.lost.is_set() or not attempt.heartbeat():
+        raise ClaimLost(
+            f"{attempt.decision.actor} {attempt.decision.id}: this attempt no longer holds its task; stop working"
+        )

@@ -1,0 +1,38 @@
+"""Find the application that `RECOVERY_APP` or `--app` names: `package.module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from recovery.engine.app import Recovery
+from recovery.errors import SettingsError
+
+
+def load_app(path: str | None) -> Recovery:
+    """The `Recovery` object at `path`. Raises SettingsError that says which part of the path is wrong."""
+    if not path:
+        raise SettingsError("no application: set RECOVERY_APP (or --app) to 'package.module:name'")
+    module_name, _, name = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:  # as `celery -A` and `python -m` do
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise SettingsError(
+                f"RECOVERY_APP={path}: no module {missing!r} in {here} or on PYTHONPATH; "
+                "run from the folder that holds it"
+            ) from None
+        raise SettingsError(f"RECOVERY_APP={path}: {module_name} imports {missing!r}, which is not there") from error
+    app = getattr(module, name, None)
+    if isinstance(app, Recovery):
+        return app
+    if app is None:
+        there = [key for key, value in vars(module).items() if isinstance(value, Recovery)]
+        hint = f"; it has {there[0]!r}" if there else "; it has no Recovery object"
+        raise SettingsError(f"RECOVERY_APP={path}: {module_name} has nothing named {name!r}{hint}")
+    raise SettingsError(f"RECOVERY_APP={path}: {name!r} is a {type(app).__name__}, not a recovery.Recovery")

@@ -1,0 +1,41 @@
+"""Values of promises: what a task's arguments, or a process's result, come to.
+
+A task's value may itself promise the values of children that the task scheduled; those are followed until
+nothing is promised any more. Each layer is one query, for all promises in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recovery.errors import RecoveryError
+from recovery.records import Outcome
+from recovery.records.ids import record_id
+from recovery.records.values import decode
+from recovery.store import Store
+
+
+def resolve(store: Store, process_id: str, task_ids: Sequence[str]) -> dict[str, Any]:
+    """{task id: value} of these finished tasks, everything they promise included.
+
+    Raises RecoveryError if one is not finished or ended with an error: then nobody should have asked.
+    """
+    outcomes: dict[str, Outcome] = {}
+    wanted = list(dict.fromkeys(task_ids))
+    while wanted:
+        found = store.decisions.outcomes(record_id(process_id, task) for task in wanted)
+        layer: dict[str, None] = {}
+        for task in wanted:
+            outcome = found.get(record_id(process_id, task))
+            if outcome is None or outcome.value is None:
+                raise RecoveryError(f"process {process_id}: task {task} has no value yet, but is waited for")
+            outcomes[task] = outcome
+            layer |= dict.fromkeys(outcome.waits)
+        wanted = [task for task in layer if task not in outcomes]
+    values: dict[str, Any] = {}
+    # Only its own decider can promise a child, so a promised task always stands after who promises it.
+    for task, outcome in reversed(outcomes.items()):
+        assert outcome.value is not None
+        values[task] = decode(outcome.value, values.__getitem__)
+    return values

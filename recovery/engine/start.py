@@ -1,0 +1,65 @@
+"""Start of a process (design §3, 'start').
+
+Saving the Process record alone acknowledges the start: what comes after it is restored by
+START_NOT_REGISTERED, which runs `register` again. So once it is saved, nothing that goes wrong here is an error
+to the caller; he would start the process a second time.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from pymongo.errors import PyMongoError
+
+from recovery import metrics
+from recovery.engine.dispatch import enqueue
+from recovery.engine.resources import Resources
+from recovery.records import Decision, Graph, Process, Task
+from recovery.records.ids import new_process_id, record_id
+
+log = logging.getLogger(__name__)
+
+
+def start(resources: Resources, process_type: str, args: str, *, custom_id: str | None, idle_timeout: float) -> str:
+    """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
+
+    With a custom id that a process of this type has already, that one's id, and nothing is changed.
+    """
+    wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
+    process = resources.store.processes.insert(wanted, first_look=idle_timeout)
+    if process.id != wanted.id:
+        return process.id
+    metrics.PROCESSES_STARTED.labels(process_type).inc()
+    try:
+        register(resources, process)
+    except PyMongoError as error:
+        log.warning(
+            "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s",
+            process.id,
+            error,
+            idle_timeout,
+        )
+    return process.id
+
+
+def register(resources: Resources, process: Process) -> None:
+    """Make the Task, Graph and Decision of the start task, as far as they are missing, and enqueue it.
+
+    The Decision comes last: it is what can be enqueued, and by then there is a graph to apply its result to.
+    """
+    assert process.started_at is not None
+    store, task_id = resources.store, process.start_task
+    key = record_id(process.id, task_id)
+    store.tasks.insert([Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)])
+    graph = Graph(
+        id=process.id,
+        epoch=process.epoch,
+        not_finished={task_id: process.started_at},
+        idle_timeout=process.idle_timeout,
+        touched_at=process.started_at,
+        recovery_time=process.started_at + timedelta(seconds=process.idle_timeout),
+    )
+    store.graphs.insert(graph)
+    store.decisions.insert([Decision(id=key, actor=process.type, epoch=process.epoch)])
+    enqueue(resources, [key])

@@ -1,0 +1,165 @@
+"""Findings to compare-and-sets: what a rule says is to be done, done in batches.
+
+A repair runs a step of the normal path again, and its update repeats the condition that the finding was made
+on; a record that has moved on since is left alone. So a finding may be as old as it likes. Each repair that
+changed something is counted under its rule.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from recovery import metrics
+from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
+from recovery.records import ErrorInfo
+from recovery.records.ids import new_pass
+from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.store import Queued
+
+log = logging.getLogger(__name__)
+
+Done = Counter[Rule]
+
+
+class Repairer:
+    """Repairs findings with the steps of the engine."""
+
+    def __init__(self, resources: Resources, applier: Applier, source: str = "auto") -> None:
+        self._resources = resources
+        self._applier = applier
+        self._source = source
+        self._actions: dict[Repair, Callable[[Rule, Sequence[Finding], Surroundings], int]] = {
+            Repair.REQUEUE: self._requeue,
+            Repair.FAIL: self._fail,
+            Repair.ENQUEUE_DUE: self._enqueue_due,
+            Repair.STAMP: self._stamp,
+            Repair.PUSH_AGAIN: self._push_again,
+            Repair.WAIT: self._wait,
+            Repair.APPLY: self._apply,
+            Repair.ENQUEUE_READY: self._enqueue_ready,
+            Repair.REGISTER_START: self._register_start,
+            Repair.FINISH_PROCESS: self._finish_process,
+        }
+
+    def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:
+        """Repair all findings; {rule: repairs that changed something}."""
+        groups: dict[tuple[Rule, Repair], list[Finding]] = defaultdict(list)
+        for finding in findings:
+            groups[finding.rule, finding.repair].append(finding)
+        done: Done = Counter()
+        for (rule, repair), group in groups.items():
+            changed = self._actions[repair](rule, group, around)
+            if changed:
+                done[rule] += changed
+                metrics.REPAIRS.labels(rule.value).inc(changed)
+                log.info(
+                    "%s: %s, %d of %d (source %s); first %s: %s",
+                    rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
+                )  # fmt: skip
+        return done
+
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        ids, pass_key = [f.record for f in findings], new_pass()
+        requeues = self._resources.store.requeues
+        if rule is Rule.WORKER_LOST:
+            queued = requeues.lost(ids, sorted(around.lost_workers), pass_key)
+        else:
+            queued = requeues.timed_out(ids, pass_key)
+        count_timeouts(queued)
+        return self._handed_over(rule, findings, queued)
+
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        queued = self._resources.store.requeues.due([f.record for f in findings], new_pass())
+        return self._handed_over(rule, findings, queued)
+
+    def _push_again(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
+        until = max(times, default=around.now)
+        queued = self._resources.store.requeues.unmessaged([f.record for f in findings], until, new_pass())
+        return self._handed_over(rule, findings, queued)
+
+    def _handed_over(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> int:
+        push(self._resources, queued)
+        if queued:
+            self._resources.store.graphs.touch({one.id.partition("/")[0] for one in queued})
+            metrics.REQUEUES.labels(rule.value).inc(len(queued))
+            _observe_lag(findings, queued)
+        return len(queued)
+
+    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        store = self._resources.store
+        by_actor: dict[str, list[str]] = defaultdict(list)
+        for finding in findings:
+            assert finding.decision is not None
+            by_actor[finding.decision.actor].append(finding.record)
+        workers = sorted(around.lost_workers) if rule is Rule.WORKER_LOST else None
+        failed: list[str] = []
+        for actor, ids in by_actor.items():
+            error = _timeout_error(rule, actor, around)
+            failed += store.requeues.fail(ids, error, new_pass(), workers)
+        self._apply_all(failed)
+        return len(failed)
+
+    def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        ids = [f.record for f in findings]
+        return self._resources.store.requeues.stamp(ids) + self._resources.store.processes.stamp(ids)
+
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        self._resources.store.requeues.wait_longer([f.record for f in findings])
+        return 0  # looked at, nothing repaired
+
+    def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return self._apply_all([f.record for f in findings])
+
+    def _apply_all(self, ids: Sequence[str]) -> int:
+        store, changed = self._resources.store, 0
+        tasks, decisions = store.tasks.get_many(ids), store.decisions.get_many(ids)
+        for decision_id in ids:
+            task, decision = tasks.get(decision_id), decisions.get(decision_id)
+            if task is not None and decision is not None and decision.outcome is not None:
+                changed += self._applier.apply([Ended(task, decision)]) is Applied.NOW
+        self._applier.flush()
+        return changed
+
+    def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return enqueue(self._resources, [f.record for f in findings])
+
+    def _register_start(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        for process in self._resources.store.processes.get_many(f.record for f in findings).values():
+            register(self._resources, process)
+        return len(findings)
+
+    def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        processes = self._resources.store.processes.get_many(f.record for f in findings)
+        return sum(finish_process(self._resources, p.id, p.epoch) for p in processes.values())
+
+
+def count_timeouts(queued: Sequence[Queued]) -> None:
+    """Count attempts that were lost: in all, and per actor."""
+    metrics.WORK_TIMEOUTS.inc(len(queued))
+    for actor, count in Counter(one.actor for one in queued).items():
+        metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+
+
+def _timeout_error(rule: Rule, actor: str, around: Surroundings) -> ErrorInfo:
+    preferences = around.actor(actor)
+    if preferences.restart_after_work_timeout:
+        why = f"lost {preferences.max_work_timeouts} attempts, which is its max_work_timeouts"
+    elif rule is Rule.WORKER_LOST:
+        why = "lost its worker, and restart_after_work_timeout is off"
+    else:
+        why = f"brought no result within {preferences.worker_timeout:g} s, and restart_after_work_timeout is off"
+    return ErrorInfo(kind="WorkTimeout", message=f"{actor} {why}", actor=actor)
+
+
+def _observe_lag(findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+    deadlines: dict[str, datetime | None] = {
+        f.record: f.decision.recovery_time for f in findings if f.decision is not None
+    }
+    for one in queued:
+        deadline = deadlines.get(one.id)
+        if deadline is not None:
+            metrics.LAG.observe(max(0.0, (one.queued_at - deadline).total_seconds()))

@@ -1,0 +1,34 @@
+"""What rules know beside the records, read from the servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from redis.exceptions import RedisError
+
+from recovery.engine import Resources
+from recovery.rules import Surroundings
+
+
+def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_workers: Iterable[str] = ()) -> Surroundings:
+    """The time, the actors' settings, and what is known of these queues."""
+    settings, store = resources.settings, resources.store
+    names = sorted(set(queues))
+    depths: dict[str, int] = {}
+    # The depths are asked for first: a message that is pushed after that can't make a queue look empty and
+    # polled since. Without Redis nothing is concluded from depths.
+    if names:
+        try:
+            depths = resources.broker.depths(names)
+        except RedisError:
+            depths = {}
+    return Surroundings(
+        now=store.now(),
+        actors=store.actors.all(),
+        queues=store.queues.all() if names else {},
+        depths=depths,
+        lost_workers=frozenset(lost_workers),
+        polled_within=timedelta(seconds=settings.heartbeat_timeout + settings.heartbeat_interval),
+        margin=timedelta(seconds=settings.apply_timeout),
+    )

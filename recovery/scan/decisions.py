@@ -1,0 +1,33 @@
+"""The Decision scanner: decisions whose deadline is past, and live ones that lack a deadline.
+
+Rules: WORK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.engine import Applier, Resources
+from recovery.records import Decision, DecisionState
+from recovery.repair import look_around
+from recovery.rules import Finding, Surroundings, judge_decision
+from recovery.scan.scanner import Scanner
+
+
+class DecisionScanner(Scanner[Decision]):
+    """Looks at overdue decisions, a page of `scan_batch` at a time."""
+
+    name = "decisions"
+
+    def __init__(self, resources: Resources, applier: Applier) -> None:
+        super().__init__(resources, applier)
+        self.page = resources.settings.scan_batch
+
+    def find(self, limit: int) -> Sequence[Decision]:
+        odd = self.resources.store.decisions.without_deadline(limit)
+        return [*odd, *self.resources.store.decisions.overdue(limit - len(odd))] if len(odd) < limit else odd
+
+    def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
+        queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}
+        around = look_around(self.resources, queues=queues)
+        return [f for decision in page if (f := judge_decision(decision, around))], around

@@ -1,0 +1,69 @@
+"""The Graph scanner and the Process scanner: processes in which nothing has changed for long.
+
+Both look at whole processes with the same rules; they differ in whose deadline brought them there. What is
+healthy is looked at again when it is twice as old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.records import DecisionState, ProcessState
+from recovery.repair import look_around
+from recovery.rules import Finding, Snapshot, Surroundings, judge_process
+from recovery.scan.scanner import Scanner
+
+PAGE = 100
+"""Processes read at once: a page's snapshots are held in memory."""
+
+
+class _WholeProcesses(Scanner[Snapshot]):
+    page = PAGE
+
+    def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
+        queues = {
+            decision.actor
+            for snapshot in page
+            for decision in snapshot.decisions.values()
+            if decision.state is DecisionState.QUEUED
+        }
+        around = look_around(self.resources, queues=queues)
+        return [finding for snapshot in page for finding in judge_process(snapshot, around)], around
+
+
+class GraphScanner(_WholeProcesses):
+    """Looks at processes whose graph's idle deadline is past."""
+
+    name = "graphs"
+
+    def find(self, limit: int) -> Sequence[Snapshot]:
+        store = self.resources.store
+        return store.snapshots(store.graphs.overdue(limit))
+
+    def settle(self, page: Sequence[Snapshot]) -> None:
+        over = [snapshot.process_id for snapshot in page if _over(snapshot)]
+        if over:
+            self.resources.store.graphs.rest(over)
+        self.resources.store.graphs.look_later([snapshot.process_id for snapshot in page])
+
+
+class ProcessScanner(_WholeProcesses):
+    """Looks at processes whose own deadline is past: after a start, and rarely from then on."""
+
+    name = "processes"
+
+    def find(self, limit: int) -> Sequence[Snapshot]:
+        store = self.resources.store
+        odd = store.processes.without_deadline(limit)
+        overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
+        return store.snapshots([*odd, *overdue])
+
+    def settle(self, page: Sequence[Snapshot]) -> None:
+        self.resources.store.processes.look_later([snapshot.process_id for snapshot in page])
+
+
+def _over(snapshot: Snapshot) -> bool:
+    """Whether a process has ended and nothing of it is under way any more."""
+    if snapshot.process is None or snapshot.process.state is ProcessState.RUNNING:
+        return False
+    return not any(decision.recovery_time for decision in snapshot.decisions.values())

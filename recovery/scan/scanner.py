@@ -1,0 +1,89 @@
+"""The skeleton of every scanner: find a page → judge it → act → a named result; again while pages are full.
+
+A scanner keeps no state between runs and takes no lock: any number may run at once, since what one of them
+acts on no longer matches for the others. `run_once` does not raise for servers that are away: the next nudge
+comes, and what was overdue stays so.
+
+Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
+
+from recovery import metrics
+from recovery.engine import Applier, Resources
+from recovery.repair import Done, Repairer
+from recovery.rules import Finding, Rule, Surroundings
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+MOST_SECONDS = 20.0
+"""After so long a scan ends, so that its result is seen; the next nudge goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What a scan did."""
+
+    scanner: str
+    looked_at: int = 0
+    repaired: Counter[Rule] = field(default_factory=Counter)
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class Scanner(ABC, Generic[Item]):
+    """Finds overdue records of one kind and repairs what is wrong."""
+
+    name: str
+    page: int
+
+    def __init__(self, resources: Resources, applier: Applier) -> None:
+        self.resources = resources
+        self.repairer = Repairer(resources, applier)
+
+    @abstractmethod
+    def find(self, limit: int) -> Sequence[Item]:
+        """A page of records whose deadline is past, the longest first."""
+
+    @abstractmethod
+    def judge(self, page: Sequence[Item]) -> tuple[list[Finding], Surroundings]:
+        """What is wrong with them."""
+
+    def settle(self, page: Sequence[Item]) -> None:
+        """Move the deadlines of what needed no repair; by default there is nothing to move."""
+
+    def run_once(self) -> ScanResult:
+        """Scan until a page is not full."""
+        began, looked_at = time.perf_counter(), 0
+        repaired: Done = Counter()
+        error = None
+        try:
+            while True:
+                page = self.find(self.page)
+                looked_at += len(page)
+                if page:
+                    findings, around = self.judge(page)
+                    repaired += self.repairer.repair(findings, around)
+                    self.settle(page)
+                if len(page) < self.page or time.perf_counter() - began > MOST_SECONDS:
+                    break
+        except (PyMongoError, RedisError) as caught:
+            error = f"{type(caught).__name__}: {caught}"[:300]
+            log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
+        seconds = time.perf_counter() - began
+        metrics.SCAN_SECONDS.labels(self.name).observe(seconds)
+        metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()
+        return ScanResult(self.name, looked_at, repaired, seconds, error)

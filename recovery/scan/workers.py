@@ -1,0 +1,63 @@
+"""The Worker scanner: workers that are gone, and what they had claimed.
+
+A worker is gone if its heartbeat is overdue, or if a worker of the same host sees that its process is. Its
+claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), and what it had finished is
+applied. Only then is its record removed: cut off in between, the next scan goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from recovery.engine import Applier, Resources
+from recovery.records import Worker
+from recovery.repair import Done, Repairer, look_around
+from recovery.rules import Finding, Surroundings, judge_decision
+from recovery.scan.scanner import Scanner
+
+
+class WorkerScanner(Scanner[Worker]):
+    """Looks at workers that have been silent past their deadline.
+
+    `may_judge` tells whether this process itself was up, and served by the database, for a whole heartbeat
+    timeout: until then silence proves nothing, since the database may have been away for all.
+    """
+
+    name = "workers"
+    page = 100
+
+    def __init__(self, resources: Resources, applier: Applier, may_judge: Callable[[], bool]) -> None:
+        super().__init__(resources, applier)
+        self._may_judge = may_judge
+
+    def find(self, limit: int) -> Sequence[Worker]:
+        return self.resources.store.workers.overdue(limit) if self._may_judge() else []
+
+    def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
+        return _claims(self.resources, [worker.id for worker in page])
+
+    def settle(self, page: Sequence[Worker]) -> None:
+        rescue(self.resources, self.repairer, [worker.id for worker in page])
+
+
+def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Done:
+    """Take everything from workers that are gone, page by page, then forget them."""
+    done: Done = Counter()
+    if not lost:
+        return done
+    while True:
+        findings, around = _claims(resources, lost)
+        repaired = repairer.repair(findings, around)
+        done += repaired
+        if not findings:
+            resources.store.workers.remove(lost)
+            return done
+        if not repaired:  # what is left waits for something else, such as a parent's apply
+            return done
+
+
+def _claims(resources: Resources, lost: Sequence[str]) -> tuple[list[Finding], Surroundings]:
+    held = resources.store.decisions.held_by(lost, resources.settings.scan_batch)
+    around = look_around(resources, lost_workers=lost)
+    return [f for decision in held if (f := judge_decision(decision, around))], around

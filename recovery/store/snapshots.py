@@ -1,0 +1,54 @@
+"""All records of some processes, read for the rules. Four queries for up to a hundred processes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pymongo.database import Database
+
+from recovery.records import Decision, Graph, Process, from_document
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR, split_record_id
+from recovery.rules import Snapshot
+from recovery.store import schema
+from recovery.store.client import Document
+
+# What rules look at; values and arguments may be large and no rule needs them.
+DECISION_FIELDS = {"outcome.value": False, "outcome.error.stack": False, "children.args": False}
+PROCESS_FIELDS = {"args": False, "result": False}
+ID_ONLY = {"_id": True}
+
+
+def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snapshot]:
+    """Snapshots of these processes, in the order given. Values, arguments and stacks are left out."""
+    among = {"_id": {"$in": list(process_ids)}}
+    of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+    if not process_ids:
+        return []
+    # Tasks first and the graph last: what the graph names was written before.
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for document in database[schema.TASKS].find(of_them, ID_ONLY).hint("_id_"):
+        process_id, task = split_record_id(document["_id"])
+        tasks[process_id].append(task)
+    decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
+    for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS):
+        process_id, task = split_record_id(document["_id"])
+        decisions[process_id][task] = from_document(Decision, document)
+    graphs = {d["_id"]: from_document(Graph, d) for d in database[schema.GRAPHS].find(among)}
+    processes = {d["_id"]: from_document(Process, d) for d in database[schema.PROCESSES].find(among, PROCESS_FIELDS)}
+    return [
+        Snapshot(
+            process_id=process_id,
+            process=processes.get(process_id),
+            graph=graphs.get(process_id),
+            decisions=decisions[process_id],
+            tasks=frozenset(tasks[process_id]),
+        )
+        for process_id in process_ids
+    ]
+
+
+def record_range(process_id: str) -> dict[str, Any]:
+    """The records `P/...` of a process."""
+    return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}

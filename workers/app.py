@@ -1,0 +1,34 @@
+"""The Celery application: `celery -A workers.app worker`, `celery -A workers.app beat`.
+
+Serves the `Recovery` object that RECOVERY_APP names. A queue per actor; without `-Q` a worker consumes all of
+them. Sweeps are in the queue `spark`, which only workers that name it consume.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from celery import Celery
+
+from recovery.engine import load_app
+from recovery.errors import RecoveryError
+from recovery.settings import current
+from workers import steps, tasks
+from workers.config import configuration
+
+
+def make_celery() -> Celery:
+    """The Celery application of the environment's settings. Raises SettingsError."""
+    recovery_app = load_app(current().app)
+    celery = Celery("recovery", set_as_current=True)
+    celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
+    tasks.register(celery, recovery_app)
+    steps.install(celery, recovery_app)
+    return celery
+
+
+try:
+    app = make_celery()
+except RecoveryError as error:
+    # Celery would show it as a traceback of its own loader.
+    sys.exit(f"recovery: {error}")

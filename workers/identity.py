@@ -1,0 +1,54 @@
+"""Who this worker is: an id that is new at every start, and what lets another on the same host see it gone."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from recovery.records import Worker
+
+_PROC = Path("/proc")
+
+
+def identify(name: str, queues: tuple[str, ...]) -> Worker:
+    """The record of the worker whose parent process this is."""
+    pid = os.getpid()
+    return Worker(
+        id=f"{name}:{uuid.uuid4().hex[:12]}",
+        name=name,
+        host=host(),
+        pid=pid,
+        pid_started=started(pid) or 0,
+        queues=queues,
+    )
+
+
+def host() -> str:
+    """This kernel and process namespace: where a pid means the same process. Empty if that can't be told."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.readlink(_PROC / "self/ns/pid")
+    except OSError:
+        return ""
+    return f"{boot}/{namespace}"
+
+
+def is_gone(worker: Worker) -> bool:
+    """Whether a worker's parent process has ended for certain: seen on its own host, by pid and start time.
+
+    A zombie counts as gone. False where it can't be told, as for another host.
+    """
+    if not worker.host or worker.host != host() or not worker.pid_started:
+        return False
+    return started(worker.pid) != worker.pid_started
+
+
+def started(pid: int) -> int | None:
+    """When a process was started, in clock ticks since boot; None if there is no such process any more."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,97 @@
+"""Ties the lifeline, the scanners and the drain to a Celery worker's start and end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from celery import Celery, bootsteps, signals
+
+from recovery.engine import Recovery
+from recovery.queue import parse_id
+from recovery.store import check_server, schema
+from workers.drain import Drain
+from workers.identity import identify
+from workers.lifeline import Lifeline
+from workers.nudges import NudgeConsumer, Scanning
+from workers.tasks import Running
+
+
+def install(celery: Celery, app: Recovery) -> None:
+    """Make workers of `celery` keep the records that recovery needs."""
+
+    class Lifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
+        """Prepares before the pool forks, starts after it, ends before it ends."""
+
+        requires = ("celery.worker.components:Pool",)
+
+        def __init__(self, worker: Any, **_: Any) -> None:
+            prepare(app)
+            queues = tuple(q for q in worker.app.amqp.queues.consume_from if q in app.actors)
+            # Known before the pool forks, so that its children claim in this worker's name.
+            Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues))
+            self.drain = Drain(app, self.lifeline, _pids(worker))
+            self.scanning: Scanning | None = None
+
+        def start(self, _worker: Any) -> None:
+            _serve_metrics(app)
+            self.lifeline.start()
+            if app.settings.scanners:
+                self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
+                self.scanning.start()
+            signals.worker_shutting_down.connect(self._shutting_down, weak=False)
+            signals.task_received.connect(self._received, weak=False)
+            signals.worker_shutdown.connect(self._shut_down, weak=False)
+
+        def stop(self, _worker: Any) -> None:
+            if self.scanning is not None:
+                self.scanning.stop()
+
+        terminate = stop
+
+        def _shutting_down(self, **_: Any) -> None:
+            self.drain.begin()
+
+        def _shut_down(self, **_: Any) -> None:
+            self.drain.finish()
+
+        def _received(self, request: Any, **_: Any) -> None:
+            message = parse_id(request.id)
+            if message is not None:
+                self.lifeline.took(request.name, message)
+
+    celery.steps["worker"].add(Lifecycle)
+    celery.steps["consumer"].add(NudgeConsumer)
+    signals.worker_process_shutdown.connect(_flush(app), weak=False)
+
+
+def prepare(app: Recovery) -> None:
+    """Check the servers, create collections and save the actors' settings."""
+    check_server(app.settings.mongo_uri)
+    resources = app.resources
+    resources.broker.check()
+    schema.create(resources.store.database)
+    resources.store.actors.save(actor.preferences for actor in app.actors.values())
+
+
+def _flush(app: Recovery) -> Callable[..., None]:
+    def flush(**_: Any) -> None:
+        app.applier.flush()
+
+    return flush
+
+
+def _pids(worker: Any) -> Callable[[], Iterable[int]]:
+    def pids() -> list[int]:
+        processes = getattr(getattr(worker.pool, "_pool", None), "_pool", None) or []
+        return [p.pid for p in processes if isinstance(getattr(p, "pid", None), int) and p.pid != os.getpid()]
+
+    return pids
+
+
+def _serve_metrics(app: Recovery) -> None:
+    if app.settings.metrics_port is not None:
+        from recovery.metrics.exporter import serve
+
+        serve(app.settings, app.resources.store, app.resources.broker)

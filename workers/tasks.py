@@ -1,0 +1,68 @@
+"""Celery tasks: one per actor, named as the actor, with its own queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
+from celery import Celery, Task
+from celery.worker.request import Request
+
+from recovery.engine import Actor, Recovery, run
+from recovery.queue import parse_id
+from workers.config import SPARK_QUEUE, SWEEP
+from workers.lifeline import Lifeline
+
+
+class Running:
+    """The lifeline of the worker that this process, or its parent, is; None in any other process."""
+
+    lifeline: Lifeline | None = None
+
+
+class AttemptRequest(Request):  # type: ignore[misc]
+    """Tells the lifeline when the pool child that ran the message died. Runs in the parent process."""
+
+    def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
+        message = parse_id(self.id)
+        died = isinstance(exc_info.exception, WorkerLostError | SystemExit | KeyboardInterrupt)
+        if died and message is not None and Running.lifeline is not None:
+            Running.lifeline.child_died(message)
+        return super().on_failure(exc_info, *args, **kwargs)
+
+
+class AttemptTask(Task):  # type: ignore[misc]
+    """Base of all actors' tasks."""
+
+    Request = AttemptRequest
+    abstract = True
+    acks_late = True
+    ignore_result = True
+
+
+def register(celery: Celery, app: Recovery) -> None:
+    """Make a Celery task of each actor of `app`, and one that sweeps."""
+    for actor in app.actors.values():
+        celery.task(_attempt(app, actor), name=actor.name, base=AttemptTask)
+    celery.task(_sweep(app), name=SWEEP, queue=SPARK_QUEUE, acks_late=False)
+
+
+def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
+    def attempt(decision_id: str, pass_key: str) -> None:
+        lifeline = Running.lifeline
+        worker = lifeline.worker.id if lifeline is not None else "none"
+        run(app.resources, app.applier, actor, decision_id, pass_key, worker)
+
+    attempt.__name__ = actor.name
+    attempt.__module__ = actor.function.__module__
+    return attempt
+
+
+def _sweep(app: Recovery) -> Any:
+    def sweep(repair: bool = False, process_type: str | None = None) -> dict[str, Any]:
+        from recovery.sweep import sweep as run_sweep
+
+        return run_sweep(app.settings, repair=repair, process_type=process_type).summary()
+
+    return sweep
