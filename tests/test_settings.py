@@ -67,9 +67,7 @@ def test_current_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["RECOVERY_MONGO_URL", "recovery_mongo_url"])
-def test_unknown_variable_is_refused_with_the_nearest_name(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_variable_is_refused_with_the_nearest_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "mongodb://h")
     assert "unknown setting RECOVERY_MONGO_URL" in refusal()
     assert "did you mean RECOVERY_MONGO_URI?" in refusal()
@@ -107,9 +105,7 @@ def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_late_beat_would_kill() -> None:
-    assert refusal(heartbeat_interval=4, heartbeat_timeout=6).startswith(
-        "settings: heartbeat_timeout must be"
-    )
+    assert refusal(heartbeat_interval=4, heartbeat_timeout=6).startswith("settings: heartbeat_timeout must be")
 
 
 def test_file_that_is_not_there(config: Path) -> None:

@@ -50,9 +50,7 @@ def mongod(tmp_path: Path) -> Mongod:
 
 @pytest.mark.usefixtures("no_path", "no_wheels")
 @pytest.mark.parametrize(("server", "name"), [(Mongod, "mongod"), (Valkey, "redis-server or valkey-server")])
-def test_missing_program_says_what_to_install(
-    server: type[Mongod] | type[Valkey], name: str, tmp_path: Path
-) -> None:
+def test_missing_program_says_what_to_install(server: type[Mongod] | type[Valkey], name: str, tmp_path: Path) -> None:
     with pytest.raises(ServerError) as caught:
         server(tmp_path / "data", tmp_path / "log")
     assert f"no {name} on PATH" in str(caught.value)

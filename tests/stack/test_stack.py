@@ -183,6 +183,7 @@ def test_worker_gets_its_options_and_the_servers(
 ) -> None:
     """The worker itself is tested elsewhere; here a module of its name writes down what it was given."""
     (tmp_path / "recovery").mkdir()
+    (tmp_path / "recovery" / "__init__.py").touch()
     (tmp_path / "recovery" / "__main__.py").write_text(
         "import os, sys, time\n"
         "print(*sys.argv[1:], flush=True)\n"
