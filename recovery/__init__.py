@@ -3,20 +3,29 @@
     from recovery import Recovery, heartbeat
 
 See the README for a first process, docs/ for everything else.
+
+The names below are imported at their first use: the command line and Spark's executors, which need a corner of
+the package, don't wait for the drivers of all of it.
 """
 
-from recovery.engine import Actor, Recovery, heartbeat
-from recovery.errors import (
-    ClaimLost,
-    InputError,
-    ProcessBroken,
-    ProcessNotFound,
-    RecoveryError,
-    ResultTimeout,
-    SettingsError,
-)
-from recovery.records import Promise
-from recovery.settings import Settings
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recovery.engine import Actor, Recovery, heartbeat
+    from recovery.errors import (
+        ClaimLost,
+        InputError,
+        ProcessBroken,
+        ProcessNotFound,
+        RecoveryError,
+        ResultTimeout,
+        SettingsError,
+    )
+    from recovery.records import Promise
+    from recovery.settings import Settings
 
 __all__ = [
     "Actor",
@@ -32,3 +41,17 @@ __all__ = [
     "SettingsError",
     "heartbeat",
 ]
+
+_HOME = {
+    **dict.fromkeys(("Actor", "Recovery", "heartbeat"), "recovery.engine"),
+    "Promise": "recovery.records",
+    "Settings": "recovery.settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'recovery' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOME.get(name, "recovery.errors")), name)
+    globals()[name] = value
+    return value

@@ -68,9 +68,11 @@ class Drain:
         try:
             self._app.applier.flush()
             held = resources.store.decisions.held_by([worker], resources.settings.scan_batch)
-            working = [decision.id for decision in held if decision.state is DecisionState.WORKING]
+            working = [decision for decision in held if decision.state is DecisionState.WORKING]
             if working:
-                queued = resources.store.requeues.given_back(working, worker, new_pass())
+                holders = sorted({decision.worker for decision in working if decision.worker})
+                ids = [decision.id for decision in working]
+                queued = resources.store.requeues.given_back(ids, holders, new_pass())
                 push(resources, queued)
                 given = len(queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(given)

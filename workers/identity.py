@@ -28,7 +28,7 @@ def host() -> str:
     """This kernel and process namespace: where a pid means the same process. Empty if that can't be told."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        namespace = os.readlink(_PROC / "self/ns/pid")
+        namespace = (_PROC / "self/ns/pid").readlink()
     except OSError:
         return ""
     return f"{boot}/{namespace}"

@@ -17,20 +17,18 @@ from queue import Empty, SimpleQueue
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
 
-from recovery import metrics
-from recovery.engine import Recovery, push
+from recovery.engine import Recovery
 from recovery.queue import MessageId
 from recovery.records import Worker
-from recovery.records.ids import new_pass
-from recovery.repair import Repairer, count_timeouts
-from recovery.rules import Rule
+from recovery.records.ids import holder
+from recovery.repair import Repairer
 from recovery.scan import rescue
 from workers.identity import is_gone
 
 log = logging.getLogger(__name__)
 
 ALL_TRIES = 10
-"""How often the requeue of a dead child's task is tried while the database is away; then its deadline does it."""
+"""Dead children seen to before the next heartbeat is due; one that the database can't take now is kept."""
 
 
 class Lifeline:
@@ -41,7 +39,7 @@ class Lifeline:
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
-        self._lost: SimpleQueue[MessageId] = SimpleQueue()
+        self._lost: SimpleQueue[int] = SimpleQueue()
         self._wake, self._ending = threading.Event(), threading.Event()
         self._served_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="lifeline", daemon=True)
@@ -63,10 +61,10 @@ class Lifeline:
         if youngest is None or message.queued_at > youngest:
             self._taken[queue] = message.queued_at
 
-    def child_died(self, message: MessageId) -> None:
-        """A pool child died while it ran this message."""
+    def child_died(self, pid: int) -> None:
+        """A pool child died while it ran something."""
         if self._settings.events and not self._ending.is_set():
-            self._lost.put(message)
+            self._lost.put(pid)
             self._wake.set()
 
     def may_judge(self) -> bool:
@@ -105,25 +103,20 @@ class Lifeline:
         gone = [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]
         if gone:
             log.warning("gone from this host: %s; what they had claimed is requeued", ", ".join(gone))
-            rescue(self._app.resources, Repairer(self._app.resources, self._app.applier), gone)
+            self._rescue(gone)
 
     def _requeue_lost(self) -> None:
         for _ in range(ALL_TRIES):
             try:
-                message = self._lost.get_nowait()
+                pid = self._lost.get_nowait()
             except Empty:
                 return
             try:
-                self._requeue(message)
+                log.warning("pool process %d died; what it had claimed is requeued", pid)
+                self._rescue([holder(self.worker.id, pid)])
             except PyMongoError as error:
-                log.warning("%s: not requeued yet (%s)", message.decision_id, error)
-                self._lost.put(message)
+                log.warning("not requeued yet (%s)", error)
+                self._lost.put(pid)
 
-    def _requeue(self, message: MessageId) -> None:
-        resources = self._app.resources
-        queued = resources.store.requeues.cut_off(message.decision_id, message.pass_key, new_pass())
-        push(resources, queued)
-        if queued:
-            count_timeouts(queued)
-            metrics.REQUEUES.labels(Rule.WORKER_LOST.value).inc()
-            log.warning("%s: its pool process died; requeued", message.decision_id)
+    def _rescue(self, lost: list[str]) -> None:
+        rescue(self._app.resources, Repairer(self._app.resources, self._app.applier), lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -9,8 +10,8 @@ from billiard.exceptions import WorkerLostError
 from celery import Celery, Task
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Recovery, run
-from recovery.queue import parse_id
+from recovery.engine import Actor, Recovery, Slot
+from recovery.records.ids import holder
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
 
@@ -25,10 +26,9 @@ class AttemptRequest(Request):  # type: ignore[misc]
     """Tells the lifeline when the pool child that ran the message died. Runs in the parent process."""
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
-        message = parse_id(self.id)
         died = isinstance(exc_info.exception, WorkerLostError | SystemExit | KeyboardInterrupt)
-        if died and message is not None and Running.lifeline is not None:
-            Running.lifeline.child_died(message)
+        if died and self.worker_pid and Running.lifeline is not None:
+            Running.lifeline.child_died(self.worker_pid)
         return super().on_failure(exc_info, *args, **kwargs)
 
 
@@ -50,13 +50,19 @@ def register(celery: Celery, app: Recovery) -> None:
 
 def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
-        lifeline = Running.lifeline
-        worker = lifeline.worker.id if lifeline is not None else "none"
-        run(app.resources, app.applier, actor, decision_id, pass_key, worker)
+        _slot(app).run(actor, decision_id, pass_key)
 
     attempt.__name__ = actor.name
     attempt.__module__ = actor.function.__module__
     return attempt
+
+
+def _slot(app: Recovery) -> Slot:
+    """A place for attempts in this pool process, which claims in its own name."""
+    assert Running.lifeline is not None, "attempts run in workers, which have a lifeline"
+    worker = Running.lifeline.worker
+    served = {name: app.actors[name] for name in worker.queues}
+    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()))
 
 
 def _sweep(app: Recovery) -> Any:

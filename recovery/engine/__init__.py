@@ -7,7 +7,7 @@ each a function that may run twice, in two places, or stop half way. Repairs cal
 from recovery.engine.actor import Actor
 from recovery.engine.app import Recovery
 from recovery.engine.apply import Applied, Applier, Ended, records_of_children
-from recovery.engine.attempt import Result, run
+from recovery.engine.attempt import Result, Slot
 from recovery.engine.complete import break_process, finish_process
 from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
@@ -23,6 +23,7 @@ __all__ = [
     "Recovery",
     "Resources",
     "Result",
+    "Slot",
     "break_process",
     "enqueue",
     "finish_process",
@@ -31,6 +32,5 @@ __all__ = [
     "push",
     "records_of_children",
     "register",
-    "run",
     "start",
 ]

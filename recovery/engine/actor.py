@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,7 +38,9 @@ class Actor(Generic[P, R]):
         return self.preferences.id
 
     def __post_init__(self) -> None:
-        functools.update_wrapper(self, self.function)
+        # Shown by help() and found by inspect.unwrap(); the class is frozen, so functools can't set them.
+        for name, value in (("__wrapped__", self.function), ("__doc__", self.function.__doc__)):
+            object.__setattr__(self, name, value)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

@@ -17,6 +17,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,7 +27,7 @@ from recovery.engine.complete import break_process, finish_process
 from recovery.engine.dispatch import enqueue
 from recovery.engine.resources import Resources
 from recovery.records import Child, Decision, Task
-from recovery.records.ids import record_id
+from recovery.records.ids import record_id, split_record_id
 from recovery.store import Finished, GraphView
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,10 @@ class Ended:
         return self.decision.process_id
 
 
+Take = Callable[[Mapping[str, str]], Decision | None]
+"""Given {ready decision: its actor}, claims one of them for the caller, or none."""
+
+
 class Applier:
     """Applies finished decisions for one process of a worker. Safe for threads."""
 
@@ -73,41 +78,45 @@ class Applier:
         self._applied: list[str] = []
         self._flusher: threading.Thread | None = None
 
-    def submit(self, ended: Ended) -> None:
-        """Apply a decision, now or, where its graph is large, with others in a moment."""
-        process_id, full = ended.process_id, None
+    def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
+        """Apply a decision, now or, where its graph is large, with others in a moment.
+
+        Of the tasks that become ready `take` may claim one for the caller; it is returned, not enqueued.
+        """
+        full = None
         with self._lock:
-            large = self._sizes.get(process_id, 0) > LARGE_GRAPH
+            large = self._sizes.get(ended.process_id, 0) > LARGE_GRAPH
             if large and not ended.decision.children and _value(ended):
-                buffer = self._buffers[process_id]
+                buffer = self._buffers[ended.process_id]
                 buffer.append(ended)
-                full = self._buffers.pop(process_id) if len(buffer) >= TOGETHER else None
+                full = self._buffers.pop(ended.process_id) if len(buffer) >= TOGETHER else None
                 self._start_flusher()
             else:
                 full = [ended]
-        if full:
-            self.apply(full)
+        return self._apply(full, take)[1] if full else None
 
     def apply(self, together: list[Ended]) -> Applied:
         """Apply decisions of one process and epoch, now; what came of the last of them."""
+        return self._apply(together, None)[0]
+
+    def _apply(self, together: list[Ended], take: Take | None) -> tuple[Applied, Decision | None]:
         store, process_id = self._resources.store, together[0].process_id
-        epoch = together[0].decision.epoch
         for ended in together:
             self._insert_children(ended)
         finished = [_finished(ended) for ended in together if _value(ended)]
-        view = store.graphs.apply(process_id, epoch, finished) if finished else None
+        view = store.graphs.apply(process_id, together[0].decision.epoch, finished) if finished else None
         if view is None and len(together) > 1:
-            return [self.apply([ended]) for ended in together][-1]
-        result = Applied.NOW
+            return [self._apply([ended], None) for ended in together][-1]
+        result, taken = Applied.NOW, None
         if view is None and finished:
             result, view = self._applied_before(together[0], finished[0])
         elif view is None:
             result = self._fail(together[0])
         if view is not None:
-            self._go_on(process_id, view)
+            taken = self._go_on(together, view, take)
         if result is not Applied.NOT_YET:
             self._rest_soon([ended.decision.id for ended in together])
-        return result
+        return result, taken
 
     def flush(self) -> None:
         """Apply what waits, and write which decisions are applied."""
@@ -147,8 +156,11 @@ class Applier:
         broken = break_process(self._resources, ended.process_id, decision.epoch, decision.outcome.error)
         return Applied.NOW if known and broken else Applied.BEFORE
 
-    def _go_on(self, process_id: str, view: GraphView) -> None:
-        enqueue(self._resources, [record_id(process_id, task) for task in view.ready])
+    def _go_on(self, together: list[Ended], view: GraphView, take: Take | None) -> Decision | None:
+        process_id = together[0].process_id
+        ready = [record_id(process_id, task) for task in view.ready]
+        taken = take({key: _actor_of(together, key) for key in ready}) if take and ready else None
+        enqueue(self._resources, [key for key in ready if taken is None or key != taken.id])
         if view.complete:
             finish_process(self._resources, process_id, view.epoch)
         with self._lock:
@@ -156,6 +168,7 @@ class Applier:
                 self._sizes.pop(process_id, None)
             elif view.size > LARGE_GRAPH:
                 self._sizes[process_id] = view.size
+        return taken
 
     def _rest_soon(self, decision_ids: list[str]) -> None:
         with self._lock:
@@ -192,25 +205,29 @@ def records_of_children(task: Task, decision: Decision) -> tuple[list[Task], lis
     process_id, waits = decision.process_id, decision.outcome.waits if decision.outcome else ()
     tasks, decisions = [], []
     for child in decision.children:
-        key = record_id(process_id, child.id)
-        tasks.append(
-            Task(
-                id=key,
-                actor=child.actor,
-                args=child.args,
-                parent=task.task_id,
-                epoch=decision.epoch,
-                deps=child.deps,
-                dependents=_dependents(child, task, waits),
-            )
+        made = Task(
+            id=record_id(process_id, child.id),
+            actor=child.actor,
+            args=child.args,
+            parent=task.task_id,
+            epoch=decision.epoch,
+            deps=child.deps,
+            dependents=_dependents(child, task, waits),
         )
-        decisions.append(Decision(id=key, actor=child.actor, epoch=decision.epoch, eta=child.eta, delay=child.delay))
+        tasks.append(made)
+        decisions.append(first_decision(made, child))
     return tasks, decisions
 
 
-def _dependents(child: Child, parent: Task, waits: tuple[str, ...]) -> tuple[str, ...]:
+def first_decision(task: Task, child: Child | None = None) -> Decision:
+    """A task's Decision as it is first written: waiting."""
+    times = {"eta": child.eta, "delay": child.delay} if child is not None else {}
+    return Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call(), **times)  # type: ignore[arg-type]
+
+
+def _dependents(child: Child, parent: Task, waits: tuple[str, ...]) -> dict[str, str]:
     """Who waits for a child: its siblings, and whoever waits for its parent if the parent promised it."""
-    return (*child.dependents, *parent.dependents) if child.id in waits else child.dependents
+    return child.dependents | parent.dependents if child.id in waits else child.dependents
 
 
 def _finished(ended: Ended) -> Finished:
@@ -221,6 +238,17 @@ def _finished(ended: Ended) -> Finished:
         dependents=ended.task.dependents,
         waits=outcome.waits if outcome else (),
     )
+
+
+def _actor_of(together: list[Ended], key: str) -> str:
+    task = split_record_id(key)[1]
+    for ended in together:
+        if task in ended.task.dependents:
+            return ended.task.dependents[task]
+        for child in ended.decision.children:
+            if child.id == task:
+                return child.actor
+    raise KeyError(key)
 
 
 def _value(ended: Ended) -> bool:

@@ -1,8 +1,11 @@
-"""One attempt: claim, run, finish (design §3), then apply.
+"""One attempt: claim, run, finish (design §3), then apply; and perhaps the next task of the same process.
 
 What comes of it is told by name, so that the worker can count it. An actor's exception ends its task with an
 error; an exception of the database or of this library ends the attempt only, and the deadline of the decision
 brings another.
+
+A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
+place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -22,16 +26,20 @@ from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.errors import ClaimLost
 from recovery.records import Child, Decision, ErrorInfo, Outcome, Task
+from recovery.records.ids import new_pass
 from recovery.records.values import decode, encode
 
 log = logging.getLogger(__name__)
 
 MESSAGE_LENGTH = 500
 STACK_LENGTH = 20_000
+CONTINUE_FOR = 0.5
+"""Seconds from a message's claim during which ready tasks are run on the spot. A bound, so that a long process
+shares the worker with the queue: it waits as long for others as others wait for it."""
 
 
 class Result(StrEnum):
-    """What came of a message."""
+    """What came of a message, or of an attempt."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -40,68 +48,89 @@ class Result(StrEnum):
     CLAIM_LOST = "claim lost"
 
 
-def run(
-    resources: Resources,
-    applier: Applier,
-    actor: Actor[..., Any],
-    decision_id: str,
-    pass_key: str,
-    worker: str,
-) -> Result:
-    """Do the task of a message, if its pass is still the current one. Errors of servers are raised."""
-    decision = resources.store.decisions.claim(decision_id, pass_key, worker, actor.preferences.worker_timeout)
-    if decision is None:
-        metrics.STALE.labels("message").inc()
-        return Result.STALE_MESSAGE
-    task = resources.store.tasks.get(decision_id)
-    if task is None:
-        raise LookupError(f"{decision_id}: there is a decision, but no Task record")
-    result = _work(resources, applier, actor, task, decision, worker)
-    metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-    return result
+class Slot:
+    """A place that attempts run in: one pool process or thread, on behalf of one holder of claims."""
 
+    def __init__(
+        self, resources: Resources, applier: Applier, actors: Mapping[str, Actor[..., Any]], holder: str
+    ) -> None:
+        """`actors` are those whose queues this worker serves."""
+        self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
 
-def _work(
-    resources: Resources,
-    applier: Applier,
-    actor: Actor[..., Any],
-    task: Task,
-    decision: Decision,
-    worker: str,
-) -> Result:
-    values = resolve(resources.store, decision.process_id, task.deps) if task.deps else {}
-    positional, named = decode(task.args, values.__getitem__)
-    attempt = Attempt(resources.store, decision, actor.preferences)
-    assert decision.pass_key is not None
-    children: tuple[Child, ...] = ()
-    began = time.perf_counter()
-    try:
-        with attempt, beating(attempt):
-            value = actor.function(*positional, **named)
-            outcome = _outcome(attempt, value)
-            children = attempt.children()
-    except ClaimLost:
-        metrics.STALE.labels("claim lost").inc()
-        return Result.CLAIM_LOST
-    except Exception as error:
-        outcome = Outcome(pass_key=decision.pass_key, error=_describe(error, decision))
-        log.warning("%s %s: %s", actor.name, decision.id, error, exc_info=True)
-    finally:
-        metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
-    accepted = resources.store.decisions.finish(
-        decision,
-        outcome,
-        children,
-        accept_first=actor.preferences.accept_first,
-        worker=worker,
-        apply_timeout=resources.settings.apply_timeout,
-    )
-    if not accepted:
-        metrics.STALE.labels("result").inc()
-        log.info("%s %s: its result came too late and is dropped", actor.name, decision.id)
-        return Result.STALE_RESULT
-    applier.submit(Ended(task, decision.evolve(outcome=outcome, children=children)))
-    return Result.FAILED if outcome.error else Result.FINISHED
+    def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
+        """Do the task of a message, if its pass is still the current one. Errors of servers are raised.
+
+        The result is that of the message's task; of those run after it, the metrics tell.
+        """
+        decisions = self._resources.store.decisions
+        claimed = decisions.claim(decision_id, pass_key, self._holder, actor.preferences.worker_timeout)
+        if claimed is None:
+            metrics.STALE.labels("message").inc()
+            return Result.STALE_MESSAGE
+        until = time.monotonic() + CONTINUE_FOR
+        first, successor = self._attempt(actor, claimed, {}, until)
+        while successor is not None:
+            decision, known = successor
+            _, successor = self._attempt(self._actors[decision.actor], decision, known, until)
+        return first
+
+    def _attempt(
+        self, actor: Actor[..., Any], decision: Decision, known: dict[str, Outcome], until: float
+    ) -> tuple[Result, tuple[Decision, dict[str, Outcome]] | None]:
+        task = decision.task() or self._resources.store.tasks.get(decision.id)
+        if task is None:
+            raise LookupError(f"{decision.id}: there is a decision, but no Task record")
+        result, outcome, children = self._work(actor, task, decision, known)
+        successor = None
+        if outcome is not None:
+            take = self._take if time.monotonic() < until else None
+            taken = self._applier.submit(Ended(task, decision.evolve(outcome=outcome, children=children)), take)
+            successor = (taken, {decision.task_id: outcome}) if taken is not None else None
+        metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+        return result, successor
+
+    def _work(
+        self, actor: Actor[..., Any], task: Task, decision: Decision, known: dict[str, Outcome]
+    ) -> tuple[Result, Outcome | None, tuple[Child, ...]]:
+        """Run and finish; what was accepted, if it was."""
+        values = resolve(self._resources.store, decision.process_id, task.deps, known) if task.deps else {}
+        positional, named = decode(task.args, values.__getitem__)
+        attempt = Attempt(self._resources.store, decision, actor.preferences)
+        children: tuple[Child, ...] = ()
+        began = time.perf_counter()
+        try:
+            with attempt, beating(attempt):
+                outcome = _outcome(attempt, actor.function(*positional, **named))
+                children = attempt.children()
+        except ClaimLost:
+            metrics.STALE.labels("claim lost").inc()
+            return Result.CLAIM_LOST, None, ()
+        except Exception as error:
+            outcome = Outcome(pass_key=_pass(decision), error=_describe(error, decision))
+            log.warning("%s %s: %s", actor.name, decision.id, error, exc_info=True)
+        finally:
+            metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
+        accepted = self._resources.store.decisions.finish(
+            decision,
+            outcome,
+            children,
+            accept_first=actor.preferences.accept_first,
+            worker=self._holder,
+            apply_timeout=self._resources.settings.apply_timeout,
+        )
+        if not accepted:
+            metrics.STALE.labels("result").inc()
+            log.info("%s %s: its result came too late and is dropped", actor.name, decision.id)
+            return Result.STALE_RESULT, None, ()
+        return (Result.FAILED if outcome.error else Result.FINISHED), outcome, children
+
+    def _take(self, ready: Mapping[str, str]) -> Decision | None:
+        """Claim the first ready task that this worker serves. One try: whoever was first has it."""
+        for decision_id, name in ready.items():
+            if (actor := self._actors.get(name)) is not None:
+                timeout = actor.preferences.worker_timeout
+                return self._resources.store.decisions.claim_ready(decision_id, new_pass(), self._holder, timeout)
+        return None
 
 
 def _outcome(attempt: Attempt, value: Any) -> Outcome:
@@ -110,8 +139,12 @@ def _outcome(attempt: Attempt, value: Any) -> Outcome:
     encoded = encode(value, what)
     attempt.check_promises(encoded, what)
     attempt.add_size(len(encoded.text.encode()), what)
-    assert attempt.decision.pass_key is not None
-    return Outcome(pass_key=attempt.decision.pass_key, value=encoded.text, waits=encoded.promises)
+    return Outcome(pass_key=_pass(attempt.decision), value=encoded.text, waits=encoded.promises)
+
+
+def _pass(decision: Decision) -> str:
+    assert decision.pass_key is not None, "a claimed decision has a pass"
+    return decision.pass_key
 
 
 def _describe(error: Exception, decision: Decision) -> ErrorInfo:

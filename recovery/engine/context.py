@@ -60,12 +60,12 @@ class Attempt:
 
     def children(self) -> tuple[Child, ...]:
         """The children, each with the siblings that wait for it."""
-        dependents: dict[str, list[str]] = defaultdict(list)
+        dependents: dict[str, dict[str, str]] = defaultdict(dict)
         for child in self._children.values():
             for dep in child.deps:
-                dependents[dep].append(child.id)
+                dependents[dep][child.id] = child.actor
         return tuple(
-            child.evolve(dependents=tuple(dependents[child.id])) if child.id in dependents else child
+            child.evolve(dependents=dependents[child.id]) if child.id in dependents else child
             for child in self._children.values()
         )
 

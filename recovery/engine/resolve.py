@@ -6,28 +6,33 @@ nothing is promised any more. Each layer is one query, for all promises in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recovery.errors import RecoveryError
 from recovery.records import Outcome
-from recovery.records.ids import record_id
+from recovery.records.ids import record_id, split_record_id
 from recovery.records.values import decode
 from recovery.store import Store
 
 
-def resolve(store: Store, process_id: str, task_ids: Sequence[str]) -> dict[str, Any]:
-    """{task id: value} of these finished tasks, everything they promise included.
+def resolve(
+    store: Store, process_id: str, task_ids: Sequence[str], known: Mapping[str, Outcome] | None = None
+) -> dict[str, Any]:
+    """{task id: value} of these finished tasks, everything they promise included. `known` need not be read.
 
     Raises RecoveryError if one is not finished or ended with an error: then nobody should have asked.
     """
     outcomes: dict[str, Outcome] = {}
     wanted = list(dict.fromkeys(task_ids))
     while wanted:
-        found = store.decisions.outcomes(record_id(process_id, task) for task in wanted)
+        found = {task: known[task] for task in wanted if known and task in known}
+        if missing := [record_id(process_id, task) for task in wanted if task not in found]:
+            read = store.decisions.outcomes(missing)
+            found |= {split_record_id(key)[1]: outcome for key, outcome in read.items()}
         layer: dict[str, None] = {}
         for task in wanted:
-            outcome = found.get(record_id(process_id, task))
+            outcome = found.get(task)
             if outcome is None or outcome.value is None:
                 raise RecoveryError(f"process {process_id}: task {task} has no value yet, but is waited for")
             outcomes[task] = outcome

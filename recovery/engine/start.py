@@ -13,9 +13,10 @@ from datetime import timedelta
 from pymongo.errors import PyMongoError
 
 from recovery import metrics
+from recovery.engine.apply import first_decision
 from recovery.engine.dispatch import enqueue
 from recovery.engine.resources import Resources
-from recovery.records import Decision, Graph, Process, Task
+from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_process_id, record_id
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ def register(resources: Resources, process: Process) -> None:
     assert process.started_at is not None
     store, task_id = resources.store, process.start_task
     key = record_id(process.id, task_id)
-    store.tasks.insert([Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)])
+    task = Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)
+    store.tasks.insert([task])
     graph = Graph(
         id=process.id,
         epoch=process.epoch,
@@ -61,5 +63,5 @@ def register(resources: Resources, process: Process) -> None:
         recovery_time=process.started_at + timedelta(seconds=process.idle_timeout),
     )
     store.graphs.insert(graph)
-    store.decisions.insert([Decision(id=key, actor=process.type, epoch=process.epoch)])
+    store.decisions.insert([first_decision(task)])
     enqueue(resources, [key])

@@ -7,6 +7,7 @@ results to JSON texts, `ids` makes ids, `states` names the states and says which
 
 from recovery.records.codec import field_name, from_document, to_document
 from recovery.records.models import (
+    Call,
     Child,
     Decision,
     ErrorInfo,
@@ -25,6 +26,7 @@ from recovery.records.values import Encoded, Promise
 __all__ = [
     "LIVE_DECISIONS",
     "ActorPreferences",
+    "Call",
     "Child",
     "Decision",
     "DecisionState",

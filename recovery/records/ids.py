@@ -17,6 +17,7 @@ START_TASK = "start"
 SEPARATOR = "/"
 # The character after the separator: `P/` <= ids of P's records < `P0`.
 AFTER_SEPARATOR = "0"
+HOLDER_SEPARATOR, HOLDER_END = "#", "$"
 
 
 def new_process_id() -> str:
@@ -44,3 +45,13 @@ def split_record_id(record: str) -> tuple[str, str]:
     """(P, T) of `P/T`."""
     process_id, _, task_id = record.partition(SEPARATOR)
     return process_id, task_id
+
+
+def holder(worker_id: str, pid: int) -> str:
+    """Who holds a claim: one process of a worker. `W` <= all holders of worker W < `W$`."""
+    return f"{worker_id}{HOLDER_SEPARATOR}{pid}"
+
+
+def worker_of(holder_name: str) -> str:
+    """The worker of a holder."""
+    return holder_name.partition(HOLDER_SEPARATOR)[0]

@@ -14,6 +14,10 @@ from typing import Any, Self
 from recovery.records import ids
 from recovery.records.states import DecisionState, ProcessState
 
+CALL_BYTES = 2048
+"""A call up to this size is copied into its Decision. Reading a Task takes a round trip; writing 2 KB more with
+each of a decision's three or four updates takes less."""
+
 
 class Record:
     """Base of the records: frozen; a changed copy is made by `evolve`."""
@@ -46,14 +50,15 @@ class Child(Record):
     actor: str
     args: str
     deps: tuple[str, ...] = ()
-    dependents: tuple[str, ...] = ()
+    dependents: dict[str, str] = field(default_factory=dict)
+    """{sibling that waits for this one: its actor}."""
     eta: datetime | None = None
     delay: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Record):
-    """What is to be done. Immutable. `dependents` are the tasks whose arguments wait for this one."""
+    """What is to be done. Immutable."""
 
     id: str
     actor: str
@@ -61,7 +66,9 @@ class Task(Record):
     parent: str | None = None
     epoch: int = 0
     deps: tuple[str, ...] = ()
-    dependents: tuple[str, ...] = ()
+    """Tasks that the arguments wait for."""
+    dependents: dict[str, str] = field(default_factory=dict)
+    """{task whose arguments wait for this one: its actor}."""
 
     @property
     def process_id(self) -> str:
@@ -70,6 +77,24 @@ class Task(Record):
     @property
     def task_id(self) -> str:
         return ids.split_record_id(self.id)[1]
+
+    def call(self) -> Call | None:
+        """This task's copy for its Decision; None if it is too large to be written with every change of state."""
+        size = len(self.args) + 40 * (len(self.deps) + len(self.dependents))
+        if size > CALL_BYTES:
+            return None
+        return Call(args=self.args, parent=self.parent, deps=self.deps, dependents=self.dependents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Record):
+    """What a small Task holds beside its actor, kept in its Decision as well: a claim then brings all that an
+    attempt needs. A copy of what never changes can't go stale."""
+
+    args: str
+    parent: str | None = None
+    deps: tuple[str, ...] = ()
+    dependents: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +120,7 @@ class Decision(Record):
     pass_key: str | None = None
     attempts: int = 0
     timeouts: int = 0
+    call: Call | None = None
     eta: datetime | None = None
     delay: float | None = None
     queued_at: datetime | None = None
@@ -103,6 +129,21 @@ class Decision(Record):
     outcome: Outcome | None = None
     children: tuple[Child, ...] = ()
     recovery_time: datetime | None = None
+
+    def task(self) -> Task | None:
+        """The Task record, if this decision has a copy of its call."""
+        if self.call is None:
+            return None
+        call = self.call
+        return Task(
+            id=self.id,
+            actor=self.actor,
+            args=call.args,
+            parent=call.parent,
+            epoch=self.epoch,
+            deps=call.deps,
+            dependents=call.dependents,
+        )
 
     @property
     def process_id(self) -> str:

@@ -61,11 +61,11 @@ class Repairer:
                 )  # fmt: skip
         return done
 
-    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         ids, pass_key = [f.record for f in findings], new_pass()
         requeues = self._resources.store.requeues
         if rule is Rule.WORKER_LOST:
-            queued = requeues.lost(ids, sorted(around.lost_workers), pass_key)
+            queued = requeues.lost(ids, _holders(findings), pass_key)
         else:
             queued = requeues.timed_out(ids, pass_key)
         count_timeouts(queued)
@@ -95,11 +95,11 @@ class Repairer:
         for finding in findings:
             assert finding.decision is not None
             by_actor[finding.decision.actor].append(finding.record)
-        workers = sorted(around.lost_workers) if rule is Rule.WORKER_LOST else None
+        holders = _holders(findings) if rule is Rule.WORKER_LOST else None
         failed: list[str] = []
         for actor, ids in by_actor.items():
             error = _timeout_error(rule, actor, around)
-            failed += store.requeues.fail(ids, error, new_pass(), workers)
+            failed += store.requeues.fail(ids, error, new_pass(), holders)
         self._apply_all(failed)
         return len(failed)
 
@@ -142,6 +142,10 @@ def count_timeouts(queued: Sequence[Queued]) -> None:
     metrics.WORK_TIMEOUTS.inc(len(queued))
     for actor, count in Counter(one.actor for one in queued).items():
         metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+
+
+def _holders(findings: Sequence[Finding]) -> list[str]:
+    return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
 
 
 def _timeout_error(rule: Rule, actor: str, around: Surroundings) -> ErrorInfo:

@@ -45,7 +45,7 @@ def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
 
 def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
     """WORKER_LOST: the worker that claimed the task is gone; its deadline need not be waited for."""
-    if decision.worker not in around.lost_workers:
+    if not around.is_lost(decision.worker):
         return None
     evidence = f"working for {decision.worker}, which is gone"
     return Finding(Rule.WORKER_LOST, decision.id, _after_timeout(decision, around), evidence, decision)
@@ -90,7 +90,7 @@ def not_applied(decision: Decision, around: Surroundings) -> Finding | None:
 
     Mostly it was applied and only that word is missing; applying again tells and changes nothing.
     """
-    if not (_past(decision, around) or decision.worker in around.lost_workers):
+    if not (_past(decision, around) or around.is_lost(decision.worker)):
         return None
     return Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, "finished, not known to be applied", decision)
 

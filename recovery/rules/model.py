@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from recovery.records import ActorPreferences, Decision, Graph, Process, QueueStatistics
+from recovery.records.ids import worker_of
 
 
 class Rule(StrEnum):
@@ -70,10 +71,15 @@ class Surroundings:
     queues: Mapping[str, QueueStatistics] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     lost_workers: frozenset[str] = frozenset()
+    """Workers, or single processes of workers."""
     polled_within: timedelta = timedelta(seconds=10)
     """A queue polled longer ago than this counts as not polled."""
     margin: timedelta = timedelta(seconds=5)
     """How long a step may be under way before it counts as cut off."""
+
+    def is_lost(self, holder: str | None) -> bool:
+        """Whether who holds a claim is known to be gone."""
+        return holder is not None and (holder in self.lost_workers or worker_of(holder) in self.lost_workers)
 
     def actor(self, name: str) -> ActorPreferences:
         """An actor's settings; the defaults where no worker has told of it yet."""

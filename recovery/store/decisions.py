@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pymongo.collection import Collection
 
 from recovery.records import Child, Decision, DecisionState, Outcome, from_document, to_document
+from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, literal, plus_one
 from recovery.store.tasks import insert_missing
@@ -57,17 +58,19 @@ class Decisions:
         """
         found = self._restorable.find_one_and_update(
             {"_id": decision_id, "state": QUEUED, "pass": pass_key},
-            [
-                {
-                    "$set": {
-                        "state": WORKING,
-                        "worker": worker,
-                        "claimedAt": "$$NOW",
-                        "attempts": plus_one("attempts"),
-                        "recoveryTime": after(timeout),
-                    }
-                }
-            ],
+            [{"$set": _claimed(worker, timeout)}],
+            return_document=True,
+        )
+        return from_document(Decision, found) if found else None
+
+    def claim_ready(self, decision_id: str, pass_key: str, worker: str, timeout: float) -> Decision | None:
+        """waiting → working at once, under a new pass: enqueue and claim in one, without a message.
+
+        None: it has an eta, or somebody else was first. Restorable, as both of its parts are.
+        """
+        found = self._restorable.find_one_and_update(
+            {"_id": decision_id, "state": WAITING, "eta": None, "delay": None},
+            [{"$set": {**_claimed(worker, timeout), "pass": pass_key, "queuedAt": "$$NOW"}}],
             return_document=True,
         )
         return from_document(Decision, found) if found else None
@@ -139,9 +142,23 @@ class Decisions:
         return [from_document(Decision, document) for document in found]
 
     def held_by(self, workers: Sequence[str], limit: int) -> list[Decision]:
-        """Decisions that these workers claimed, or finished and may not have applied. Index `worker`."""
-        found = self._restorable.find({"worker": {"$in": list(workers)}}, _BRIEF).hint("worker").limit(limit)
+        """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
+
+        A name is that of a worker, for all of its processes, or of one of them; see `records.ids.holder`.
+        """
+        ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
+        found = self._restorable.find({"$or": ranges}, _BRIEF).limit(limit)
         return [from_document(Decision, document) for document in found]
+
+
+def _claimed(worker: str, timeout: float) -> Document:
+    return {
+        "state": WORKING,
+        "worker": literal(worker),
+        "claimedAt": "$$NOW",
+        "attempts": plus_one("attempts"),
+        "recoveryTime": after(timeout),
+    }
 
 
 def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: float) -> Document:
@@ -154,4 +171,4 @@ def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: 
     }
 
 
-_BRIEF = {"outcome": False, "children": False}
+_BRIEF = {"outcome": False, "children": False, "call": False}

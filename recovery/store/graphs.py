@@ -7,10 +7,10 @@ comes back with the update, so a graph of 10,000 tasks is never read for one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pymongo.collection import Collection
+from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
@@ -25,9 +25,9 @@ class Finished:
     """One finished task, as its graph has to learn it."""
 
     task: str
-    children: dict[str, tuple[str, ...]]
+    children: Mapping[str, tuple[str, ...]]
     """{child: the siblings it waits for}."""
-    dependents: tuple[str, ...]
+    dependents: Collection[str]
     """Tasks that wait for this one."""
     waits: tuple[str, ...] = ()
     """Children that this one's value promises: its dependents wait for them from now on."""
@@ -55,7 +55,7 @@ class GraphView:
 class Graphs:
     """The collection `graphs`."""
 
-    def __init__(self, collection: Collection[Document]) -> None:
+    def __init__(self, collection: MongoCollection[Document]) -> None:
         self._collection = collection.with_options(write_concern=RESTORABLE)
 
     def insert(self, graph: Graph) -> None:

@@ -66,17 +66,13 @@ class Requeues:
         return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1)
 
     def lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
-        """working for a worker that is gone → queued; counts a timeout: the task may have killed it."""
+        """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
         held = {"state": WORKING, "worker": {"$in": list(workers)}}
         return self._requeue(held, ids, pass_key, timeouts=1)
 
-    def cut_off(self, decision_id: str, old_pass: str, pass_key: str) -> list[Queued]:
-        """working under `old_pass`, whose pool process died → queued; counts a timeout."""
-        return self._requeue({"state": WORKING, "pass": old_pass}, [decision_id], pass_key, timeouts=1)
-
-    def given_back(self, ids: Sequence[str], worker: str, pass_key: str) -> list[Queued]:
+    def given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
-        return self._requeue({"state": WORKING, "worker": worker}, ids, pass_key)
+        return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
     def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:

@@ -15,9 +15,11 @@ from recovery.store import schema
 from recovery.store.client import Document
 
 # What rules look at; values and arguments may be large and no rule needs them.
-DECISION_FIELDS = {"outcome.value": False, "outcome.error.stack": False, "children.args": False}
+DECISION_FIELDS = {"outcome.value": False, "outcome.error.stack": False, "children.args": False, "call": False}
 PROCESS_FIELDS = {"args": False, "result": False}
 ID_ONLY = {"_id": True}
+LEFT_OUT = ""
+"""Stands for arguments that were not read: the records require them."""
 
 
 def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snapshot]:
@@ -34,9 +36,14 @@ def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snaps
     decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
     for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS):
         process_id, task = split_record_id(document["_id"])
+        for child in document.get("children", ()):
+            child["args"] = LEFT_OUT
         decisions[process_id][task] = from_document(Decision, document)
     graphs = {d["_id"]: from_document(Graph, d) for d in database[schema.GRAPHS].find(among)}
-    processes = {d["_id"]: from_document(Process, d) for d in database[schema.PROCESSES].find(among, PROCESS_FIELDS)}
+    processes = {
+        d["_id"]: from_document(Process, d | {"args": LEFT_OUT})
+        for d in database[schema.PROCESSES].find(among, PROCESS_FIELDS)
+    }
     return [
         Snapshot(
             process_id=process_id,

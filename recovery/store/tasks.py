@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pymongo.collection import Collection
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.records import Task, from_document, to_document
 from recovery.store.client import Document
@@ -39,7 +39,12 @@ def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -
     if not documents:
         return
     try:
-        collection.insert_many(documents, ordered=False)
+        if len(documents) == 1:  # half as dear as a batch of one
+            collection.insert_one(documents[0])
+        else:
+            collection.insert_many(documents, ordered=False)
+    except DuplicateKeyError:
+        return
     except BulkWriteError as error:
         if any(failure["code"] != 11000 for failure in error.details["writeErrors"]):
             raise
