@@ -48,4 +48,6 @@ class Store:
 
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""
-        return cast(datetime, self.database.command("hello")["localTime"])
+        # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
+        hello = self.database.command("hello", codec_options=self.database.codec_options)
+        return cast(datetime, hello["localTime"])
