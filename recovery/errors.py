@@ -6,7 +6,8 @@
     │   ├── ServerUnavailable    does not answer
     │   ├── ServerTooOld         answers, with a version that we can't use
     │   ├── PortTaken            a port that we were to listen on is in use
-    │   └── DataDirectoryError   a data directory that is not ours, or of another version
+    │   ├── DataDirectoryError   a data directory that is not ours, or of another version
+    │   └── SparkUnavailable     Spark, or the Java that it needs, is missing, too old or does not start
     ├── InputError               what the caller gave can't be used; nothing was changed
     │   ├── UnknownActor
     │   ├── UnknownProcessType
@@ -15,6 +16,7 @@
     │   ├── TooLarge             a record would be over MongoDB's limit
     │   ├── NotInActor           called outside a running actor
     │   └── WorkflowError        a WfFormat file
+    ├── SweepFailed              a sweep was cut off; what it repaired until then stays repaired
     ├── ClaimLost                this attempt no longer holds its task; stop working on it
     ├── ProcessBroken            the process ended without a result
     └── ResultTimeout            the process did not end within the time given
@@ -53,6 +55,10 @@ class DataDirectoryError(ServerError):
     """A data directory is not ours, or was written by another version."""
 
 
+class SparkUnavailable(ServerError):
+    """Spark, or the Java that it needs, is missing, too old or does not start."""
+
+
 class InputError(RecoveryError):
     """What the caller gave can't be used; nothing was changed."""
 
@@ -83,6 +89,10 @@ class NotInActor(InputError):
 
 class WorkflowError(InputError):
     """A WfFormat file that can't be run."""
+
+
+class SweepFailed(RecoveryError):
+    """A sweep was cut off. What it repaired until then stays repaired; start it again."""
 
 
 class ClaimLost(RecoveryError):

@@ -1,0 +1,112 @@
+"""One range read in key order: which of its processes are plainly at rest, and which need the rules.
+
+Most of what a database holds is finished. For such a process a few comparisons of raw documents show that
+no rule can have anything against it; building records of it would take ten times as long. Only what is not plainly at
+rest is read whole and judged. Nothing is held but a page of each collection.
+
+The four streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
+not to be is read again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo.database import Database
+
+from recovery.records import DecisionState, ProcessState
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.ranges import Range, pages
+
+ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
+
+
+@dataclass(slots=True)
+class Seen:
+    """How much was read, and the processes that need the rules."""
+
+    processes: int = 0
+    decisions: int = 0
+    not_at_rest: list[str] = field(default_factory=list)
+
+
+def survey(database: Database[Document], part: Range) -> Seen:
+    """Read a range and tell which of its processes are not plainly at rest."""
+    names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
+    graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
+    seen = Seen()
+    for page in pages(database, schema.PROCESSES, part):
+        seen.processes += len(page)
+        for process in page:
+            process_id = process["_id"]
+            graph = graphs.take(process_id)
+            decided = decisions.take(process_id)
+            seen.decisions += len(decided)
+            if not at_rest(process, graph, decided, tasks.take(process_id)):
+                seen.not_at_rest.append(process_id)
+    return seen
+
+
+class Stream:
+    """The documents of one collection, handed out process by process, in the order of ids."""
+
+    def __init__(self, source: Iterator[list[Document]]) -> None:
+        self._source = source
+        self._documents: list[Document] = []
+        self._ids: list[str] = []
+        self._at = 0
+
+    def take(self, process_id: str) -> list[Document]:
+        """The documents of this process. Those before it, which are of no process asked for, are passed over."""
+        after = process_id + AFTER_SEPARATOR
+        while (end := bisect_left(self._ids, after, self._at)) == len(self._ids) and self._turn():
+            pass
+        start = self._at
+        if start < end and self._ids[start] < process_id:
+            start = bisect_left(self._ids, process_id, start, end)
+        self._at = end
+        return self._documents[start:end]
+
+    def _turn(self) -> bool:
+        """Add the next page to what is left of this one."""
+        page = next(self._source, None)
+        if page is None:
+            return False
+        self._documents = self._documents[self._at :] + page
+        self._ids = self._ids[self._at :] + [document["_id"] for document in page]
+        self._at = 0
+        return True
+
+
+def at_rest(
+    process: Document, graphs: list[Document], decisions: list[Document], tasks: list[Document]
+) -> bool:
+    """Whether a process is finished and all its records agree on that. Then no rule finds anything.
+
+    Narrow on purpose: every task is in the graph's finished ones, has a Task and a finished Decision without
+    a deadline, and so has each child. Whatever else may be healthy too is for the rules to say.
+    """
+    if process.get("state") != ENDED or len(graphs) != 1:
+        return False
+    graph: dict[str, Any] = graphs[0]
+    if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:
+        return False
+    ids = [task["_id"] for task in tasks]
+    if ids != [decision["_id"] for decision in decisions]:
+        return False
+    prefix = process["_id"] + SEPARATOR
+    finished = {prefix + task for task in graph.get("finished", ())}
+    if len(finished) != len(ids) or not finished.issuperset(ids):
+        return False
+    for decision in decisions:
+        if decision["state"] != DECIDED or "recoveryTime" in decision:
+            return False
+        for child in decision.get("children", ()):
+            if prefix + child["id"] not in finished:
+                return False
+    return True
