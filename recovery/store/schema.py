@@ -24,6 +24,7 @@ WORKERS, ACTORS, QUEUES = "workers", "actors", "queues"
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
+_UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
 
 VALIDATORS: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
@@ -57,6 +58,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
                 "name": "deadlineMissing",
                 "partialFilterExpression": {"recoveryTime": None, "state": ProcessState.RUNNING.value},
             },
+        ),
+        # Few, one hopes; what finished well is not in it.
+        (
+            [("state", 1), ("_id", 1)],
+            {"name": "unsuccessful", "partialFilterExpression": {"state": {"$in": _UNSUCCESSFUL}}},
         ),
     ],
     DECISIONS: [

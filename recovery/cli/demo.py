@@ -1,0 +1,71 @@
+"""`recovery demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recovery.cli.output import JsonOption
+
+HELP = """Run workflows on a cluster whose workers are killed while you watch, and count what was lost.
+
+Starts MongoDB, Valkey and workers on this machine in a folder that is removed at the end (or uses the servers that
+RECOVERY_MONGO_URI and RECOVERY_BROKER_URL name). Workflows are JSON files in WfFormat; without a file, a small
+example is run. Ends with 0 only if every process finished, no accepted result was lost and none accepted twice.
+
+Example: [bold]recovery demo[/bold]
+
+Example: [bold]recovery demo montage.json --processes 30 --kill-every 1 --time-scale 0.01 --json[/bold]
+"""
+
+INTERRUPTED = 128
+"""An exit code over this tells the signal, as shells have it."""
+
+
+def demo(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Workflows in WfFormat, taken in turn.", show_default=False),
+    ] = None,
+    processes: Annotated[int, typer.Option(help="How many processes to start.")] = 20,
+    workers: Annotated[int, typer.Option(help="Workers, of two processes each.")] = 2,
+    kill_every: Annotated[float, typer.Option(help="Seconds between kills of a worker; 0: none.")] = 2.0,
+    time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.2,
+    timeout: Annotated[float, typer.Option(help="Seconds after which to give up.")] = 300.0,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of victims; default: a new one.")] = None,
+    json: JsonOption = False,
+) -> None:
+    import json as json_module
+
+    from recovery.cli.output import console, messages
+    from recovery.demo.options import Options
+    from recovery.demo.progress import Progress, summary
+    from recovery.demo.run import Stopped, run
+
+    options = Options(
+        files=files or (),
+        processes=processes,
+        workers=workers,
+        kill_every=kill_every,
+        time_scale=time_scale,
+        timeout=timeout,
+        seed=seed,
+    )
+    try:
+        with Progress(messages() if json else console(), "recovery demo") as progress:
+            report = run(options, progress)
+    except Stopped as stopped:
+        messages().print(f"stopped by {stopped}", style="yellow")
+        raise typer.Exit(INTERRUPTED + stopped.number) from None
+    if json:
+        print(json_module.dumps(report.as_dict()))
+    else:
+        console().print(summary(report))
+    raise typer.Exit(0 if report.good else 1)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(help=HELP)(demo)

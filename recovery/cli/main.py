@@ -1,0 +1,47 @@
+"""The entry: all commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from recovery.cli import demo, processes, run, servers, status, sweep, workers
+from recovery.cli.output import fail
+from recovery.errors import RecoveryError
+
+ERROR = 2
+"""Exit code for an error that is told in one message, as for a wrong option; 1 is for a bad result."""
+
+app = typer.Typer(
+    name="recovery",
+    help="Long-running processes on Celery workers that always end, whatever is killed.",
+    epilog="Settings come from RECOVERY_* variables or the TOML file that RECOVERY_CONFIG names. "
+    "Begin with: recovery demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for commands in (demo, servers, workers, processes, run, status, sweep):
+    commands.add_to(app)
+
+
+def main() -> None:
+    """Run the command of the command line."""
+    try:
+        app()
+    except RecoveryError as error:
+        fail(str(error), getattr(error, "__notes__", ()))
+        sys.exit(ERROR)
+    except Exception as error:
+        if not _is_servers(error):
+            raise
+        fail(f"a server did not answer: {type(error).__name__}: {str(error)[:500]}", getattr(error, "__notes__", ()))
+        sys.exit(ERROR)
+
+
+def _is_servers(error: Exception) -> bool:
+    """Whether a driver raised it. By name: importing the drivers for this would cost every command."""
+    return type(error).__module__.partition(".")[0] in ("pymongo", "redis")

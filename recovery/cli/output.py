@@ -1,0 +1,69 @@
+"""What all commands share: settings with the options given, consoles, the one error message, ages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from recovery.settings import Settings, load
+
+if TYPE_CHECKING:
+    from recovery.engine import Resources
+
+AppOption = Annotated[
+    str | None,
+    typer.Option("--app", "-A", help="Your Recovery object, package.module:name. [env: RECOVERY_APP]", metavar="APP"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+ANSWER_WITHIN = 5.0
+"""Seconds that a server has to answer a command; one that is only slow answers in one."""
+
+
+def console() -> Console:
+    """Where results go."""
+    return Console()
+
+
+def messages() -> Console:
+    """Where what is said beside the results goes."""
+    return Console(stderr=True)
+
+
+def fail(message: str, notes: Iterable[str] = ()) -> None:
+    """Print an error."""
+    text = Text.assemble(("error: ", "bold red"), (message, "red"), *(f"\n{note}" for note in notes))
+    # Not wrapped: an address or a path in it is copied from here.
+    messages().print(text, soft_wrap=True)
+
+
+def connect(settings: Settings | None = None) -> Resources:
+    """Connections to servers that were found to answer. Raises ServerUnavailable."""
+    from recovery.engine import Resources
+    from recovery.store import check_server
+
+    settings = settings or load()
+    check_server(settings.mongo_uri, timeout=ANSWER_WITHIN)
+    resources = Resources.connect(settings)
+    resources.broker.check()
+    return resources
+
+
+def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
+    """How long it was from one moment to another."""
+    return None if earlier is None else max(0.0, (later - earlier).total_seconds())
+
+
+def short(seconds: float | None) -> str:
+    """A time span as a person says it: 0.4 s, 12 s, 3 min, 5 h, 2 d."""
+    if seconds is None:
+        return "–"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

@@ -1,0 +1,87 @@
+"""`recovery start` and `recovery show`: one process."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from recovery.cli.output import AppOption
+
+START_HELP = """Start a process of your application and print its id.
+
+Each ARG is JSON, or plain text if it is not JSON: 3, true, '{"sku": 7}' and blue are a number, a truth value, an
+object and a text ('"3"' is the text 3). With --wait its result is printed as JSON once it has ended.
+
+Example: [bold]recovery start order 4711 '{"sku": "A-1", "count": 2}' --app shop.orders:app --wait 30[/bold]
+"""
+SHOW_HELP = """Show a process: its state, and its tasks under those that scheduled them.
+
+Where there are over 200 tasks, those of one actor and state are counted together.
+
+Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
+"""
+
+
+def start(
+    process_type: Annotated[str, typer.Argument(metavar="TYPE", help="A process type of the application.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARG]...", help="JSON, or plain text.", show_default=False)
+    ] = None,
+    app: AppOption = None,
+    custom_id: Annotated[
+        str | None, typer.Option(help="Your name for it; if a process has it, that one's id is printed.")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the result, and print it.")
+    ] = None,
+) -> None:
+    from recovery.cli.output import connect, console
+    from recovery.engine import load_app
+    from recovery.settings import load
+
+    recovery_app = load_app(load(app=app).app)
+    connect(recovery_app.settings)
+    process_id = recovery_app.start(process_type, *map(value, arguments or ()), custom_id=custom_id)
+    console().print(process_id, highlight=False)
+    if wait is not None:
+        print(json.dumps(recovery_app.result(process_id, timeout=wait), ensure_ascii=False))
+
+
+def value(text: str) -> Any:
+    """An argument from the command line."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return text
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> None:
+    from recovery.cli.output import connect, console
+    from recovery.cli.tree import heading, tree
+    from recovery.errors import ProcessNotFound
+    from recovery.store.overview import Overview
+
+    resources = connect()
+    process = resources.store.processes.get(process_id)
+    if process is None:
+        raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
+    overview = Overview(resources.store.database)
+    # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
+    lines, decisions = overview.task_lines(process_id), overview.decisions_of(process_id)
+    out = console()
+    now = resources.store.now()
+    for line in heading(process, now):
+        out.print(line, soft_wrap=True)
+    out.print(tree(process.start_task, lines, decisions, now))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(help=START_HELP)(start)
+    app.command(help=SHOW_HELP)(show)

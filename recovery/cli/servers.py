@@ -1,0 +1,109 @@
+"""`recovery up` and `recovery init`: the servers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recovery.cli.output import AppOption
+from recovery.errors import InputError, ServerUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recovery.stack import Child, Stack
+
+UP_HELP = """Start MongoDB and Valkey for development, and workers if there is an application. Ctrl-C stops all.
+
+Data is kept in the folder .recovery (RECOVERY_DATA_DIR). The servers listen on 127.0.0.1 only, by default where
+all commands look for them.
+
+Example: [bold]recovery up --app shop.orders:app --workers 2[/bold]
+"""
+INIT_HELP = """Check the servers, and create the collections and indexes that are missing.
+
+May be run again at any time; it changes nothing that is there. Workers do the same when they start.
+
+Example: [bold]recovery init[/bold]
+"""
+
+LOOK_EVERY = 0.5
+
+
+def up(
+    app: AppOption = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Workers of your application; default: 1 if there is one.")
+    ] = None,
+    mongo_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MongoDB.")] = 27017,
+    redis_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Valkey.")] = 6379,
+) -> None:
+    from recovery.cli.output import console
+    from recovery.engine import load_app
+    from recovery.settings import load
+    from recovery.stack import Stack
+
+    settings = load(app=app)
+    if settings.app:
+        load_app(settings.app)
+    elif workers:
+        raise InputError(f"--workers {workers}: which application? Give --app package.module:name, or set RECOVERY_APP")
+    if mongo_port == redis_port:
+        raise InputError(f"--mongo-port {mongo_port}, --redis-port {redis_port}: two servers can't have one port")
+    out, stop = console(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stack = Stack(
+        settings.data_dir, mongo_port=mongo_port, redis_port=redis_port, mongo_cache_gb=settings.mongo_cache_gb
+    )
+    with stack:
+        for name, value in stack.environment().items():
+            out.print(f"export {name}='{value}'", highlight=False, soft_wrap=True)
+        out.print(f"logs in {stack.data_dir / 'logs'}", style="dim", soft_wrap=True)
+        children = _start_workers(stack, settings.app, workers, out)
+        out.print("running; Ctrl-C stops everything", style="green")
+        _watch(stack, children, stop, out)
+        out.print("stopping")
+
+
+def _start_workers(stack: Stack, app: str | None, workers: int | None, out: Console) -> list[Child]:
+    if not app or workers == 0:
+        return []
+    children = [stack.start_worker(app) for _ in range(workers or 1)]
+    out.print(f"{len(children)} workers and a beat for {app}", highlight=False)
+    return [*children, stack.start_beat(app)]
+
+
+def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Console) -> None:
+    """Wait for the end; tell of a worker that ends before. A server that ends ends all."""
+    while not stop.wait(LOOK_EVERY):
+        for child in [child for child in children if not child.running]:
+            children.remove(child)
+            lines = "\n  ".join(child.last_lines(10))
+            out.print(f"{child.name} ended with code {child.exit_code}:\n  {lines}", style="red", markup=False)
+        for server in (stack.mongod, stack.valkey):
+            if server is not None and not server.running:
+                raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
+
+
+def init() -> None:
+    from recovery.cli.output import connect, console
+    from recovery.store import schema
+    from recovery.store.overview import Overview
+
+    resources = connect()
+    overview, out = Overview(resources.store.database), console()
+    before = overview.collections()
+    schema.create(resources.store.database)
+    out.print(f"MongoDB and Redis answer; database {resources.settings.database}", highlight=False)
+    for name in schema.VALIDATORS:
+        out.print(f"  {name:<10} {f'was there, about {before[name]:,} records' if name in before else 'created'}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(help=UP_HELP)(up)
+    app.command(help=INIT_HELP)(init)

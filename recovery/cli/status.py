@@ -1,0 +1,89 @@
+"""`recovery status`: how much is where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from recovery.cli.output import JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from recovery.engine import Resources
+
+HELP = """Show how much is where: processes and tasks by state, queues, workers, and what is overdue.
+
+Costs what is live, not what exists, so it may be asked of a cluster that is busy. Overdue by more than a few
+seconds means that nobody scans: is a beat running, and a worker?
+
+Example: [bold]recovery status --json[/bold]
+"""
+
+
+def status(json: JsonOption = False) -> None:
+    import json as json_module
+
+    from recovery.cli.output import connect, console
+
+    found = look(connect())
+    if json:
+        print(json_module.dumps(found))
+    else:
+        console().print(_table(found))
+
+
+def look(resources: Resources) -> dict[str, Any]:
+    """The status, as JSON has it. Ages are in seconds."""
+    from recovery.cli.output import seconds_between
+    from recovery.store.overview import DEADLINES, Overview
+
+    overview, store = Overview(resources.store.database), resources.store
+    now, polled = store.now(), store.queues.all()
+    names = sorted({*overview.actor_names(), *polled})
+    depths = resources.broker.depths(names) if names else {}
+    queues = {}
+    for name in names:
+        last = polled[name].polled_at if name in polled else None
+        queues[name] = {"depth": depths[name], "polled_seconds_ago": seconds_between(last, now)}
+    overdue = overview.overdue()
+    return {
+        "database": resources.settings.database,
+        "processes": overview.processes(),
+        "decisions": overview.decisions(),
+        "queues": queues,
+        "workers": [{"name": w.name, "queues": list(w.queues)} for w in overview.workers_alive()],
+        "overdue": {
+            name: {"count": overdue[name], "oldest_seconds": overview.oldest_overdue(name)} for name in DEADLINES
+        },
+    }
+
+
+def _table(found: dict[str, Any]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    from recovery.cli.output import short
+
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for part in ("processes", "decisions"):
+        for place, (state, count) in enumerate(found[part].items()):
+            table.add_row(Text("" if place else part, style="bold"), state, f"{count:,}")
+    for place, (name, queue) in enumerate(found["queues"].items()):
+        last = queue["polled_seconds_ago"]
+        polled = "never polled" if last is None else f"polled {short(last)} ago"
+        table.add_row(Text("" if place else "queues", style="bold"), name, f"{queue['depth']:,} waiting", polled)
+    if not found["queues"]:
+        table.add_row(Text("queues", style="bold"), "none: no worker has ever run here")
+    names = ", ".join(worker["name"] for worker in found["workers"]) or "none"
+    table.add_row(Text("workers", style="bold"), names, f"{len(found['workers'])} alive")
+    for place, (name, late) in enumerate(found["overdue"].items()):
+        oldest = f"oldest {short(late['oldest_seconds'])}" if late["count"] else ""
+        table.add_row(Text("" if place else "overdue", style="bold"), name, f"{late['count']:,}", oldest)
+    return table
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(help=HELP)(status)

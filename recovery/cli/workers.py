@@ -1,0 +1,120 @@
+"""`recovery worker` and `recovery beat`: Celery's own commands, with the settings handed on.
+
+This process becomes Celery's (`exec`), so both ways of starting a worker run the same code from the first import
+on; prometheus-client, for one, must not have been imported before `workers` has told it where to keep its files.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from recovery.cli.output import AppOption
+from recovery.errors import InputError, SettingsError
+from recovery.settings import Settings, load
+
+WORKER_HELP = """Serve your application: run the tasks of its actors, and do its part of the recovery.
+
+Example: [bold]recovery worker --app shop.orders:app --concurrency 4[/bold]
+
+Example: [bold]recovery worker --app shop.orders:app --queues charge_card,send_mail --name mail[/bold]
+"""
+BEAT_HELP = """Nudge the workers' scanners every RECOVERY_SCAN_INTERVAL. Any number of beats may run.
+
+Example: [bold]recovery beat --app shop.orders:app[/bold]
+"""
+
+SPARK = "spark"
+
+
+class Pool(StrEnum):
+    """Celery's pools that are supported."""
+
+    PREFORK = "prefork"
+    THREADS = "threads"
+
+
+class LogLevel(StrEnum):
+    """Celery's log levels."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+LevelOption = Annotated[LogLevel, typer.Option(help="What is logged.")]
+
+
+def worker(
+    app: AppOption = None,
+    queues: Annotated[
+        str | None,
+        typer.Option("--queues", "-Q", help="Actors to serve, with commas; default: all. 'spark': sweeps."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Tasks at once; default: one per CPU.")
+    ] = None,
+    pool: Annotated[Pool, typer.Option(help="Processes, or threads of one process.")] = Pool.PREFORK,
+    name: Annotated[str, typer.Option("--name", "-n", help="The worker's name; its host is added.")] = "worker",
+    loglevel: LevelOption = LogLevel.INFO,
+) -> None:
+    settings = _settings(app)
+    if not name or set(name) & set("@/ \t\n"):
+        raise InputError(f"--name {name!r}: must be a word without '@' and '/'")
+    options = ["--hostname", f"{name}@%h", "--pool", pool.value, "--loglevel", loglevel.value]
+    # What Celery's workers tell each other is not needed: Redis holds hints, MongoDB knows who lives.
+    options += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    if concurrency is not None:
+        options += ["--concurrency", str(concurrency)]
+    if queues is not None:
+        options += ["--queues", ",".join(_known(queues, settings))]
+    become_celery("worker", options, settings)
+
+
+def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.INFO) -> None:
+    settings = _settings(app)
+    # Celery's default scheduler keeps a file of when it last sent what, which two beats can't share and a nudge
+    # does not need.
+    options = ["--scheduler", "celery.beat:Scheduler", "--pidfile=", "--loglevel", loglevel.value]
+    become_celery("beat", options, settings)
+
+
+def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
+    """Turn this process into `celery -A workers.app COMMAND`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    arguments = [sys.executable, "-m", "celery", "-A", "workers.app", command, *options]
+    os.execve(sys.executable, arguments, {**os.environ, **settings.environment()})
+
+
+def _settings(app: str | None) -> Settings:
+    settings = load(app=app)
+    if not settings.app:
+        raise SettingsError("no application: give --app package.module:name, or set RECOVERY_APP")
+    return settings
+
+
+def _known(queues: str, settings: Settings) -> list[str]:
+    """The queues of a list with commas. Raises InputError for one that would never get a message."""
+    from recovery.engine import load_app
+
+    recovery_app = load_app(settings.app)
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"--queues {queues!r}: names no queue")
+    for name in names:
+        if name != SPARK:
+            recovery_app.find_actor(name)
+    return names
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(help=WORKER_HELP)(worker)
+    app.command(help=BEAT_HELP)(beat)

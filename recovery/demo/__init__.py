@@ -1,0 +1,7 @@
+"""A cluster on this machine whose workers are killed while you watch, and the proof that nothing was lost.
+
+`app` runs workflows from WfFormat files as processes. Its actors write a ledger (`ledger`) of what they did and
+what they saw, and `audit` tells from the ledger alone what was lost or accepted twice: our own counters might
+have the very mistake that is looked for. `workload` starts the processes and watches them, `workforce` has the
+workers, and kills them (`chaos` says when and which), `progress` shows it, `run` puts it together.
+"""

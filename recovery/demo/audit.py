@@ -1,0 +1,142 @@
+"""What was lost, and what was accepted twice: told from the ledger and the processes' results alone.
+
+None of our own counters or records is asked, since a bug in them is what is looked for. What is known is only
+what executions wrote before they returned, and what their successors got to see.
+
+A value is *used* when an execution sees it as its parent's, when the collecting execution sees it as a leaf's,
+or when it stands in the process's stored result. Every execution makes a nonce of its own, and a value is given
+on only once it is accepted. Hence:
+
+- Two results of a task were accepted if two of its nonces are used. Its executions may be many, since killed
+  ones are run again and a late one may even write its line; only one of them may ever be used. (Two accepted
+  results that nobody tells apart, because all successors saw the same one, had no effect.) A task that was
+  made twice, as two tasks of the process, shows by two ids in its lines.
+- An accepted result was lost if what is used has no line (nobody made it), if a task of a finished process has
+  no line, if an execution did not see exactly its parents, or if the stored result is not what a collecting
+  execution that saw all leaves wrote.
+
+The result is read when the process ends and again at the very end: a second end that replaced the first one's
+result is two used nonces.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recovery.demo.ledger import Line
+
+COLLECT = ""
+"""Stands for the collecting task where workflow tasks have their name."""
+
+Place = tuple[str, str]
+"""(process, workflow task)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A process that was started: its workflow's tasks with their parents, and its result as it was read."""
+
+    process: str
+    parents: Mapping[str, Sequence[str]]
+    results: Sequence[Any] = ()
+    """Each reading of the stored result; empty if the process has not finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the ledger tells."""
+
+    executions: int
+    """Lines of workflow tasks; more than there are tasks where an attempt was cut off after its line."""
+    lost: dict[Place, str] = field(default_factory=dict)
+    """{place: what is missing}."""
+    accepted_twice: dict[Place, str] = field(default_factory=dict)
+
+
+def audit(lines: Iterable[Line], processes: Iterable[Ran]) -> Audit:
+    """Judge a run."""
+    by_process: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_process[line.process].append(line)
+    executions = sum(not line.final for written in by_process.values() for line in written)
+    result = Audit(executions)
+    for ran in processes:
+        _Case(ran, by_process.get(ran.process, [])).judge(result)
+    return result
+
+
+class _Case:
+    """One process and its lines."""
+
+    def __init__(self, ran: Ran, lines: Sequence[Line]) -> None:
+        self._ran = ran
+        self._lines = lines
+        self._made: dict[str, set[str]] = defaultdict(set)
+        self._ids: dict[str, set[str]] = defaultdict(set)
+        self._used: dict[str, set[str]] = defaultdict(set)
+        for line in lines:
+            task = COLLECT if line.final else line.task
+            self._made[task].add(line.nonce)
+            self._ids[task].add(line.id)
+            self._use(line.seen)
+        for result in ran.results:
+            if _readable(result):
+                self._used[COLLECT].add(result["nonce"])
+                self._use(result["leaves"])
+
+    def _use(self, seen: Mapping[str, str]) -> None:
+        for task, nonce in seen.items():
+            self._used[task].add(nonce)
+
+    def judge(self, result: Audit) -> None:
+        for task, why in self._twice():
+            result.accepted_twice.setdefault((self._ran.process, task), why)
+        for task, why in self._lost():
+            result.lost.setdefault((self._ran.process, task), why)
+
+    def _twice(self) -> Iterable[tuple[str, str]]:
+        for task, nonces in self._used.items():
+            if len(nonces) > 1:
+                yield task, f"results {', '.join(sorted(nonces))} were both used"
+        for task, ids in self._ids.items():
+            if len(ids) > 1:
+                yield task, f"is there as {', '.join(sorted(ids))}"
+
+    def _lost(self) -> Iterable[tuple[str, str]]:
+        for task, nonces in self._used.items():
+            if unknown := nonces - self._made[task]:
+                yield task, f"result {', '.join(sorted(unknown))} was used, and no execution made it"
+        for line in self._lines:
+            expected = self._leaves() if line.final else set(self._ran.parents.get(line.task, ()))
+            for task in expected ^ set(line.seen):
+                yield task, f"{'' if task in expected else 'wrongly '}{_seen(task, line)}"
+        if self._ran.results:
+            yield from self._missing()
+
+    def _missing(self) -> Iterable[tuple[str, str]]:
+        for task in self._ran.parents:
+            if task not in self._made:
+                yield task, "the process has finished, and no execution of it was written down"
+        finals = {line.nonce: line for line in self._lines if line.final}
+        for result in self._ran.results:
+            line = finals.get(result["nonce"]) if _readable(result) else None
+            if line is None:
+                yield COLLECT, "the stored result is of no execution that was written down"
+            elif dict(line.seen) != result["leaves"]:
+                yield COLLECT, "the stored result is not what its execution wrote down"
+
+    def _leaves(self) -> set[str]:
+        inner = {parent for parents in self._ran.parents.values() for parent in parents}
+        return set(self._ran.parents) - inner
+
+
+def _seen(task: str, line: Line) -> str:
+    verb = "seen" if task in line.seen else "not seen"
+    return f"{verb} by {'what collects' if line.final else line.task}"
+
+
+def _readable(result: Any) -> bool:
+    return isinstance(result, dict) and isinstance(result.get("leaves"), dict) and isinstance(result.get("nonce"), str)

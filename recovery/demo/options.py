@@ -1,0 +1,50 @@
+"""What a demo is told, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recovery.errors import InputError
+from recovery.wfformat import Workflow, example_path, load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of a demo. Raises InputError, naming the option, for a value that can't be."""
+
+    files: Sequence[Path] = ()
+    """WfFormat files, taken in turn; none: the example that comes with the package."""
+    processes: int = 20
+    workers: int = 2
+    kill_every: float = 2.0
+    """Seconds between kills; 0: none."""
+    time_scale: float = 0.2
+    """How long a task takes, as a part of the time that its file says. At 0.2 the example takes some 20 s on
+    two cores, which is ten kills."""
+    timeout: float = 300.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, self.processes, "--processes")
+        _at_least(1, self.workers, "--workers")
+        _not_negative(self.kill_every, "--kill-every")
+        _not_negative(self.time_scale, "--time-scale")
+        if not self.timeout > 0:
+            raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
+
+    def workflows(self) -> list[Workflow]:
+        """The workflows to run. Raises WorkflowError for the first file that can't be."""
+        return [load(path) for path in self.files or [example_path()]]
+
+
+def _at_least(least: int, value: int, option: str) -> None:
+    if value < least:
+        raise InputError(f"{option} {value}: must be at least {least}")
+
+
+def _not_negative(value: float, option: str) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{option} {value}: must be 0 or more")

@@ -1,0 +1,100 @@
+"""What came of a demo, as figures and as a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recovery.demo.audit import Audit
+from recovery.demo.workload import Run
+from recovery.metrics import multiprocess
+from recovery.records import ProcessState
+
+SHOWN = 5
+"""Places that a message names; a bug mostly has one cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the workers counted, those that were killed included."""
+
+    requeued: int = 0
+    stale_rejected: int = 0
+    lag_p50: float | None = None
+    lag_p99: float | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Counts:
+        """Add up the files that the workers' processes keep their metrics in."""
+        found = multiprocess.collect(folder)
+        lag = multiprocess.buckets(found, "recovery_requeue_lag_seconds")
+        return cls(
+            requeued=round(multiprocess.total(found, "recovery_requeues")),
+            stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
+            lag_p50=multiprocess.quantile(0.5, lag),
+            lag_p99=multiprocess.quantile(0.99, lag),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The figures of a demo. `problems` says in words what was not as promised; empty: all was."""
+
+    processes: int
+    finished: int
+    tasks: int
+    executions: int
+    requeued: int
+    stale_rejected: int
+    accepted_twice: int
+    lost: int
+    wall_seconds: float
+    lag_p50: float | None
+    lag_p99: float | None
+    kills: int
+    seed: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether every process finished, nothing was lost and nothing accepted twice."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def report(runs: Sequence[Run], found: Audit, counts: Counts, wall_seconds: float, kills: int, seed: int) -> Report:
+    """Put together what a demo found."""
+    return Report(
+        processes=len(runs),
+        finished=sum(run.state is ProcessState.FINISHED for run in runs),
+        tasks=sum(len(run.workflow.tasks) for run in runs),
+        executions=found.executions,
+        requeued=counts.requeued,
+        stale_rejected=counts.stale_rejected,
+        accepted_twice=len(found.accepted_twice),
+        lost=len(found.lost),
+        wall_seconds=round(wall_seconds, 3),
+        lag_p50=counts.lag_p50,
+        lag_p99=counts.lag_p99,
+        kills=kills,
+        seed=seed,
+        problems=tuple(_problems(runs, found)),
+    )
+
+
+def _problems(runs: Sequence[Run], found: Audit) -> list[str]:
+    problems = [
+        f"process {run.id} ({run.workflow.name}) is {run.state}{f': {run.error}' if run.error else ''}"
+        for run in runs
+        if run.state is not ProcessState.FINISHED
+    ]
+    for what, places in (("lost", found.lost), ("accepted twice", found.accepted_twice)):
+        problems += [
+            f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()
+        ]
+    return problems[:SHOWN] + ([f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else [])

@@ -1,0 +1,204 @@
+"""A whole demo: servers, workers that are killed, processes, and what came of it.
+
+Promises: no process is left behind, however the demo ends (also by Ctrl-C, SIGTERM or SIGKILL), and no file
+but the folder of a demo that failed, which is named.
+
+The servers are started for the demo, unless the settings name some; then its database is a new one, dropped
+after a good end, and its queues are those of every demo at that broker: run one at a time there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from recovery.demo import ledger, workload
+from recovery.demo.app import APP
+from recovery.demo.audit import audit
+from recovery.demo.chaos import Chaos
+from recovery.demo.options import Options
+from recovery.demo.progress import Progress, Standing
+from recovery.demo.report import Counts, Report, report
+from recovery.demo.workforce import READY_WITHIN, Workforce
+from recovery.engine import Resources
+from recovery.errors import InputError, ServerUnavailable
+from recovery.settings import Settings, load
+from recovery.stack import Stack
+from recovery.store import check_server, schema
+from recovery.wfformat import Workflow
+
+PATIENCE = {
+    # A killed worker is seen by its neighbour at its next heartbeat; all else within seconds too, to be watched.
+    ("heartbeat_interval", "heartbeat_timeout"): (1.0, 3.0),
+    ("idle_timeout",): (3.0,),
+    ("message_timeout",): (3.0,),
+    ("apply_timeout",): (2.0,),
+}
+"""The demo's own defaults. What the environment or a file sets goes before."""
+
+LOOK_EVERY = 0.1
+COUNT_EVERY = 1.0
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGINT or SIGTERM came."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def run(options: Options, progress: Progress) -> Report:
+    """Run a demo and tell what came of it. Raises RecoveryError if it could not be run, Stopped on a signal."""
+    workflows = options.workflows()
+    given = load()
+    if given.metrics_port is not None:
+        raise InputError("unset metrics_port (RECOVERY_METRICS_PORT): all workers of the demo would ask for that port")
+    with _signals():
+        folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))
+        keep = False
+        try:
+            found = _Demo(options, workflows, given, folder, progress).run()
+            keep = not found.good
+        except Exception as error:
+            keep = True
+            error.add_note(f"logs: {folder}")
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
+        if keep:
+            progress.say(f"logs and ledger: {folder}")
+        return found
+
+
+class _Demo:
+    def __init__(
+        self, options: Options, workflows: list[Workflow], given: Settings, folder: Path, progress: Progress
+    ) -> None:
+        self.options, self.workflows, self.folder, self.progress = options, workflows, folder, progress
+        named = given.model_fields_set
+        self.stack = Stack(
+            folder,
+            mongo_uri=given.mongo_uri if "mongo_uri" in named else None,
+            broker_url=given.broker_url if "broker_url" in named else None,
+        )
+        self.settings = _settings(given, self.stack)
+        self.chaos = Chaos(options.kill_every, options.seed)
+        self.ledger, self.metrics = folder / "ledger.jsonl", folder / "metrics"
+        self.metrics.mkdir()
+        self.workforce = Workforce(self.stack, self._environment(), self.chaos)
+        self.runs: list[workload.Run] = []
+        self.standing = Standing(processes=options.processes, workers=options.workers)
+        self._reader, self._done = ledger.Reader(self.ledger), set[tuple[str, str]]()
+        self._counted = 0.0
+
+    def run(self) -> Report:
+        self.progress.say(f"starting servers and {self.options.workers} workers (seed {self.chaos.seed})")
+        with self.stack:
+            check_server(self.settings.mongo_uri)
+            resources = Resources.connect(self.settings)
+            resources.broker.check()
+            schema.create(resources.store.database)
+            try:
+                wall = self._work(resources)
+                self.workforce.dismiss()
+                found = self._report(resources, wall)
+            finally:
+                self.workforce.dismiss()
+            if found.good:
+                resources.store.database.client.drop_database(self.settings.database)
+            return found
+
+    def _work(self, resources: Resources) -> float:
+        """Start all processes and wait for their ends; the seconds that took."""
+        self.workforce.start(self.options.workers)
+        self._await_workers(resources)
+        began = time.monotonic()
+        self.chaos.start(began)
+        for started in workload.start(resources, self.workflows, self.options.processes, self.options.time_scale):
+            self.runs.append(started)
+            self.standing.tasks += len(started.workflow.tasks)
+            self._tick()
+        pause = threading.Event()
+        while self._running() and time.monotonic() < began + self.options.timeout:
+            self._tick()
+            pause.wait(LOOK_EVERY)
+            workload.look(resources, self._running())
+        self.chaos.stop()
+        return time.monotonic() - began
+
+    def _await_workers(self, resources: Resources) -> None:
+        deadline, pause = time.monotonic() + READY_WITHIN, threading.Event()
+        while not self.workforce.ready(resources.store):
+            if time.monotonic() > deadline:
+                raise ServerUnavailable(f"the workers are not ready {READY_WITHIN:g} s after their start")
+            pause.wait(LOOK_EVERY)
+
+    def _tick(self) -> None:
+        self.workforce.tick()
+        for line in self._reader.new_lines():
+            if not line.final:
+                self.standing.executions += 1
+                self._done.add((line.process, line.task))
+        if time.monotonic() > self._counted + COUNT_EVERY:
+            self._counted = time.monotonic()
+            self.standing.counts = Counts.read(self.metrics)
+        self.standing.kills, self.standing.done = self.workforce.kills, len(self._done)
+        self.standing.finished = len(self.runs) - len(self._running())
+        self.progress.show(self.standing)
+
+    def _running(self) -> list[workload.Run]:
+        return [run for run in self.runs if not run.ended]
+
+    def _report(self, resources: Resources, wall: float) -> Report:
+        workload.look(resources, self.runs)  # once more: nothing may have changed since the end
+        found = audit(ledger.read(self.ledger), [run.ran for run in self.runs])
+        return report(self.runs, found, Counts.read(self.metrics), wall, self.workforce.kills, self.chaos.seed)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **self.settings.environment(),
+            ledger.VARIABLE: str(self.ledger),
+            "PROMETHEUS_MULTIPROC_DIR": str(self.metrics),
+        }
+
+
+def _settings(given: Settings, stack: Stack) -> Settings:
+    ours: dict[str, Any] = {}
+    for names, values in PATIENCE.items():
+        if not given.model_fields_set & set(names):
+            ours |= dict(zip(names, values, strict=True))
+    return load(
+        **ours,
+        app=APP,
+        mongo_uri=stack.mongo_uri,
+        broker_url=stack.broker_url,
+        database=f"recovery_demo_{uuid.uuid4().hex[:12]}",
+    )
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """SIGINT and SIGTERM raise Stopped once, so that what was started is stopped in order."""
+
+    def stop(number: int, _frame: object) -> None:
+        for ignored in before:
+            signal.signal(ignored, signal.SIG_IGN)
+        raise Stopped(number)
+
+    # Set also where a shell that runs us in the background had SIGINT ignored.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""Metrics of many processes, from the files that prometheus-client keeps for each of them.
+
+The files outlive their processes, so what a killed worker counted stays counted. They may be read while they
+are written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+_TRIES = 5
+
+
+def collect(folder: Path | str) -> list[Metric]:
+    """The sums over all processes that keep files in `folder`. Raises OSError if it can't be read."""
+    for _ in range(_TRIES - 1):
+        try:
+            return _collect(folder)
+        except (struct.error, RuntimeError, KeyError, ValueError):
+            continue  # a file that was just being made
+    return _collect(folder)
+
+
+def _collect(folder: Path | str) -> list[Metric]:
+    collector = MultiProcessCollector(CollectorRegistry(), path=str(folder))  # type: ignore[no-untyped-call]
+    return list(collector.collect())  # type: ignore[no-untyped-call]
+
+
+def total(metrics: Iterable[Metric], name: str, **labels: str) -> float:
+    """The sum of a counter over all its labels that are not given."""
+    return sum(
+        sample.value
+        for metric in metrics
+        for sample in metric.samples
+        if sample.name == f"{name}_total" and labels.items() <= sample.labels.items()
+    )
+
+
+def buckets(metrics: Iterable[Metric], name: str) -> dict[float, float]:
+    """A histogram over all its labels: {upper bound: observations up to it}, bounds in order."""
+    found: dict[float, float] = {}
+    for metric in metrics:
+        for sample in metric.samples:
+            if sample.name == f"{name}_bucket":
+                bound = float(sample.labels["le"])
+                found[bound] = found.get(bound, 0.0) + sample.value
+    return dict(sorted(found.items()))
+
+
+def quantile(q: float, buckets: dict[float, float]) -> float | None:
+    """The `q`-quantile of a histogram, as Prometheus works it out: linear within a bucket; None if empty.
+
+    What lies past the last finite bound counts as that bound.
+    """
+    observed = max(buckets.values(), default=0.0)
+    if not observed:
+        return None
+    rank, lower, below = q * observed, 0.0, 0.0
+    for bound, count in buckets.items():
+        if count >= rank and count > below:
+            return lower if bound == float("inf") else lower + (bound - lower) * (rank - below) / (count - below)
+        lower, below = bound if bound != float("inf") else lower, count
+    return lower

@@ -1,0 +1,110 @@
+"""Queries of the whole: how much is where. For people and for monitoring, so each costs what is live, not what
+exists.
+
+What is live comes from the partial indexes; totals come from the collections' own counts, which cost nothing
+and may be off by a little after a crash of the server. So how many processes *finished*, which no index holds,
+is what remains of the total.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import pymongo
+from pymongo.database import Database
+
+from recovery.records import Decision, DecisionState, ProcessState, Worker, from_document
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.expressions import OVERDUE
+from recovery.store.snapshots import DECISION_FIELDS, record_range
+
+DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
+"""Collections whose deadlines a scanner looks at."""
+
+_HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
+_AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
+
+APPLYING, AT_REST = "finished, being applied", "at rest (waiting, or finished and applied)"
+"""What the index on deadlines can tell of finished decisions, and what is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """A task without its arguments, and who scheduled it."""
+
+    id: str
+    actor: str
+    parent: str | None
+
+
+def impatient(seconds: float) -> AbstractContextManager[None]:
+    """All queries in this block together get this long, and end with an error of pymongo's after it."""
+    return pymongo.timeout(seconds)
+
+
+class Overview:
+    """Queries over all collections."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
+
+    def processes(self) -> dict[str, int]:
+        """{state: processes}. Running: index `deadline`. Broken and aborted: index `unsuccessful`. Finished: the
+        rest of the collection's count."""
+        collection = self._database[schema.PROCESSES]
+        counts = {ProcessState.RUNNING.value: collection.count_documents(_HAS_DEADLINE, hint="deadline")}
+        for state in (ProcessState.BROKEN, ProcessState.ABORTED):
+            counts[state.value] = collection.count_documents({"state": state.value}, hint="unsuccessful")
+        rest = collection.estimated_document_count() - sum(counts.values())
+        return {ProcessState.FINISHED.value: max(0, rest), **counts}
+
+    def decisions(self) -> dict[str, int]:
+        """{state: decisions}. Live ones: index `deadline`, and the documents it holds. The rest: the collection's
+        count."""
+        collection = self._database[schema.DECISIONS]
+        stages = [{"$match": _HAS_DEADLINE}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}]
+        live = {d["_id"]: d["count"] for d in collection.aggregate(stages, hint="deadline")}
+        counts = {
+            state.value: live.get(state.value, 0)
+            for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)
+        }
+        counts[APPLYING] = live.get(DecisionState.FINISHED.value, 0)
+        counts[AT_REST] = max(0, collection.estimated_document_count() - sum(live.values()))
+        return counts
+
+    def overdue(self) -> dict[str, int]:
+        """{collection: records whose deadline is past}. Index `deadline`: costs what is overdue."""
+        return {name: self._database[name].count_documents(OVERDUE) for name in DEADLINES}
+
+    def oldest_overdue(self, collection: str) -> float:
+        """Seconds that the longest overdue record is past its deadline; 0 if none is. Index `deadline`: one
+        find of one record."""
+        found = self._database[collection].find(OVERDUE, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
+        return max((float(document["age"]) for document in found), default=0.0)
+
+    def workers_alive(self) -> list[Worker]:
+        """Workers whose heartbeat is not overdue. There are as many as workers."""
+        alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
+        return [from_document(Worker, document) for document in self._database[schema.WORKERS].find(alive)]
+
+    def actor_names(self) -> list[str]:
+        """Names of all actors that a worker has served: the queues there may be."""
+        return sorted(document["_id"] for document in self._database[schema.ACTORS].find({}, {"_id": True}))
+
+    def task_lines(self, process_id: str) -> list[TaskLine]:
+        """All tasks of a process. Index `_id`, one range."""
+        found = self._database[schema.TASKS].find(record_range(process_id), {"actor": True, "parent": True})
+        return [TaskLine(d["_id"].partition("/")[2], d["actor"], d.get("parent")) for d in found]
+
+    def decisions_of(self, process_id: str) -> dict[str, Decision]:
+        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
+        found = self._database[schema.DECISIONS].find(record_range(process_id), DECISION_FIELDS)
+        decisions = (from_document(Decision, document) for document in found)
+        return {decision.task_id: decision for decision in decisions}
+
+    def collections(self) -> dict[str, int]:
+        """{collection: about how many records}, of those that are there."""
+        names = set(self._database.list_collection_names())
+        return {name: self._database[name].estimated_document_count() for name in schema.VALIDATORS if name in names}
