@@ -30,5 +30,6 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
         depths=depths,
         lost_workers=frozenset(lost_workers),
         polled_within=timedelta(seconds=settings.heartbeat_timeout + settings.heartbeat_interval),
+        message_margin=timedelta(seconds=settings.message_timeout / 5),
         margin=timedelta(seconds=settings.apply_timeout),
     )

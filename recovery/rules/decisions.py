@@ -3,14 +3,8 @@ of overdue decisions without reading anything else."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from recovery.records import Decision, DecisionState
 from recovery.rules.model import Finding, Repair, Rule, Surroundings
-
-# Messages are pushed a moment after `queuedAt` and not quite in its order: so much later a message must have
-# been queued, or so long must a queue have been empty, before a message counts as lost.
-MESSAGE_MARGIN = timedelta(seconds=2)
 
 
 def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
@@ -70,13 +64,13 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         return Finding(
             Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, "queued without a time: never pushed", decision
         )
-    if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + MESSAGE_MARGIN:
+    if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     polled = queue is not None and queue.polled_at is not None and (queue.polled_at > around.now - around.polled_within)
     if polled and around.depths.get(decision.actor) == 0:
         assert queue is not None and queue.polled_at is not None
-        if queue.polled_at > queued_at + MESSAGE_MARGIN and around.now > queued_at + 2 * MESSAGE_MARGIN:
+        if queue.polled_at > queued_at + around.message_margin and around.now > queued_at + 2 * around.message_margin:
             evidence = f"queued {queued_at:%H:%M:%S}, and its queue is polled and empty"
             return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     if not _past(decision, around):

@@ -74,6 +74,9 @@ class Surroundings:
     """Workers, or single processes of workers."""
     polled_within: timedelta = timedelta(seconds=10)
     """A queue polled longer ago than this counts as not polled."""
+    message_margin: timedelta = timedelta(seconds=2)
+    """Messages are pushed a moment after `queuedAt`, and not quite in its order: so much younger must one be that
+    was taken, or so long must a queue have been empty, before a message counts as lost."""
     margin: timedelta = timedelta(seconds=5)
     """How long a step may be under way before it counts as cut off."""
 

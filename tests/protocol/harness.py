@@ -1,0 +1,196 @@
+"""A small world in which the life of a task can be stopped anywhere.
+
+Workers are pool slots without Celery: a forked process that takes messages from Redis and runs them, and that
+ends (SIGKILL to itself) just before or after a named step. The survivors are slots and scanners in the test's
+own process. Everything else is real: MongoDB, Redis, the engine, the deadlines.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import redis
+
+from recovery import Recovery, Settings
+from recovery.engine import Slot, attempt
+from recovery.records import Decision, Process
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from recovery.store import schema
+from tests.waiting import wait_until
+
+RESULT = 2 * (1 + 4 + 9)
+
+
+def make_app(settings: Settings) -> Recovery:
+    """Two deciders, a fan-out and a join: `pyramid([1, 2, 3])` is 2 × (1 + 4 + 9)."""
+    app = Recovery(settings)
+
+    @app.actor(worker_timeout=0.4)
+    def square(number: int) -> int:
+        return number * number
+
+    @app.actor(worker_timeout=0.4)
+    def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @app.actor(worker_timeout=0.4)
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.actor(worker_timeout=0.4)
+    def squares(numbers: list[int]) -> Any:
+        return total.schedule([square.schedule(number) for number in numbers])
+
+    @app.process(idle_timeout=0.4, worker_timeout=0.4)
+    def pyramid(numbers: list[int]) -> Any:
+        return double.schedule(squares.schedule(numbers))
+
+    return app
+
+
+class World:
+    """One database, one broker, and whoever is to work on them."""
+
+    def __init__(self, settings: Settings) -> None:
+        # Short deadlines: what is cut off is looked at within half a second.
+        self.settings = settings.model_copy(
+            update={"apply_timeout": 0.3, "message_timeout": 0.3, "idle_timeout": 0.4, "heartbeat_interval": 0.2}
+        )
+        self.app = make_app(self.settings)
+        self.redis = redis.Redis.from_url(settings.broker_url)
+        schema.create(self.app.resources.store.database)
+        self.app.resources.store.actors.save(actor.preferences for actor in self.app.actors.values())
+
+    def pump(self, holder: str = "survivor#1") -> int:
+        """Take and run messages until there are none; how many there were."""
+        slot, taken = Slot(self.app.resources, self.app.applier, self.app.actors, holder), 0
+        while message := self._pop():
+            slot.run(self.app.actors[message["headers"]["task"]], *_arguments(message))
+            taken += 1
+        self.app.applier.flush()
+        # What a worker's lifeline tells with its heartbeats: all queues are polled.
+        self.app.resources.store.queues.polled(dict.fromkeys(self.app.actors))
+        return taken
+
+    def scan(self) -> None:
+        """One run of each scanner."""
+        for scanner in (DecisionScanner, GraphScanner, ProcessScanner):
+            result = scanner(self.app.resources, self.app.applier).run_once()
+            assert result.error is None, result
+
+    def process(self, process_id: str) -> Process:
+        process = self.app.resources.store.processes.get(process_id)
+        assert process is not None
+        return process
+
+    def decisions(self, process_id: str) -> dict[str, Decision]:
+        return dict(self.app.resources.store.snapshots([process_id])[0].decisions)
+
+    def bring_on(self, process_id: str, timeout: float = 15.0) -> Process:
+        """Pump and scan until the process has ended."""
+
+        def ended() -> Process | None:
+            self.pump()
+            self.scan()
+            process = self.process(process_id)
+            return process if process.state != "running" else None
+
+        return wait_until(ended, timeout, f"the end of process {process_id}")
+
+    def dies(self, at: str, work: Callable[[World], object]) -> None:
+        """Do `work` in a process of its own that must end by SIGKILL `at` 'Class.method:before' or ':after'."""
+        child = os.fork()
+        if child == 0:
+            try:
+                with _death(at):
+                    work(World(self.settings))
+            finally:
+                os._exit(1)  # it lived: the test fails
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"{at} was not reached"
+
+    def _pop(self) -> dict[str, Any] | None:
+        for queue in self.app.actors:
+            if (text := self.redis.rpop(queue)) is not None:
+                message: dict[str, Any] = json.loads(text)  # type: ignore[arg-type]
+                return message
+        return None
+
+
+def _arguments(message: dict[str, Any]) -> list[str]:
+    arguments: list[str] = json.loads(base64.b64decode(message["body"]))[0]
+    return arguments
+
+
+@contextmanager
+def _death(at: str) -> Iterator[None]:
+    step, _, when = at.partition(":")
+    owner_name, _, method = step.partition(".")
+    owner = _owners()[owner_name]
+    real = getattr(owner, method)
+
+    def deadly(*args: Any, **kwargs: Any) -> Any:
+        if when == "after":
+            real(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("dead")
+
+    with patch.object(owner, method, deadly):
+        yield
+
+
+def _owners() -> dict[str, Any]:
+    from recovery.queue import Broker
+    from recovery.store.decisions import Decisions
+    from recovery.store.graphs import Graphs
+    from recovery.store.processes import Processes
+    from recovery.store.requeues import Requeues
+    from recovery.store.tasks import Tasks
+
+    owners = (Broker, Decisions, Graphs, Processes, Requeues, Tasks)
+    return {owner.__name__: owner for owner in owners}
+
+
+@contextmanager
+def by_message_only() -> Iterator[None]:
+    """Every task goes through Redis: none is claimed on the spot."""
+    with patch.object(attempt, "CONTINUE_FOR", -1.0):
+        yield
+
+
+def check_quiet(world: World, process_id: str) -> None:
+    """The invariants of design §1 on a process that has ended, by queries that use none of our logic."""
+    database = world.app.resources.store.database
+    of_it = {"_id": {"$regex": f"^{process_id}/"}}
+
+    def at_rest() -> bool:
+        world.pump()
+        world.scan()
+        live = {"recoveryTime": {"$exists": True}}
+        return not (
+            database["decisions"].count_documents({**of_it, **live})
+            + database["graphs"].count_documents({"_id": process_id, **live})
+            + database["processes"].count_documents({"_id": process_id, **live})
+        )
+
+    wait_until(at_rest, 10, "all records at rest")
+    tasks = {d["_id"] for d in database["tasks"].find(of_it)}
+    decisions = list(database["decisions"].find(of_it))
+    graph = database["graphs"].find_one({"_id": process_id})
+    process = database["processes"].find_one({"_id": process_id})
+    assert graph is not None and process is not None
+    assert {d["_id"] for d in decisions} == tasks, "a decision for each task, and no other"
+    assert all(d["state"] == "finished" for d in decisions), "every task is decided"
+    children = {f"{process_id}/{child['_id']}" for d in decisions for child in d.get("children", [])}
+    assert children | {f"{process_id}/start"} == tasks, "every child of an accepted decision, and no other"
+    assert graph["notFinished"] == {}
+    assert sorted(graph["finished"]) == sorted(t.partition("/")[2] for t in tasks), "applied, each once"
+    for name, live in (("decisions", ["queued", "working", "delayed"]), ("processes", ["running"])):
+        assert database[name].count_documents({"state": {"$in": live}, "recoveryTime": None}) == 0
