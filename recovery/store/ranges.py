@@ -24,7 +24,7 @@ PAGE = 2000
 BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: {"state": True},
     schema.GRAPHS: {"notFinished": True, "finished": True, "failed": True, "recoveryTime": True},
-    schema.DECISIONS: {"state": True, "recoveryTime": True, "children.id": True},
+    schema.DECISIONS: {"state": True, "recoveryTime": True, "children._id": True},
     # Nothing but the key: answered from the index alone.
     schema.TASKS: {"_id": True},
 }
@@ -58,11 +58,24 @@ def of_type(database: Database[Document], part: Range, process_type: str) -> lis
     return [d["_id"] for d in database[schema.PROCESSES].find(query, {"_id": True}).sort("_id", 1).hint("_id_")]
 
 
+def walk(database: Database[Document], step: int) -> list[str]:
+    """Every `step`-th process id, in order. Index `_id_`, whose keys alone are passed over: 3 million a second."""
+    found: list[str] = []
+    while True:
+        beyond = {"_id": {"$gt": found[-1]}} if found else {}
+        query = database[schema.PROCESSES].find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
+        reached = next(query.skip(step - 1).limit(1), None)
+        if reached is None:
+            return found
+        found.append(reached["_id"])
+
+
 def sample(database: Database[Document], size: int) -> list[str]:
     """Process ids of about `size` decisions drawn at random, in order: a process counts by its decisions.
 
     First in its pipeline and far below 5 % of a large collection, `$sample` jumps about with a random cursor
-    and examines nothing else; a small collection it reads whole.
+    and examines nothing else; a small collection it reads whole. What was written last, and is still one page
+    in memory, it draws too rarely: of 100,000 processes just inserted, the last 28,000 made up a twentieth.
     """
     pipeline: list[dict[str, Any]] = [{"$sample": {"size": size}}, {"$project": {"_id": True}}]
     drawn = database[schema.DECISIONS].aggregate(pipeline)

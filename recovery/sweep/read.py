@@ -11,7 +11,7 @@ not to be is read again.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,15 +35,17 @@ class Seen:
     not_at_rest: list[str] = field(default_factory=list)
 
 
-def survey(database: Database[Document], part: Range) -> Seen:
-    """Read a range and tell which of its processes are not plainly at rest."""
+def survey(database: Database[Document], part: Range, chosen: Container[str] | None = None) -> Seen:
+    """Read a range and tell which of its processes, or of the chosen ones, are not plainly at rest."""
     names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
     graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
     seen = Seen()
     for page in pages(database, schema.PROCESSES, part):
-        seen.processes += len(page)
         for process in page:
             process_id = process["_id"]
+            if chosen is not None and process_id not in chosen:
+                continue
+            seen.processes += 1
             graph = graphs.take(process_id)
             decided = decisions.take(process_id)
             seen.decisions += len(decided)
@@ -83,9 +85,7 @@ class Stream:
         return True
 
 
-def at_rest(
-    process: Document, graphs: list[Document], decisions: list[Document], tasks: list[Document]
-) -> bool:
+def at_rest(process: Document, graphs: list[Document], decisions: list[Document], tasks: list[Document]) -> bool:
     """Whether a process is finished and all its records agree on that. Then no rule finds anything.
 
     Narrow on purpose: every task is in the graph's finished ones, has a Task and a finished Decision without
@@ -107,6 +107,6 @@ def at_rest(
         if decision["state"] != DECIDED or "recoveryTime" in decision:
             return False
         for child in decision.get("children", ()):
-            if prefix + child["id"] not in finished:
+            if prefix + child["_id"] not in finished:
                 return False
     return True

@@ -1,0 +1,64 @@
+"""A large data set for the sweep, made fast: every document comes from a record, once per shape.
+
+A process id has 32 letters always, so the other processes of a shape are its bytes with another id in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime
+from multiprocessing import get_context
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from recovery.records import to_document
+from recovery.records.ids import new_process_id
+from recovery.settings import Settings
+from recovery.store import Store, schema
+from tests.sweep.shapes import BROKEN, Shape, finished, queue_statistics, running
+
+TEMPLATE_ID = "f" * 32
+AT_ONCE = 1000
+WRITERS = 2
+
+
+def fill(settings: Settings, processes: int) -> int:
+    """Fill the database: 90 % finished, 8 % running, 2 % broken in each way; how many are broken."""
+    store = Store(settings)
+    schema.create(store.database)
+    now = store.now()
+    store.database[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
+    shares = [processes // WRITERS] * WRITERS
+    with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
+        return sum(pool.map(_write, [settings] * WRITERS, shares, [now] * WRITERS))
+
+
+def _write(settings: Settings, processes: int, now: datetime) -> int:
+    database = Store(settings).database
+    broken = itertools.cycle(BROKEN)
+    templates: dict[Shape, list[tuple[str, bytes]]] = {
+        shape: [
+            (name, bson.encode(document))
+            for name, documents in shape(TEMPLATE_ID, now).to_documents().items()
+            for document in documents
+        ]
+        for shape in (finished, running, *BROKEN)
+    }
+    odd = 0
+    for first in range(0, processes, AT_ONCE):
+        batches: dict[str, list[Any]] = {}
+        for place in range(first, min(first + AT_ONCE, processes)):
+            is_odd = place % 50 == 0
+            odd += is_odd
+            shape = next(broken) if is_odd else running if place % 25 in (1, 2) else finished
+            process_id = new_process_id().encode()
+            for name, template in templates[shape]:
+                document = template.replace(TEMPLATE_ID.encode(), process_id)
+                batches.setdefault(name, []).append(RawBSONDocument(document))
+        for name, documents in batches.items():
+            # Some of the broken ones are what the validators refuse.
+            database[name].insert_many(documents, ordered=False, bypass_document_validation=True)
+    return odd
