@@ -31,4 +31,5 @@ try:
     app = make_celery()
 except RecoveryError as error:
     # Celery would show it as a traceback of its own loader.
-    sys.exit(f"recovery: {error}")
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.output import JsonOption
+from recovery.cli.output import JsonOption, paragraphs
 
 HELP = """Run workflows on a cluster whose workers are killed while you watch, and count what was lost.
 
@@ -27,12 +27,12 @@ INTERRUPTED = 128
 def demo(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Workflows in WfFormat, taken in turn.", show_default=False),
+        typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.", show_default=False),
     ] = None,
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 20,
     workers: Annotated[int, typer.Option(help="Workers, of two processes each.")] = 2,
     kill_every: Annotated[float, typer.Option(help="Seconds between kills of a worker; 0: none.")] = 2.0,
-    time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.2,
+    time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
     timeout: Annotated[float, typer.Option(help="Seconds after which to give up.")] = 300.0,
     seed: Annotated[int | None, typer.Option(help="Of the choice of victims; default: a new one.")] = None,
     json: JsonOption = False,
@@ -68,4 +68,4 @@ def demo(
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=HELP)(demo)
+    app.command(help=paragraphs(HELP))(demo)

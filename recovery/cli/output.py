@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 AppOption = Annotated[
     str | None,
-    typer.Option("--app", "-A", help="Your Recovery object, package.module:name. [env: RECOVERY_APP]", metavar="APP"),
+    typer.Option(
+        "--app", "-A", help="Your Recovery object, package.module:name; default: RECOVERY_APP.", metavar="APP"
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 ANSWER_WITHIN = 5.0
 """Seconds that a server has to answer a command; one that is only slow answers in one."""
+
+
+def paragraphs(text: str) -> str:
+    """A command's help as Typer wants it: no line breaks but between paragraphs."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def console() -> Console:

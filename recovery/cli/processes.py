@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recovery.cli.output import AppOption
+from recovery.cli.output import AppOption, paragraphs
 
 START_HELP = """Start a process of your application and print its id.
 
@@ -27,7 +27,7 @@ Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
 def start(
     process_type: Annotated[str, typer.Argument(metavar="TYPE", help="A process type of the application.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARG]...", help="JSON, or plain text.", show_default=False)
+        list[str] | None, typer.Argument(metavar="ARG", help="JSON, or plain text.", show_default=False)
     ] = None,
     app: AppOption = None,
     custom_id: Annotated[
@@ -83,5 +83,5 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=START_HELP)(start)
-    app.command(help=SHOW_HELP)(show)
+    app.command(help=paragraphs(START_HELP))(start)
+    app.command(help=paragraphs(SHOW_HELP))(show)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recovery.cli.output import paragraphs
+
 if TYPE_CHECKING:
     from recovery.demo import workload
     from recovery.engine import Resources
@@ -24,7 +26,7 @@ LOOK_EVERY = 0.1
 
 
 def run(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflows in WfFormat, taken in turn.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.")],
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 1,
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 1.0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait; the processes go on.")] = 3600.0,
@@ -79,4 +81,4 @@ def _wait(resources: Resources, runs: list[workload.Run], deadline: float) -> in
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=HELP)(run)
+    app.command(help=paragraphs(HELP))(run)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.output import AppOption
+from recovery.cli.output import AppOption, paragraphs
 from recovery.errors import InputError, ServerUnavailable
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Cons
         for child in [child for child in children if not child.running]:
             children.remove(child)
             lines = "\n  ".join(child.last_lines(10))
-            out.print(f"{child.name} ended with code {child.exit_code}:\n  {lines}", style="red", markup=False)
+            out.print(
+                f"{child.name} ended with code {child.exit_code}:\n  {lines}", style="red", markup=False, soft_wrap=True
+            )
         for server in (stack.mongod, stack.valkey):
             if server is not None and not server.running:
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
@@ -105,5 +107,5 @@ def init() -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=UP_HELP)(up)
-    app.command(help=INIT_HELP)(init)
+    app.command(help=paragraphs(UP_HELP))(up)
+    app.command(help=paragraphs(INIT_HELP))(init)

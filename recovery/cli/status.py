@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recovery.cli.output import JsonOption
+from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from recovery.engine import Resources
 
 HELP = """Show how much is where: processes and tasks by state, queues, workers, and what is overdue.
+
+Decisions (one per task) are counted while something is to happen to them; [italic]applying[/italic] are finished
+ones whose effects are on the way, [italic]at rest[/italic] are those that wait for others or are done.
 
 Costs what is live, not what exists, so it may be asked of a cluster that is busy. Overdue by more than a few
 seconds means that nobody scans: is a beat running, and a worker?
@@ -86,4 +89,4 @@ def _table(found: dict[str, Any]) -> RenderableType:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=HELP)(status)
+    app.command(help=paragraphs(HELP))(status)

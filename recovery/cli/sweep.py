@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.output import JsonOption
+from recovery.cli.output import JsonOption, paragraphs
 
 HELP = """Check every process with Spark, whether its deadline is past or not; repair what is wrong if told to.
 
-Needs pip install 'recovery-workers[spark]' and Java. Without --repair nothing is changed.
+Needs pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is changed.
 
 Example: [bold]recovery sweep --type order --repair[/bold]
 """
@@ -50,4 +50,4 @@ def _text(value: object) -> str:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=HELP)(sweep)
+    app.command(help=paragraphs(HELP))(sweep)

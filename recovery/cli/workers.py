@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.output import AppOption
+from recovery.cli.output import AppOption, paragraphs
 from recovery.errors import InputError, SettingsError
 from recovery.settings import Settings, load
 
@@ -116,5 +116,5 @@ def _known(queues: str, settings: Settings) -> list[str]:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=WORKER_HELP)(worker)
-    app.command(help=BEAT_HELP)(beat)
+    app.command(help=paragraphs(WORKER_HELP))(worker)
+    app.command(help=paragraphs(BEAT_HELP))(beat)

@@ -21,9 +21,9 @@ class Options:
     workers: int = 2
     kill_every: float = 2.0
     """Seconds between kills; 0: none."""
-    time_scale: float = 0.2
-    """How long a task takes, as a part of the time that its file says. At 0.2 the example takes some 20 s on
-    two cores, which is ten kills."""
+    time_scale: float = 0.1
+    """How long a task takes, as a part of the time that its file says. At 0.1 the example takes some 15 s on
+    two cores, which is half a dozen kills."""
     timeout: float = 300.0
     seed: int | None = None
 

@@ -39,7 +39,7 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
             hello = probe.admin.command("hello")
             version = probe.server_info()["versionArray"]
     except (ServerSelectionTimeoutError, PyMongoError) as error:
-        reason = str(error).split(", Timeout:")[0][:300]
+        reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300]
         raise ServerUnavailable(
             f"MongoDB at {uri} does not answer: {reason}. Start one with `recovery up`, or set "
             "RECOVERY_MONGO_URI to one that runs"

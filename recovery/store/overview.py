@@ -18,7 +18,7 @@ from recovery.records import Decision, DecisionState, ProcessState, Worker, from
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE
-from recovery.store.snapshots import DECISION_FIELDS, record_range
+from recovery.store.snapshots import DECISION_FIELDS, LEFT_OUT, record_range
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
 """Collections whose deadlines a scanner looks at."""
@@ -26,8 +26,8 @@ DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
 
-APPLYING, AT_REST = "finished, being applied", "at rest (waiting, or finished and applied)"
-"""What the index on deadlines can tell of finished decisions, and what is not in it."""
+APPLYING, AT_REST = "applying", "at rest"
+"""Finished decisions that still have a deadline, and what has none: waiting, or finished and applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,13 @@ class Overview:
     def decisions_of(self, process_id: str) -> dict[str, Decision]:
         """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
         found = self._database[schema.DECISIONS].find(record_range(process_id), DECISION_FIELDS)
-        decisions = (from_document(Decision, document) for document in found)
-        return {decision.task_id: decision for decision in decisions}
+        decisions: dict[str, Decision] = {}
+        for document in found:
+            for child in document.get("children", ()):
+                child["args"] = LEFT_OUT
+            decision = from_document(Decision, document)
+            decisions[decision.task_id] = decision
+        return decisions
 
     def collections(self) -> dict[str, int]:
         """{collection: about how many records}, of those that are there."""

@@ -11,6 +11,8 @@ where the `_id` index examines 1,000), and every batch of ours is such a query.
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 from pymongo.database import Database
@@ -21,6 +23,9 @@ from recovery.store.client import Document
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
 WORKERS, ACTORS, QUEUES = "workers", "actors", "queues"
+
+INDEX_BUILT_WITHIN = 600.0
+"""Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
@@ -82,21 +87,36 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
 
 
 def create(database: Database[Document]) -> None:
-    """Create what is missing; leave what is there, but bring its validator up to date."""
-    existing = set(database.list_collection_names())
+    """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
+    once, as the workers of a cluster do that start together."""
+    existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
     for name, validator in VALIDATORS.items():
         if name not in existing:
-            _create_collection(database, name)
-        database.command("collMod", name, validator=validator, validationLevel="strict")
+            _create_collection(database, name, validator)
+        elif existing[name].get("validator", {}) != validator:
+            _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
 
 
-def _create_collection(database: Database[Document], name: str) -> None:
+def _create_collection(database: Database[Document], name: str, validator: Document) -> None:
     try:
-        database.create_collection(name)
+        database.create_collection(name, validator=validator, validationLevel="strict")
     except CollectionInvalid:
         pass  # another worker that started with us was first
     except OperationFailure as error:
         if error.code != 48:  # NamespaceExists
             raise
+
+
+def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
+    """Refused while an index of the collection is built, for instance by another worker that started with us."""
+    deadline = time.monotonic() + INDEX_BUILT_WITHIN
+    while True:
+        try:
+            database.command("collMod", name, validator=validator, validationLevel="strict")
+            return
+        except OperationFailure as error:
+            if error.code != 12587 or time.monotonic() > deadline:  # BackgroundOperationInProgressForNamespace
+                raise
+        threading.Event().wait(0.1)
