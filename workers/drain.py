@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable
 
 from celery.worker import state
 from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Recovery, push
 from recovery.records import DecisionState
 from recovery.records.ids import new_pass
+from recovery.repair import Repairer
+from recovery.scan import rescue
 from workers.lifeline import Lifeline
 
 log = logging.getLogger(__name__)
@@ -81,10 +84,9 @@ class Drain:
         return given
 
     def _remove(self) -> None:
-        store = self._app.resources.store
+        """Apply what the pool had finished and not yet said to be applied, then forget this worker."""
+        resources = self._app.resources
         try:
-            # What was finished but is not known to be applied keeps the record: WORKER_LOST sees to it.
-            if not store.decisions.held_by([self._lifeline.worker.id], 1):
-                store.workers.remove([self._lifeline.worker.id])
-        except PyMongoError as error:
+            rescue(resources, Repairer(resources, self._app.applier), [self._lifeline.worker.id])
+        except (PyMongoError, RedisError) as error:
             log.warning("worker record not removed (%s): it will be overdue", error)

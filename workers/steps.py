@@ -17,6 +17,9 @@ from workers.lifeline import Lifeline
 from workers.nudges import NudgeConsumer, Scanning
 from workers.tasks import Running
 
+CHILD_WATCH_INTERVAL = 0.25
+"""Seconds between two looks for dead pool children: one waitpid each."""
+
 
 def install(celery: Celery, app: Recovery) -> None:
     """Make workers of `celery` keep the records that recovery needs."""
@@ -34,8 +37,9 @@ def install(celery: Celery, app: Recovery) -> None:
             self.drain = Drain(app, self.lifeline, _pids(worker))
             self.scanning: Scanning | None = None
 
-        def start(self, _worker: Any) -> None:
+        def start(self, worker: Any) -> None:
             _serve_metrics(app)
+            _watch_children(worker)
             self.lifeline.start()
             if app.settings.scanners:
                 self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
@@ -80,6 +84,13 @@ def _flush(app: Recovery) -> Callable[..., None]:
         app.applier.flush()
 
     return flush
+
+
+def _watch_children(worker: Any) -> None:
+    """Let a prefork pool look for dead children often; by itself it does so every 5 s."""
+    maintain = getattr(worker.pool, "maintain_pool", None)
+    if worker.hub is not None and maintain is not None:
+        worker.hub.call_repeatedly(CHILD_WATCH_INTERVAL, maintain)
 
 
 def _pids(worker: Any) -> Callable[[], Iterable[int]]:

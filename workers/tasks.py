@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery import Celery, Task
 from celery.worker.request import Request
@@ -26,7 +26,9 @@ class AttemptRequest(Request):  # type: ignore[misc]
     """Tells the lifeline when the pool child that ran the message died. Runs in the parent process."""
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
-        died = isinstance(exc_info.exception, WorkerLostError | SystemExit | KeyboardInterrupt)
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
         if died and self.worker_pid and Running.lifeline is not None:
             Running.lifeline.child_died(self.worker_pid)
         return super().on_failure(exc_info, *args, **kwargs)

@@ -44,17 +44,17 @@ class WorkerScanner(Scanner[Worker]):
 def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Done:
     """Take everything from workers that are gone, page by page, then forget them."""
     done: Done = Counter()
-    if not lost:
-        return done
-    while True:
+    before: set[str] = set()
+    while lost:
         findings, around = _claims(resources, lost)
-        repaired = repairer.repair(findings, around)
-        done += repaired
         if not findings:
             resources.store.workers.remove(lost)
-            return done
-        if not repaired:  # what is left waits for something else, such as a parent's apply
-            return done
+            break
+        if (found := {finding.record for finding in findings}) == before:
+            break  # what is left waits for something else, such as a parent's apply; its deadline stands
+        before = found
+        done += repairer.repair(findings, around)
+    return done
 
 
 def _claims(resources: Resources, lost: Sequence[str]) -> tuple[list[Finding], Surroundings]:

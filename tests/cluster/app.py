@@ -1,0 +1,95 @@
+"""The application that the cluster tests' workers serve. Its actors leave signs in a folder given as argument:
+what really ran is told by them, not by our records."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from recovery import Recovery, heartbeat
+
+app = Recovery()
+PAUSE = threading.Event()
+
+
+def run_until(folder: str, seconds: float, value: Any) -> Any:
+    """Leave the sign 'began', then go on for so long, or until somebody leaves 'go'; the value then."""
+    (Path(folder) / f"began-{os.getpid()}-{uuid.uuid4().hex[:8]}").touch()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not (Path(folder) / "go").exists():
+        PAUSE.wait(0.02)
+    return value
+
+
+@app.actor(worker_timeout=600)
+def slow(folder: str, seconds: float) -> int:
+    return int(run_until(folder, seconds, os.getpid()))
+
+
+@app.process(worker_timeout=600)
+def one_slow(folder: str, seconds: float) -> Any:
+    return slow.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=600)
+def after_all(pids: list[int]) -> list[int]:
+    return pids
+
+
+@app.process(worker_timeout=600)
+def many_slow(folder: str, count: int, seconds: float) -> Any:
+    return after_all.schedule([slow.schedule(folder, seconds) for _ in range(count)])
+
+
+@app.actor(worker_timeout=600, accept_first=False)
+def strict(folder: str, seconds: float) -> int:
+    return int(run_until(folder, seconds, os.getpid()))
+
+
+@app.process(worker_timeout=600)
+def one_strict(folder: str, seconds: float) -> Any:
+    return strict.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=1.0)
+def impatient(folder: str, seconds: float) -> int:
+    return int(run_until(folder, seconds, os.getpid()))
+
+
+@app.process(worker_timeout=1.0)
+def one_impatient(folder: str, seconds: float) -> Any:
+    return impatient.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=0.9, auto_heartbeat=True)
+def long_and_alive(folder: str, seconds: float) -> int:
+    return int(run_until(folder, seconds, os.getpid()))
+
+
+@app.process(worker_timeout=600)
+def one_long(folder: str, seconds: float) -> Any:
+    return long_and_alive.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=600, accept_first=False)
+def beating(folder: str) -> str:
+    """Beats until it is told that its claim is lost."""
+    (Path(folder) / f"began-{os.getpid()}-{uuid.uuid4().hex[:8]}").touch()
+    first = len(list(Path(folder).glob("began-*"))) == 1
+    try:
+        while first:
+            PAUSE.wait(0.05)
+            heartbeat()
+    finally:
+        if first:
+            (Path(folder) / "told").touch()
+    return "second"
+
+
+@app.process(worker_timeout=600)
+def one_beating(folder: str) -> Any:
+    return beating.schedule(folder)

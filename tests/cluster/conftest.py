@@ -1,0 +1,79 @@
+"""Real Celery workers and beat, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pymongo import MongoClient
+
+from recovery import Recovery, Settings
+from recovery.stack import Stack
+from recovery.stack.child import Child
+from tests.cluster import app as served
+from tests.waiting import wait_until
+
+APP = "tests.cluster.app:app"
+
+
+class Cluster:
+    """Workers and beats of one test, on its own database."""
+
+    def __init__(self, stack: Stack, settings: Settings, signs: Path) -> None:
+        self.stack, self.settings, self.folder = stack, settings, str(signs)
+        self.app = Recovery(settings)
+        self.app.actors = served.app.actors
+        self.database: Any = MongoClient(settings.mongo_uri)[settings.database]
+
+    def worker(self, *, wait: bool = True, concurrency: int = 1, **changes: Any) -> Child:
+        """A worker that has told that it lives (unless not to `wait`)."""
+        before = self.database["workers"].count_documents({})
+        settings = self.settings.model_copy(update=changes)
+        child = self.stack.start_worker(APP, concurrency=concurrency, env=settings.environment())
+        if wait:
+            wait_until(
+                lambda: self.database["workers"].count_documents({}) > before or not child.running, 30, "a worker"
+            )
+            assert child.running, "\n".join(child.last_lines(30))
+        return child
+
+    def beat(self) -> Child:
+        return self.stack.start_beat(APP, env=self.settings.environment())
+
+    def began(self) -> list[int]:
+        """Pids of the processes in which an attempt began, the first first."""
+        signs = sorted(Path(self.folder).glob("began-*"), key=lambda sign: sign.stat().st_ctime_ns)
+        return [int(sign.name.split("-")[1]) for sign in signs]
+
+    def wait_began(self, count: int, timeout: float = 20) -> list[int]:
+        wait_until(lambda: len(self.began()) >= count, timeout, f"{count} attempts begun")
+        return self.began()
+
+    def go(self) -> None:
+        """Let the attempts that run, or begin from now on, end at once."""
+        (Path(self.folder) / "go").touch()
+
+    def stop_going(self) -> None:
+        (Path(self.folder) / "go").unlink()
+
+    def decision(self, actor: str) -> dict[str, Any]:
+        found = self.database["decisions"].find_one({"actor": actor})
+        assert found is not None
+        return dict(found)
+
+    def log(self, child: Child) -> str:
+        return self.stack.log(child.name).read_text()
+
+
+@pytest.fixture
+def cluster(stack: Stack, settings: Settings, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(stack, settings.model_copy(update={"shutdown_grace": 1.0, "scan_interval": 0.5}), tmp_path)
+    yield cluster
+    for pid in cluster.began():  # a stopped process does not end by SIGTERM
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGCONT)

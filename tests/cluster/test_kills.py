@@ -1,0 +1,113 @@
+"""Workers and pool children that are killed, stopped or told to end, while they run something."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.cluster.conftest import Cluster
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
+    """Parent and children gone at once, and no worker of the same host to see it: the heartbeat tells."""
+    cluster.beat()
+    doomed = cluster.worker()
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    # As if it ran on another machine: nobody can look for its pid.
+    cluster.database["workers"].update_many({}, {"$set": {"host": "elsewhere", "pid": 1}})
+    survivor = cluster.worker()
+    doomed.kill_group()
+    killed = time.monotonic()
+    cluster.database["workers"].update_one({"pid": doomed.pid}, {"$set": {"host": "elsewhere", "pid": 1}})
+    cluster.wait_began(2, timeout=10)
+    assert time.monotonic() - killed <= 10
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+    assert cluster.decision("slow")["timeouts"] == 1
+    assert survivor.running
+
+
+def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster) -> None:
+    cluster.beat()
+    doomed = cluster.worker()
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    cluster.worker()
+    doomed.kill_group()
+    killed = time.monotonic()
+    cluster.wait_began(2, timeout=10)
+    assert time.monotonic() - killed <= 4  # its neighbour looks with every heartbeat of 2 s
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
+    """No beat, no scanner, one worker with one slot: the parent requeues, and its new child runs it."""
+    cluster.worker()
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    (child,) = cluster.wait_began(1)
+    os.kill(child, signal.SIGKILL)
+    killed = time.monotonic()
+    cluster.wait_began(2, timeout=5)
+    assert time.monotonic() - killed <= 2
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def test_deadlines_alone_are_enough(cluster: Cluster) -> None:
+    """With the events switched off, the worker timeout brings the task on."""
+    cluster.settings = cluster.settings.model_copy(update={"events": False})
+    cluster.beat()
+    doomed = cluster.worker()
+    process_id = cluster.app.start("one_impatient", cluster.folder, 600)
+    cluster.wait_began(1)
+    doomed.kill_group()
+    cluster.worker()
+    cluster.wait_began(2, timeout=15)
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def test_sigterm_gives_back_at_once(cluster: Cluster) -> None:
+    """A deployment costs no timeout: what does not end within the grace is queued again, and not counted."""
+    leaving = cluster.worker()
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    leaving.terminate()
+    assert leaving.wait(15), cluster.log(leaving)
+    given_back = cluster.decision("slow")
+    assert (given_back["state"], given_back.get("timeouts", 0)) == ("queued", 0)
+    assert cluster.database["workers"].count_documents({}) == 0
+    cluster.worker()
+    cluster.wait_began(2, timeout=10)
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def test_sigterm_lets_end_what_ends(cluster: Cluster) -> None:
+    cluster.settings = cluster.settings.model_copy(update={"shutdown_grace": 20.0})
+    leaving = cluster.worker()
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    leaving.terminate()
+    wait_until(lambda: "shutdown" in cluster.log(leaving), 10, "the worker to take notice")
+    cluster.go()
+    assert leaving.wait(15), cluster.log(leaving)
+    assert cluster.app.result(process_id, timeout=5) == cluster.began()[0]
+    assert len(cluster.began()) == 1
+
+
+def test_a_long_healthy_task_runs_once(cluster: Cluster) -> None:
+    """Automatic heartbeats carry an attempt over its worker_timeout many times."""
+    cluster.beat()
+    cluster.worker(concurrency=2)
+    process_id = cluster.app.start("one_long", cluster.folder, 3.0)
+    assert cluster.app.result(process_id, timeout=30) == cluster.began()[0]
+    assert len(cluster.began()) == 1
