@@ -30,7 +30,7 @@ TRIES = 4
 """How often a range is tried, as on a cluster; with a local master Spark's own default is once. A range whose
 MongoDB went away waits for it up to 20 s each time."""
 
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()
 
 
 @contextmanager

@@ -1,0 +1,127 @@
+"""The sweep against a plain loop and against a bare read of the same data, in one run.
+
+    loop     one thread, process by process: four finds, then the rules
+    read     two plain processes read the sweep's ranges with its projections as raw batches, decoding nothing
+    sweep    the sweep in Spark on two cores, without the start of its session
+
+All three are repeated in turn, so that what else the machine does falls on all of them; ratios are taken within a
+repetition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from statistics import median
+from typing import Any
+
+from recovery.engine import Resources
+from recovery.repair import look_around
+from recovery.rules import judge_process
+from recovery.settings import Settings
+from recovery.store import Store, schema
+from recovery.store.ranges import BRIEF, PAGE, Range
+from recovery.sweep import sweep
+from recovery.sweep.plan import plan
+from recovery.sweep.session import spark
+from tests.bench.sweep_data import fill
+
+CORES = 2
+PROCESSES = 100_000
+LOOPED = 2_000
+"""Processes that the loop checks: enough for its rate."""
+REPETITIONS = 7
+OVER_LOOP, OVER_READ = 10.0, 0.5
+
+
+def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPETITIONS) -> list[dict[str, Any]]:
+    """Fill the database of `settings`, which should be empty, measure, and tell how both bars are met."""
+    settings = settings.model_copy(update={"spark_master": f"local[{CORES}]"})
+    broken = fill(settings, processes)
+    store = Store(settings)
+    rates: dict[str, list[float]] = {"loop": [], "read": [], "sweep": []}
+    began = time.perf_counter()
+    with spark(settings) as context, ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as readers:
+        context.parallelize(range(CORES), CORES).map(_import_all).collect()
+        session_seconds = time.perf_counter() - began
+        parts = plan(store.database, CORES)
+        read = [*readers.map(_read, [settings] * len(parts), parts)]  # the readers import, and mongod's cache fills
+        for _ in range(repetitions):
+            rates["loop"].append(_rate(LOOPED, lambda: _loop(settings, LOOPED)))
+            rates["read"].append(_rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]))
+            report = sweep(settings)
+            if (report.processes, report.suspects) != (processes, broken):
+                raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
+            rates["sweep"].append(processes / report.seconds)
+    facts = f"{processes:,} processes, {report.decisions:,} decisions, {report.ranges} ranges, {sum(read) / 1e6:.0f} MB"
+    return [
+        _row("sweep over a plain loop", rates["sweep"], rates["loop"], OVER_LOOP, facts),
+        _row("sweep over a bare read", rates["sweep"], rates["read"], OVER_READ, facts),
+        *(
+            {
+                "name": f"sweep: {name}",
+                "value": round(median(found)),
+                "bar": None,
+                "met": True,
+                "unit": "processes/s",
+                "detail": f"{min(found):,.0f} to {max(found):,.0f} in {len(found)} repetitions",
+            }
+            for name, found in rates.items()
+        ),
+        {
+            "name": "sweep: start of the Spark session",
+            "value": round(session_seconds, 1),
+            "bar": None,
+            "met": True,
+            "unit": "s",
+            "detail": "once, and not in the rates: JVM, context, executors with their imports",
+        },
+    ]
+
+
+def _row(name: str, ours: Sequence[float], theirs: Sequence[float], bar: float, facts: str) -> dict[str, Any]:
+    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
+    value = median(ratios)
+    return {
+        "name": name,
+        "value": round(value, 2),
+        "bar": bar,
+        "met": value >= bar,
+        "unit": "x",
+        "detail": f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} repetitions; {facts}",
+    }
+
+
+def _rate(processes: int, work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return processes / (time.perf_counter() - began)
+
+
+def _loop(settings: Settings, count: int) -> None:
+    """Check processes from all over the database, one after the other."""
+    resources = Resources.connect(settings)
+    store, around = resources.store, look_around(resources)
+    chosen = store.database[schema.PROCESSES].aggregate([{"$sample": {"size": count}}, {"$project": {"_id": True}}])
+    for document in chosen:
+        for snapshot in store.snapshots([document["_id"]]):
+            judge_process(snapshot, around)
+
+
+def _read(settings: Settings, part: Range) -> int:
+    """Read a range as it is: bytes."""
+    database = Store(settings).database
+    size = 0
+    for name, fields in BRIEF.items():
+        found = database[name].find_raw_batches(part.condition(), fields, batch_size=PAGE)
+        size += sum(len(batch) for batch in found.sort("_id", 1).hint("_id_"))
+    return size
+
+
+def _import_all(number: int) -> int:
+    """Makes an executor start and import what it will need."""
+    from recovery.sweep import examine
+
+    return number if examine else 0
