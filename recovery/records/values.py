@@ -16,6 +16,8 @@ from typing import Any
 from recovery.errors import NotEncodable, TooLarge
 
 PROMISE_KEY = "$promise"
+MAX_DIGITS = 4300
+"""Of a whole number: Python's default limit, past which it neither writes nor reads one."""
 MAX_BYTES = 16 * 1024 * 1024 - 64 * 1024
 """What a record may hold: MongoDB's 16 MB less what its other fields need."""
 
@@ -47,7 +49,8 @@ def encode(value: Any, what: str) -> Encoded:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise NotEncodable(f"{what}: holds a lone surrogate, which is not text; remove it") from None
+        place = _surrogate(plain, what)
+        raise NotEncodable(f"{place}: holds a lone surrogate, which is not text; remove it") from None
     if size > MAX_BYTES:
         raise TooLarge(
             f"{what}: {size:,} bytes as JSON, over MongoDB's limit of 16 MB per record; "
@@ -71,7 +74,12 @@ def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
 
 def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
     kind = type(value)
-    if value is None or kind in (bool, int, str):
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int:
+        # The bits first: they are at hand, the power is not.
+        if value.bit_length() > 3 * MAX_DIGITS and abs(value) >= 10**MAX_DIGITS:
+            raise NotEncodable(f"{path}: a whole number of over {MAX_DIGITS:,} digits; use a string of hex digits")
         return value
     if kind is float:
         if math.isfinite(value):
@@ -99,3 +107,16 @@ def _key(key: Any, path: str) -> str:
     if key == PROMISE_KEY:
         raise NotEncodable(f"{path}: the key {PROMISE_KEY!r} is reserved for promises; rename it")
     return key
+
+
+def _surrogate(plain: Any, path: str) -> str:
+    """Where in a plain value the text is that UTF-8 can't carry."""
+    inside: list[tuple[Any, str]] = [(plain, path)]  # grows while it is walked
+    for value, place in inside:
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            return place
+        if isinstance(value, list):
+            inside += [(item, f"{place}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, dict):
+            inside += [(key, place) for key in value] + [(item, f"{place}[{key!r}]") for key, item in value.items()]
+    return path

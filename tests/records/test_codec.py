@@ -1,0 +1,140 @@
+"""Every record goes to a document and comes back the same, through BSON as well."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, get_args, get_origin, get_type_hints
+
+import bson
+import pytest
+from bson.codec_options import CodecOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recovery import records
+from recovery.records import (
+    ActorPreferences,
+    Call,
+    Child,
+    Decision,
+    DecisionState,
+    ErrorInfo,
+    Graph,
+    Outcome,
+    Process,
+    QueueStatistics,
+    Record,
+    Task,
+    Worker,
+    field_name,
+    from_document,
+    to_document,
+)
+
+ALL = (ActorPreferences, Call, Child, Decision, ErrorInfo, Graph, Outcome, Process, QueueStatistics, Task, Worker)
+
+# MongoDB keeps milliseconds; keys of subdocuments are task ids, so letters and digits.
+TIMES = st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1)).map(
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=UTC)
+)
+TEXTS = st.text("ab.$/é\U0001f600\0", max_size=5)
+KEYS = st.from_regex(r"[a-z2-7]{1,16}", fullmatch=True)
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXTS,
+    int: st.integers(0, 2**40),
+    float: st.floats(0, 1e6),
+    bool: st.booleans(),
+    datetime: TIMES,
+}
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    inner = [arg for arg in get_args(hint) if arg is not type(None)]
+    if get_origin(hint) is tuple:
+        return st.lists(values(inner[0]), max_size=3).map(tuple)
+    if get_origin(hint) is dict:
+        return st.dictionaries(KEYS, values(inner[1]), max_size=3)
+    if inner:
+        return st.none() | values(inner[0])
+    if issubclass(hint, Record):
+        return instances(hint)
+    if issubclass(hint, Enum):
+        return st.sampled_from(hint)
+    return PLAIN[hint]
+
+
+def instances(cls: type[Record]) -> st.SearchStrategy[Any]:
+    """Records of a class, with any values in their fields."""
+    hints = get_type_hints(cls)
+    return st.builds(cls, **{field.name: values(hints[field.name]) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
+
+
+def test_all_records_are_tried() -> None:
+    exported = {getattr(records, name) for name in records.__all__}
+    assert {kind for kind in exported if isinstance(kind, type) and issubclass(kind, Record)} == {Record, *ALL}
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_comes_back_the_same(kind: type[Record], data: st.DataObject) -> None:
+    record = data.draw(instances(kind))
+    document = to_document(record)
+    assert from_document(kind, document) == record
+    stored: dict[str, Any] = bson.decode(bson.encode(document), CodecOptions(tz_aware=True, tzinfo=UTC))
+    assert from_document(kind, stored) == record
+    # An absent `recoveryTime` is what keeps a record out of the index; null would be in it.
+    assert None not in document.values()
+
+
+def test_names() -> None:
+    assert [field_name(n) for n in ("id", "pass_key", "recovery_time", "actor")] == [
+        "_id", "pass", "recoveryTime", "actor",
+    ]  # fmt: skip
+    for kind in ALL:
+        names = [field_name(field.name) for field in dataclasses.fields(kind)]
+        assert len(set(names)) == len(names)
+
+
+def test_a_document_as_it_is_stored() -> None:
+    child = Child(id="c", actor="add", args="[[],{}]", deps=("b",), dependents={"d": "sum"}, delay=0.0)
+    decision = Decision(id="p/t", actor="add", state=DecisionState.QUEUED, pass_key="k", children=(child,))
+    stored = {"_id": "c", "actor": "add", "args": "[[],{}]", "deps": ["b"], "dependents": {"d": "sum"}, "delay": 0.0}
+    assert to_document(decision) == {
+        "_id": "p/t", "actor": "add", "state": "queued", "epoch": 0, "pass": "k", "attempts": 0, "timeouts": 0,
+        "children": [stored],
+    }  # fmt: skip
+
+
+def test_an_empty_graph_keeps_the_fields_that_updates_rely_on() -> None:
+    assert {"notFinished", "links", "finished", "failed"} <= to_document(Graph(id="p")).keys()
+
+
+def test_missing_fields_take_the_defaults_and_unknown_ones_are_passed_over() -> None:
+    assert from_document(Process, {"_id": "p", "type": "t", "args": "", "later": 1}) == Process(
+        id="p", type="t", args=""
+    )
+
+
+def test_a_record_is_frozen_and_evolves() -> None:
+    decision = Decision(id="p/t", actor="a")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        decision.actor = "b"  # type: ignore[misc]
+    assert decision.evolve(attempts=2) == Decision(id="p/t", actor="a", attempts=2)
+    assert (decision.process_id, decision.task_id) == ("p", "t")
+
+
+@given(instances(Task))
+@settings(max_examples=15)
+def test_a_call_has_all_of_a_small_task(task: Task) -> None:
+    decision = Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call())
+    assert decision.task() == task
+
+
+def test_a_large_task_is_not_copied() -> None:
+    assert Task(id="p/t", actor="a", args="x" * 3000).call() is None
+    assert Task(id="p/t", actor="a", args="x", deps=("a" * 16,) * 100).call() is None
+    assert Decision(id="p/t", actor="a").task() is None

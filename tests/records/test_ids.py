@@ -1,0 +1,77 @@
+"""Ids: their order, their ranges, and that derived ones are always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recovery.records.ids import (
+    AFTER_SEPARATOR,
+    HOLDER_END,
+    SEPARATOR,
+    START_TASK,
+    child_task_id,
+    holder,
+    new_pass,
+    new_process_id,
+    record_id,
+    split_record_id,
+    worker_of,
+)
+
+TASKS = st.sampled_from([START_TASK]) | st.builds(child_task_id, st.text(max_size=5), st.integers(0), st.integers(0))
+
+
+def test_process_ids_sort_by_time() -> None:
+    drawn = [new_process_id() for _ in range(5000)]
+    assert drawn == sorted(set(drawn))
+    assert all(len(i) == 32 and i.isalnum() for i in drawn)
+
+
+def test_passes_differ() -> None:
+    assert len({new_pass() for _ in range(1000)}) == 1000
+
+
+@settings(max_examples=30)
+@given(st.lists(st.uuids().map(lambda u: u.hex), min_size=2, max_size=5, unique=True), st.lists(TASKS, min_size=1))
+def test_the_records_of_a_process_are_one_range(processes: Sequence[str], tasks: Sequence[str]) -> None:
+    for process in processes:
+        low, high = process + SEPARATOR, process + AFTER_SEPARATOR
+        for other in processes:
+            within = [low <= record_id(other, task) < high for task in tasks]
+            assert set(within) == {other == process}
+        assert not low <= process < high
+
+
+@settings(max_examples=30)
+@given(st.uuids().map(lambda u: u.hex), TASKS)
+def test_a_record_id_comes_apart(process: str, task: str) -> None:
+    assert split_record_id(record_id(process, task)) == (process, task)
+
+
+def test_a_child_id_is_the_same_everywhere() -> None:
+    """Stored by one version, derived again by another: it must never change."""
+    assert child_task_id("start", 0, 0) == "2d6kojyolo2sa2lk"
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(TASKS, st.integers(0, 300), st.integers(0, 300)), min_size=2, max_size=20, unique=True),
+)
+def test_child_ids_are_distinct_by_parent_epoch_and_place(places: list[tuple[str, int, int]]) -> None:
+    ids = [child_task_id(*place) for place in places]
+    assert len(set(ids)) == len(ids)
+    # Keys of a document, and of paths in it: no dot, no dollar, not empty.
+    assert all(len(i) == 16 and i.isalnum() for i in ids)
+
+
+@settings(max_examples=30)
+@given(st.uuids().map(lambda u: u.hex), st.integers(1, 2**22), st.integers(1, 2**22))
+def test_the_holders_of_a_worker_are_one_range(worker: str, pid: int, other: int) -> None:
+    name = holder(worker, pid)
+    assert worker_of(name) == worker == worker_of(worker)
+    assert worker <= name < worker + HOLDER_END
+    # Of one holder: no other one whose pid only begins with the same digits.
+    assert (name <= holder(worker, other) < name + HOLDER_END) == (pid == other)
