@@ -23,7 +23,7 @@ AppOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-ANSWER_WITHIN = 5.0
+ANSWER_WITHIN = 3.0
 """Seconds that a server has to answer a command; one that is only slow answers in one."""
 
 

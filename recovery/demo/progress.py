@@ -60,6 +60,10 @@ class Progress:
         else:
             self._console.print(text, highlight=False)
 
+    def note(self, text: str) -> None:
+        """Something that is to stay on the screen."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
     def show(self, standing: Standing) -> None:
         """How far it is; as often as you like."""
         now = time.monotonic()
@@ -99,7 +103,7 @@ def summary(report: Report) -> RenderableType:
     for name, value, remark in (
         ("processes finished", f"{report.finished} of {report.processes}", f"in {report.wall_seconds:.1f} s"),
         ("tasks", f"{report.tasks}", f"{report.executions} executions" if extra else "each executed once"),
-        ("workers killed", f"{report.kills}", f"SIGKILL to all of a worker's processes, seed {report.seed}"),
+        ("workers killed", f"{report.kills}", f"with all their processes; seed {report.seed}"),
         ("tasks requeued", f"{report.requeued}", _lag(report)),
         ("stale rejected", f"{report.stale_rejected}", "late messages and results, dropped"),
         ("lost", f"{report.lost}", "accepted results that are not there"),
@@ -116,4 +120,4 @@ def summary(report: Report) -> RenderableType:
 def _lag(report: Report) -> str:
     if report.lag_p50 is None or report.lag_p99 is None:
         return ""
-    return f"after their deadline: p50 {report.lag_p50:.2f} s, p99 {report.lag_p99:.2f} s"
+    return f"p50 {report.lag_p50:.2f} s, p99 {report.lag_p99:.2f} s late"

@@ -76,7 +76,7 @@ def run(options: Options, progress: Progress) -> Report:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
         if keep:
-            progress.say(f"logs and ledger: {folder}")
+            progress.note(f"logs and ledger: {folder}")
         return found
 
 
@@ -93,8 +93,9 @@ class _Demo:
         )
         self.settings = _settings(given, self.stack)
         self.chaos = Chaos(options.kill_every, options.seed)
-        self.ledger, self.metrics = folder / "ledger.jsonl", folder / "metrics"
-        self.metrics.mkdir()
+        self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
+        for part in (self.metrics, self.scratch):
+            part.mkdir()
         self.workforce = Workforce(self.stack, self._environment(), self.chaos)
         self.runs: list[workload.Run] = []
         self.standing = Standing(processes=options.processes, workers=options.workers)
@@ -169,6 +170,7 @@ class _Demo:
             **self.settings.environment(),
             ledger.VARIABLE: str(self.ledger),
             "PROMETHEUS_MULTIPROC_DIR": str(self.metrics),
+            "TMPDIR": str(self.scratch),  # what killed workers leave in it goes with the folder
         }
 
 

@@ -6,29 +6,18 @@ are written.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
-
-_TRIES = 5
 
 
 def collect(folder: Path | str) -> list[Metric]:
-    """The sums over all processes that keep files in `folder`. Raises OSError if it can't be read."""
-    for _ in range(_TRIES - 1):
-        try:
-            return _collect(folder)
-        except (struct.error, RuntimeError, KeyError, ValueError):
-            continue  # a file that was just being made
-    return _collect(folder)
-
-
-def _collect(folder: Path | str) -> list[Metric]:
-    collector = MultiProcessCollector(CollectorRegistry(), path=str(folder))  # type: ignore[no-untyped-call]
-    return list(collector.collect())  # type: ignore[no-untyped-call]
+    """The sums over all processes that keep, or kept, files in `folder`."""
+    # A file is empty while it is being made, and for good if its process was killed just then.
+    files = [str(file) for file in Path(folder).glob("*.db") if file.stat().st_size]
+    return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 
 def total(metrics: Iterable[Metric], name: str, **labels: str) -> float:

@@ -1,0 +1,199 @@
+"""Commands on a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pymongo import MongoClient
+
+from recovery.cli.processes import value
+from recovery.settings import Settings
+from recovery.stack import Stack
+from recovery.stack.ports import free_port, is_free
+from tests.cli.command import ROOT, command, environment, recovery, refused
+from tests.waiting import wait_until
+
+APP = "tests.cli.shop:app"
+COMMANDS = ("beat", "demo", "init", "run", "show", "start", "status", "sweep", "up", "worker")
+
+
+@pytest.fixture
+def env(settings: Settings) -> dict[str, str]:
+    return settings.environment() | {"RECOVERY_APP": APP}
+
+
+@pytest.fixture
+def served(stack: Stack, settings: Settings, env: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of a cluster with one worker."""
+    worker = stack.start_worker(APP, env=env)
+    with MongoClient[dict[str, object]](settings.mongo_uri) as client:
+        workers = client[settings.database]["workers"]
+        wait_until(lambda: workers.count_documents({}) or not worker.running, 30, "the worker")
+    assert worker.running, "\n".join(worker.last_lines())
+    yield env
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_is_enough(name: str) -> None:
+    done = recovery(*name.split(), "--help")
+    assert done.returncode == 0
+    assert ("Example: recovery " in done.stdout) if name else all(command in done.stdout for command in COMMANDS)
+
+
+def test_help_needs_no_driver() -> None:
+    """`--help` is quick because nothing is imported for it."""
+    source = (
+        "import sys; sys.argv = ['recovery', '--help']\n"
+        "from recovery.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'pymongo', 'redis', 'celery', 'pyspark', 'prometheus_client'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", source], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_console_script_is_the_same() -> None:
+    script = Path(sys.executable).with_name("recovery")
+    done = subprocess.run([script, "--help"], env=environment(), capture_output=True, text=True, check=True)
+    assert "Begin with: recovery demo" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("3", 3), ('"3"', "3"), ("blue", "blue"), ('{"a": [null]}', {"a": [None]}), ("NaN", "NaN"), ("", ""), ("{", "{")],
+)
+def test_an_argument_is_json_or_text(text: str, meant: object) -> None:
+    assert value(text) == meant
+
+
+def test_init_twice(env: dict[str, str]) -> None:
+    assert "decisions  created" in recovery("init", env=env).stdout
+    again = recovery("init", env=env)
+    assert again.returncode == 0
+    assert "decisions  was there" in again.stdout
+
+
+def test_start_wait_show_status(served: dict[str, str]) -> None:
+    done = recovery("start", "twice", "10", "--wait", "30", env=served)
+    assert done.returncode == 0, done.stderr
+    process_id, result = done.stdout.split()
+    assert json.loads(result) == 40
+
+    shown = recovery("show", process_id, env=served).stdout
+    assert f"{process_id}  twice  finished" in shown
+    assert [line.split()[-7:-3] for line in shown.splitlines() if "double" in line]
+    assert shown.count("double  finished") == 2
+    assert "start  twice  finished" in shown
+
+    status = json.loads(recovery("status", "--json", env=served).stdout)
+    assert status["processes"] == {"finished": 1, "running": 0, "broken": 0, "aborted": 0}
+    assert {name: queue["depth"] for name, queue in status["queues"].items()} == dict.fromkeys(
+        ("broken", "double", "echo", "many", "refuse", "twice"), 0
+    )
+    assert len(status["workers"]) == 1
+    assert {late["count"] for late in status["overdue"].values()} == {0}
+    assert "1 alive" in recovery("status", env=served).stdout
+
+
+def test_start_with_arguments_of_all_kinds(served: dict[str, str]) -> None:
+    done = recovery("start", "echo", "1", "blue", '{"a": [true]}', '"1"', "--wait", "30", env=served)
+    assert json.loads(done.stdout.split("\n")[1]) == [1, "blue", {"a": [True]}, "1"]
+
+
+def test_custom_id(served: dict[str, str]) -> None:
+    first = recovery("start", "echo", "--custom-id", "mine", env=served).stdout
+    assert recovery("start", "echo", "--custom-id", "mine", env=served).stdout == first
+    assert "custom id  mine" in recovery("show", first.strip(), env=served).stdout
+
+
+def test_a_broken_process(served: dict[str, str]) -> None:
+    said = refused("start", "broken", "out of paper", "--wait", "30", env=served)
+    assert "ValueError: out of paper" in said
+    process_id = said.split()[2].strip(",")
+    shown = recovery("show", process_id, env=served).stdout
+    assert "broken" in shown
+    assert "refuse  failed" in shown and "ValueError: out of paper" in shown
+    assert json.loads(recovery("status", "--json", env=served).stdout)["processes"]["broken"] == 1
+
+
+def test_many_tasks_are_counted_together(served: dict[str, str]) -> None:
+    done = recovery("start", "many", "250", "--wait", "60", env=served)
+    shown = recovery("show", done.stdout.split()[0], env=served).stdout
+    assert "251 tasks" in shown
+    assert "250 × double  finished" in shown
+
+
+def test_not_waited_long_enough(env: dict[str, str]) -> None:
+    assert recovery("init", env=env).returncode == 0
+    assert "has not ended within 0 s" in refused("start", "twice", "1", "--wait", "0", env=env)
+
+
+def test_unknown_process(env: dict[str, str]) -> None:
+    assert "no process type is named 'twise'; did you mean 'twice'?" in refused("start", "twise", env=env)
+    assert "no process type is named 'double'" in refused("start", "double", "1", env=env)
+    assert "no process has the id 'nothing'" in refused("show", "nothing", env=env)
+
+
+def test_run_workflows(stack: Stack, settings: Settings) -> None:
+    stack.start_worker("recovery.demo.app:app", env=settings.environment())
+    run = ("run", "recovery/wfformat/example.json", "--processes", "2", "--time-scale", "0")
+    wait_until(lambda: (done := recovery(*run, env=settings.environment())).returncode == 0 and done, 60, "a worker")
+    assert "2 of 2 finished" in recovery(*run, env=settings.environment()).stdout
+
+
+def test_a_worker_of_some_queues(stack: Stack, env: dict[str, str]) -> None:
+    stack.start_worker(APP, queues=["double", "refuse"], env=env)
+
+    def queues() -> list[str]:
+        found = json.loads(recovery("status", "--json", env=env).stdout)["workers"]
+        return found[0]["queues"] if found else []
+
+    assert recovery("init", env=env).returncode == 0
+    assert sorted(wait_until(queues, 30, "the worker")) == ["double", "refuse"]
+
+
+def test_up_runs_a_cluster_until_it_is_interrupted(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    options = ["--mongo-port", str(ports[0]), "--redis-port", str(ports[1]), "--app", APP, "--workers", "1"]
+    env = environment({"RECOVERY_DATA_DIR": str(tmp_path / "data of up")})
+    with subprocess.Popen(command("up", *options), env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        lines = []
+        for line in up.stdout:
+            lines.append(line)
+            if "running" in line:
+                break
+        started = psutil.Process(up.pid).children(recursive=True)
+        exports = dict(line.removeprefix("export ").strip().split("=", 1) for line in lines if "export" in line)
+        users = {name: value.strip("'") for name, value in exports.items()} | {"RECOVERY_APP": APP}
+        done = recovery("start", "twice", "1", "--wait", "30", env=users)
+        assert json.loads(done.stdout.split()[1]) == 4
+        up.send_signal(signal.SIGINT)
+        assert up.wait(60) == 0
+    wait_until(lambda: not any(alive(process) for process in started), 10, "the end of all that was started")
+    assert all(is_free(port) for port in ports)
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_worker_is_celerys_own_process(stack: Stack, env: dict[str, str]) -> None:
+    """`recovery worker` becomes Celery, so what is signalled is the worker."""
+    worker = stack.start_worker(APP, env=env)
+    wait_until(lambda: "celery" in psutil.Process(worker.pid).cmdline(), 30, "Celery's command line")
+    assert "--without-gossip" in psutil.Process(worker.pid).cmdline()
+    os.kill(worker.pid, signal.SIGTERM)
+    assert worker.wait(30)

@@ -1,0 +1,122 @@
+"""Each input that can't be used is refused in one message that names it and says what to do."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from recovery.settings import Settings
+from recovery.stack.ports import free_port
+from tests.cli.command import recovery, refused
+
+APP = "tests.cli.shop:app"
+
+WRONG_APPS = {
+    "none": ("", "RECOVERY_APP"),
+    "form": ("tests.cli.shop", "package.module:name"),
+    "module": ("tests.cli.shopp:app", "no module 'tests.cli.shopp'"),
+    "name": ("tests.cli.shop:appp", "it has 'app'"),
+    "kind": ("tests.cli.shop:not_an_app", "is a int"),
+}
+
+
+@pytest.mark.parametrize("command", ["worker", "start"])
+@pytest.mark.parametrize("wrong", WRONG_APPS)
+def test_wrong_app(command: str, wrong: str) -> None:
+    app, said = WRONG_APPS[wrong]
+    arguments = [command, *(["twice"] if command == "start" else [])]
+    if command == "start":
+        assert said in refused(*arguments, env={"RECOVERY_APP": app} if app else {})
+    else:
+        assert said in refused(*arguments, *(["--app", app] if app else []))
+
+
+def test_an_app_that_imports_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "lacking.py").write_text("import no_such_library\n")
+    for command in (["worker"], ["start", "order"]):
+        said = refused(*command, "--app", "lacking:app", cwd=tmp_path)
+        assert "lacking imports 'no_such_library', which is not there" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["worker", "--app", APP, "--queues", "doubel"], "did you mean 'double'?"),
+        (["worker", "--app", APP, "--queues", "double, refusee"], "did you mean 'refuse'?"),
+        (["worker", "--app", APP, "--queues", ","], "names no queue"),
+        (["worker", "--app", APP, "--name", "a@b"], "--name"),
+        (["up", "--workers", "2"], "--app"),
+        (["up", "--app", "tests.cli.shop:appp"], "it has 'app'"),
+        (["up", "--mongo-port", "20000", "--redis-port", "20000"], "two servers can't have one port"),
+        (["demo", "--processes", "0"], "--processes 0: must be at least 1"),
+        (["demo", "--kill-every", "-1"], "--kill-every"),
+        (["demo", "none.json"], "none.json: can't be read"),
+        (["run", "none.json"], "none.json: can't be read"),
+        (["run", "README.md"], "README.md: is not JSON"),
+        (["demo", "README.md"], "README.md: is not JSON"),
+    ],
+)
+def test_wrong_argument(arguments: list[str], said: str) -> None:
+    assert said in refused(*arguments)
+
+
+def test_wrong_setting() -> None:
+    assert "did you mean RECOVERY_MONGO_URI?" in refused("status", env={"RECOVERY_MONGO_URL": "x"})
+
+
+def test_demo_with_one_port_for_all_workers_metrics() -> None:
+    assert "RECOVERY_METRICS_PORT" in refused("demo", env={"RECOVERY_METRICS_PORT": "9000"})
+
+
+def test_wrong_option_of_typers() -> None:
+    done = recovery("worker", "--app", APP, "--pool", "gevent")
+    assert done.returncode == 2
+    assert "'prefork', 'threads'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["start", "twice", "1"], ["run", "recovery/wfformat/example.json"], ["sweep"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_mongodb_does_not_answer(settings: Settings, arguments: list[str]) -> None:
+    uri = f"mongodb://127.0.0.1:{free_port()}"
+    env = settings.environment() | {"RECOVERY_MONGO_URI": uri, "RECOVERY_APP": APP}
+    began = time.monotonic()
+    said = refused(*arguments, env=env)
+    assert uri in said and "RECOVERY_MONGO_URI" in said
+    assert time.monotonic() - began < 15
+
+
+def test_redis_does_not_answer(settings: Settings) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    assert url in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+
+
+def test_a_server_that_is_silent(settings: Settings) -> None:
+    """It takes connections and says nothing: waited for a few seconds, not for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert address in refused("status", env={"RECOVERY_MONGO_URI": f"mongodb://{address}/?replicaSet=rs0"})
+        url = f"redis://{address}/0"
+        assert address in refused("init", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+
+
+def test_port_of_up_is_taken(tmp_path: Path) -> None:
+    for option in ("--mongo-port", "--redis-port"):
+        other = {"--mongo-port": "--redis-port", "--redis-port": "--mongo-port"}[option]
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            said = refused(
+                "up", option, port, other, str(free_port()), env={"RECOVERY_DATA_DIR": str(tmp_path / option)}
+            )
+            assert f"127.0.0.1:{port}: the port is in use" in said
+
+
+def test_no_worker_for_run(settings: Settings) -> None:
+    assert recovery("init", env=settings.environment()).returncode == 0
+    said = refused("run", "recovery/wfformat/example.json", env=settings.environment())
+    assert "workflow_task" in said and "recovery worker --app recovery.demo.app:app" in said

@@ -1,0 +1,109 @@
+"""The demo itself: a cluster of its own whose workers are killed, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recovery.settings import Settings
+from tests.cli.command import ROOT, command, environment, recovery
+from tests.waiting import wait_until
+
+SMALL = ("demo", "--processes", "4", "--time-scale", "0.05", "--timeout", "100")
+FIGURES = {
+    "processes", "finished", "tasks", "executions", "requeued", "stale_rejected", "accepted_twice", "lost",
+    "wall_seconds", "lag_p50", "lag_p99", "kills", "seed",
+}  # fmt: skip
+
+pytestmark = pytest.mark.cluster
+
+
+def of_this(folder: Path) -> list[psutil.Process]:
+    """Living processes that a demo with this folder for temporary files started: it stands in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR", "").startswith(str(folder)) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def test_kills_and_nothing_lost(tmp_path: Path) -> None:
+    done = recovery(*SMALL, "--kill-every", "1", "--seed", "3", "--json", env={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) >= FIGURES
+    assert (found["processes"], found["finished"], found["tasks"], found["seed"]) == (4, 4, 48, 3)
+    assert (found["lost"], found["accepted_twice"], found["problems"]) == (0, 0, [])
+    assert found["executions"] >= found["tasks"]
+    assert found["kills"] >= 1
+    assert "seed 3" in done.stderr
+    assert of_this(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_kills_on_servers_that_run_already(settings: Settings, tmp_path: Path) -> None:
+    env = {
+        "RECOVERY_MONGO_URI": settings.mongo_uri,
+        "RECOVERY_BROKER_URL": settings.broker_url,
+        "TMPDIR": str(tmp_path),
+    }
+    done = recovery(*SMALL, "--kill-every", "0", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4" in done.stdout
+    assert "nothing was lost, nothing accepted twice" in done.stdout
+    assert not any(path.name.startswith("recovery-demo-") for path in tmp_path.iterdir())
+
+
+def test_what_has_not_ended_in_time_is_said(settings: Settings, tmp_path: Path) -> None:
+    env = {
+        "RECOVERY_MONGO_URI": settings.mongo_uri,
+        "RECOVERY_BROKER_URL": settings.broker_url,
+        "TMPDIR": str(tmp_path),
+    }
+    options = ("demo", "--processes", "1", "--workers", "1", "--time-scale", "100", "--timeout", "0.5", "--json")
+    done = recovery(*options, env=env)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert (found["finished"], found["lost"], found["accepted_twice"]) == (0, 0, 0)
+    assert "is running" in found["problems"][0]
+    (kept,) = tmp_path.glob("recovery-demo-*")
+    assert str(kept) in done.stderr
+    assert list(kept.glob("logs/worker-1.log"))
+    assert of_this(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    env = environment({"TMPDIR": str(tmp_path)})
+    arguments = command("demo", "--time-scale", "100", "--kill-every", "1")
+    with subprocess.Popen(arguments, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "kills" in line and "kills 0" not in line:
+                break
+        started = of_this(tmp_path)
+        assert len(started) > 5
+        demo.send_signal(number)
+        assert demo.wait(60) == 128 + number
+    wait_until(lambda: of_this(tmp_path) == [], 10, "the end of all that was started")
+    assert not list(tmp_path.glob("recovery-demo-*"))
+
+
+def test_killed_it_leaves_no_process(tmp_path: Path) -> None:
+    env = environment({"TMPDIR": str(tmp_path)})
+    arguments = command("demo", "--time-scale", "100")
+    with subprocess.Popen(arguments, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "processes" in line:
+                break
+        demo.kill()
+    wait_until(lambda: of_this(tmp_path) == [], 10, "the end of all that was started")

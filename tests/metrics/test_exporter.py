@@ -1,0 +1,137 @@
+"""Metrics over HTTP: of a whole prefork worker, of the cluster, and when servers are away."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from recovery import Recovery, Settings
+from recovery.demo.app import APP, PROCESS, collect, workflow, workflow_task
+from recovery.errors import PortTaken
+from recovery.metrics import exporter
+from recovery.queue import Broker
+from recovery.records import Worker
+from recovery.settings import load
+from recovery.stack import Stack
+from recovery.stack.ports import free_port
+from recovery.store import Store, schema
+from tests.waiting import wait_until
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@pytest.fixture
+def measured(settings: Settings) -> Settings:
+    return settings.model_copy(update={"metrics_port": free_port()})
+
+
+@pytest.fixture
+def served(measured: Settings) -> Iterator[Store]:
+    store = Store(measured)
+    schema.create(store.database)
+    with exporter.serve(measured, store, Broker(measured.broker_url)) as server:
+        yield store
+        server.shutdown()
+
+
+def scrape(settings: Settings) -> dict[Sample, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_all_processes_of_a_prefork_worker_are_counted(stack: Stack, measured: Settings, tmp_path: Path) -> None:
+    """Attempts run in the pool's processes, and the parent is asked."""
+    env = measured.environment() | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    worker = stack.start_worker(APP, concurrency=3, env=env)
+    app = Recovery(measured)
+    app.actors = {actor.name: actor for actor in (workflow, workflow_task, collect)}  # type: ignore[dict-item]
+    wait_until(lambda: app.resources.store.workers.all() or not worker.running, 30, "the worker")
+    tasks = [[str(number), [], 0.05] for number in range(12)]
+    process_id = app.start(PROCESS, tasks, 1.0)
+    assert app.result(process_id, timeout=30)["count"] == 12
+
+    def attempts(actor: str) -> float:
+        return scrape(measured).get(("recovery_attempts_total", (("actor", actor), ("outcome", "finished"))), 0)
+
+    assert [attempts(name) for name in ("workflow", "workflow_task", "collect")] == [1, 12, 1]
+    found = scrape(measured)
+    assert found["recovery_workers_alive", ()] == 1
+    assert found["recovery_queue_depth", (("queue", "collect"),)] == 0
+    assert found["recovery_processes_ended_total", (("state", "finished"),)] == 1
+    pool = worker.members()
+    counted = {file.stem.rpartition("_")[2] for file in tmp_path.glob("counter_*.db")}
+    assert len(counted & {str(pid) for pid in pool}) > 1, "more than one process must have counted"
+
+
+def test_what_is_overdue(served: Store, measured: Settings) -> None:
+    assert overdue(measured) == {"decisions": 0, "graphs": 0, "processes": 0}
+    served.database[schema.GRAPHS].update_one(
+        {"_id": "p"},
+        [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 90_000]}, "notFinished": {"t": "$$NOW"}}}],
+        upsert=True,
+    )
+    found = overdue(measured)
+    assert (found["decisions"], found["processes"]) == (0, 0)
+    assert 90 <= found["graphs"] < 100
+
+
+def test_only_workers_that_live_are_counted(served: Store, measured: Settings) -> None:
+    for name, timeout in (("alive", 60.0), ("dead", -1.0)):
+        served.workers.beat(Worker(id=name, name=name, host="", pid=1, pid_started=1), timeout)
+    assert scrape(measured)["recovery_workers_alive", ()] == 1
+
+
+def overdue(settings: Settings) -> dict[str, float]:
+    return {
+        dict(labels)["record"]: value
+        for (name, labels), value in scrape(settings).items()
+        if name == "recovery_oldest_overdue_seconds"
+    }
+
+
+def test_port_in_use(measured: Settings) -> None:
+    taken = socket.create_server(("127.0.0.1", measured.metrics_port or 0))
+    with taken, pytest.raises(PortTaken, match="RECOVERY_METRICS_PORT"):
+        exporter.serve(measured, Store(measured), Broker(measured.broker_url))
+
+
+def test_address_of_another_machine(measured: Settings) -> None:
+    elsewhere = measured.model_copy(update={"metrics_host": "192.0.2.1"})
+    with pytest.raises(PortTaken, match="RECOVERY_METRICS_HOST"):
+        exporter.serve(elsewhere, Store(measured), Broker(measured.broker_url))
+
+
+class NoDepths:
+    def depths(self, queues: Iterable[str]) -> Mapping[str, int]:
+        raise ConnectionError(f"no depths of {queues}")
+
+
+def test_without_redis_the_rest_is_served(measured: Settings) -> None:
+    store = Store(measured)
+    schema.create(store.database)
+    store.database[schema.ACTORS].insert_one({"_id": "an_actor"})
+    with exporter.serve(measured, store, NoDepths()) as server:
+        found = scrape(measured)
+        server.shutdown()
+    assert ("recovery_workers_alive", ()) in found
+    assert not any(name == "recovery_queue_depth" for name, _ in found)
+
+
+def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "ASK_WITHIN", 0.2)
+    away = load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")
+    with exporter.serve(measured, Store(away), Broker(measured.broker_url)) as server:
+        found = scrape(measured)
+        server.shutdown()
+    assert found
+    assert not any(name == "recovery_workers_alive" for name, _ in found)

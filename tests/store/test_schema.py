@@ -1,0 +1,97 @@
+"""Creating the collections: again, by many at once, and over an older version's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import OperationFailure, WriteError
+
+from recovery.settings import Settings
+from recovery.store import Store, schema
+
+TOGETHER = 8
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    yield Store(settings)
+
+
+def indexes(store: Store) -> dict[str, set[str]]:
+    return {name: set(store.database[name].index_information()) for name in schema.VALIDATORS}
+
+
+def test_twice_changes_nothing(store: Store) -> None:
+    schema.create(store.database)
+    first = indexes(store)
+    assert {"_id_", "deadline", "customId", "deadlineMissing", "unsuccessful"} <= first["processes"]
+    schema.create(store.database)
+    assert indexes(store) == first
+
+
+def test_a_live_record_without_a_deadline_is_refused(store: Store) -> None:
+    schema.create(store.database)
+    with pytest.raises(WriteError):
+        store.database["processes"].insert_one({"_id": "p", "state": "running"})
+
+
+def test_an_older_validator_is_brought_up_to_date(store: Store) -> None:
+    store.database.create_collection("processes", validator={"state": "running"})
+    schema.create(store.database)
+    store.database["processes"].insert_one({"_id": "p", "state": "finished"})
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_many_at_once(settings: Settings, older: bool) -> None:
+    """Workers that start together."""
+    barrier = Barrier(TOGETHER)
+
+    def create(database: Any) -> None:
+        barrier.wait()
+        schema.create(database)
+
+    with MongoClient[dict[str, Any]](settings.mongo_uri) as client, ThreadPoolExecutor(TOGETHER) as pool:
+        for _ in range(3):
+            database = client[f"{settings.database}_{uuid.uuid4().hex[:6]}"]
+            if older:
+                for name in schema.VALIDATORS:
+                    database.create_collection(name, validator={"older": None})
+            for done in [pool.submit(create, database) for _ in range(TOGETHER)]:
+                done.result()
+            client.drop_database(database)
+
+
+def test_a_validator_is_not_changed_without_need(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changing one is refused while an index is built, as another worker that starts with us may do."""
+    schema.create(store.database)
+    monkeypatch.setattr(schema, "_change_validator", lambda *_: pytest.fail("changed"))
+    schema.create(store.database)
+
+
+def test_a_change_waits_for_an_index_build(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.database.create_collection("processes", validator={"state": "running"})
+    command, refusals = Database.command, iter([OperationFailure("index build", 12587)] * 2)
+
+    def busy(self: Any, name: Any, *args: Any, **options: Any) -> Any:
+        if name == "collMod" and (refusal := next(refusals, None)):
+            raise refusal
+        return command(self, name, *args, **options)
+
+    monkeypatch.setattr(Database, "command", busy)
+    schema.create(store.database)
+    assert next(refusals, None) is None
+    store.database["processes"].insert_one({"_id": "p", "state": "finished"})
+
+
+def test_a_validator_that_is_wrong_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema.create(store.database)
+    monkeypatch.setitem(schema.VALIDATORS, "tasks", {"$nonsense": 1})
+    with pytest.raises(OperationFailure):
+        schema.create(store.database)

@@ -1,0 +1,70 @@
+"""MongoDB itself refuses a live record without a deadline, whoever writes it and how."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pymongo.errors import WriteError
+
+from recovery.store import Store
+
+NOW = datetime.now(UTC)
+
+LIVE: list[tuple[str, dict[str, Any]]] = [
+    ("processes", {"state": "running"}),
+    *(("decisions", {"state": state}) for state in ("delayed", "queued", "working")),
+    ("graphs", {"notFinished": {"start": NOW}, "failed": {}}),
+    ("workers", {}),
+]
+AT_REST: list[tuple[str, dict[str, Any]]] = [
+    *(("processes", {"state": state}) for state in ("finished", "broken", "aborted")),
+    *(("decisions", {"state": state}) for state in ("waiting", "finished")),
+    ("graphs", {"notFinished": {}, "failed": {}}),
+    ("graphs", {"notFinished": {"start": NOW}, "failed": {"start": True}}),
+]
+
+
+@pytest.mark.parametrize(("collection", "record"), LIVE)
+@pytest.mark.parametrize("deadline", [{}, {"recoveryTime": None}, {"recoveryTime": "tomorrow"}])
+def test_live_without_a_deadline_is_not_inserted(
+    store: Store, collection: str, record: dict[str, Any], deadline: dict[str, Any]
+) -> None:
+    with pytest.raises(WriteError, match="Document failed validation"):
+        store.database[collection].insert_one({"_id": "p", **record, **deadline})
+    assert store.database[collection].count_documents({}) == 0
+
+
+@pytest.mark.parametrize(("collection", "record"), LIVE)
+def test_a_live_record_keeps_its_deadline(store: Store, collection: str, record: dict[str, Any]) -> None:
+    store.database[collection].insert_one({"_id": "p", **record, "recoveryTime": NOW})
+    for update in ({"$unset": {"recoveryTime": ""}}, [{"$unset": "recoveryTime"}]):
+        with pytest.raises(WriteError, match="Document failed validation"):
+            store.database[collection].update_one({"_id": "p"}, update)
+        with pytest.raises(WriteError, match="Document failed validation"):
+            store.database[collection].update_many({}, update)
+    assert "recoveryTime" in (store.database[collection].find_one() or {})
+
+
+@pytest.mark.parametrize(("collection", "record"), LIVE[:-1])
+def test_a_record_at_rest_does_not_come_to_life_without_one(
+    store: Store, collection: str, record: dict[str, Any]
+) -> None:
+    resting = next(rest for name, rest in AT_REST if name == collection)
+    store.database[collection].insert_one({"_id": "p", **resting})
+    with pytest.raises(WriteError, match="Document failed validation"):
+        store.database[collection].update_one({"_id": "p"}, {"$set": record})
+
+
+@pytest.mark.parametrize(("collection", "record"), AT_REST)
+@pytest.mark.parametrize("deadline", [{}, {"recoveryTime": NOW}])
+def test_at_rest_is_taken(store: Store, collection: str, record: dict[str, Any], deadline: dict[str, Any]) -> None:
+    store.database[collection].insert_one({"_id": "p", **record, **deadline})
+    store.database[collection].update_one({"_id": "p"}, {"$unset": {"recoveryTime": ""}})
+    assert "recoveryTime" not in (store.database[collection].find_one() or {"recoveryTime"})
+
+
+def test_an_unknown_state_is_refused(store: Store) -> None:
+    with pytest.raises(WriteError):
+        store.database["decisions"].insert_one({"_id": "p/t", "state": "lost", "recoveryTime": NOW})
