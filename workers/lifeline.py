@@ -57,9 +57,9 @@ class Lifeline:
 
     def took(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
-        youngest = self._taken.get(queue)
-        if youngest is None or message.queued_at > youngest:
-            self._taken[queue] = message.queued_at
+        queued_at, youngest = message.queued_at, self._taken.get(queue)
+        if queued_at is not None and (youngest is None or queued_at > youngest):
+            self._taken[queue] = queued_at
 
     def child_died(self, pid: int) -> None:
         """A pool child died while it ran something."""

@@ -37,13 +37,16 @@ class Broker:
 
     def push(self, queued: Sequence[Queued]) -> int:
         """Push a message for each decision, in one round trip; how many were pushed (all or 0)."""
-        messages: dict[str, list[str]] = defaultdict(list)
+        last: dict[str, list[str]] = defaultdict(list)
+        first: dict[str, list[str]] = defaultdict(list)
         for one in queued:
-            messages[one.actor].append(encode(one))
+            (first if one.first else last)[one.actor].append(encode(one))
         try:
             with self._redis.pipeline(transaction=False) as pipeline:
-                for queue, texts in messages.items():
+                for queue, texts in last.items():
                     pipeline.lpush(queue, *texts)
+                for queue, texts in first.items():  # consumers take from this end
+                    pipeline.rpush(queue, *reversed(texts))
                 pipeline.execute()
         except RedisError as error:
             log.warning(

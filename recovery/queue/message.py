@@ -30,16 +30,20 @@ def encode(queued: Queued) -> str:
     Its arguments are the decision's id and the pass. Its id is theirs as well, so that a worker's parent process
     can tell from it what its children run, and how old the messages are that it takes; see `parse_id`.
     """
-    return _builder(queued.actor)(queued.id, queued.pass_key, _milliseconds(queued.queued_at))
+    age = 0 if queued.first else _milliseconds(queued.queued_at)
+    return _builder(queued.actor)(queued.id, queued.pass_key, age)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """What a message's id tells: its decision, the pass, and when it was queued by the database's clock."""
+    """What a message's id tells: its decision, the pass, and when it was queued by the database's clock.
+
+    The time is None for a message that was put first in line: it tells nothing of how far the line has got.
+    """
 
     decision_id: str
     pass_key: str
-    queued_at: datetime
+    queued_at: datetime | None
 
 
 def parse_id(message_id: str) -> MessageId | None:
@@ -48,7 +52,7 @@ def parse_id(message_id: str) -> MessageId | None:
     pass_key, _, milliseconds = rest.partition(":")
     if not milliseconds.isdigit():
         return None
-    queued_at = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    queued_at = datetime.fromtimestamp(int(milliseconds) / 1000, UTC) if int(milliseconds) else None
     return MessageId(decision_id, pass_key, queued_at)
 
 

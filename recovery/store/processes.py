@@ -102,11 +102,14 @@ class Processes:
         return changed.modified_count
 
     def look_later(self, process_ids: Sequence[str]) -> int:
-        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare."""
+        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare.
+
+        Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
+        """
         age = {"$subtract": ["$$NOW", {"$ifNull": ["$startedAt", "$$NOW"]}]}
         idle = {"$multiply": [{"$ifNull": ["$idleTimeout", 60]}, 1000]}
         changed = self._restorable.update_many(
-            {"_id": {"$in": list(process_ids)}, "state": RUNNING, **OVERDUE},
+            {"_id": {"$in": list(process_ids)}, **OVERDUE},
             [{"$set": {"recoveryTime": {"$add": ["$$NOW", {"$max": [idle, age]}]}}}],
         )
         return changed.modified_count

@@ -26,12 +26,13 @@ from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal, plus
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A decision that was just queued: what its message needs."""
+    """A decision that was just queued: what its message needs. One that had its turn already is `first` in line."""
 
     id: str
     actor: str
     pass_key: str
     queued_at: datetime
+    first: bool = False
 
 
 class Requeues:
@@ -55,11 +56,11 @@ class Requeues:
                 }
             }
         ]
-        return self._change({"state": WAITING}, stages, ids, pass_key)
+        return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
 
     def due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """delayed, eta past → queued."""
-        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key)
+        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
 
     def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """working, deadline past → queued; counts a timeout."""
@@ -76,8 +77,10 @@ class Requeues:
 
     def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
-        whatever was queued again since then is younger, and is left alone."""
-        return self._requeue({"state": QUEUED, "queuedAt": {"$lte": queued_until}}, ids, pass_key)
+        whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
+        program wrote, has no message either."""
+        judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
+        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key)
 
     def wait_longer(self, ids: Sequence[str]) -> int:
         """queued, deadline past, message still to come: look again when it is twice as old."""
@@ -121,7 +124,9 @@ class Requeues:
         marked = self._collection.find({**selection, "outcome.pass": pass_key}, {"_id": True})
         return [document["_id"] for document in marked]
 
-    def _requeue(self, guard: Document, ids: Sequence[str], pass_key: str, timeouts: int = 0) -> list[Queued]:
+    def _requeue(
+        self, guard: Document, ids: Sequence[str], pass_key: str, timeouts: int = 0, first: bool = True
+    ) -> list[Queued]:
         fields: Document = {
             "state": QUEUED,
             "pass": pass_key,
@@ -130,23 +135,25 @@ class Requeues:
         }
         if timeouts:
             fields["timeouts"] = plus_one("timeouts")
-        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key)
+        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first)
 
-    def _change(self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str) -> list[Queued]:
+    def _change(
+        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
+    ) -> list[Queued]:
         if len(ids) == 1:  # one round trip instead of two
             one = self._collection.find_one_and_update(
                 {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True
             )
-            return [_queued(one)] if one and one["state"] == QUEUED else []
+            return [_queued(one, first)] if one and one["state"] == QUEUED else []
         selection = {"_id": {"$in": list(ids)}}
         if not self._collection.update_many({**selection, **guard}, stages).matched_count:
             return []
         marked = self._collection.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
-        return [_queued(document) for document in marked]
+        return [_queued(document, first) for document in marked]
 
 
 _MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
 
 
-def _queued(document: dict[str, Any]) -> Queued:
-    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"])
+def _queued(document: dict[str, Any], first: bool) -> Queued:
+    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"], first)

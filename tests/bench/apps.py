@@ -1,0 +1,56 @@
+"""The applications that benchmark workers serve: ours and plain Celery's, doing the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from celery import Celery
+
+from recovery import Recovery
+
+app = Recovery()
+
+plain = Celery("plain", broker=os.environ.get("RECOVERY_BROKER_URL"), backend=os.environ.get("PLAIN_BACKEND"))
+plain.conf.update(worker_prefetch_multiplier=1)
+
+
+@app.actor()
+def step(_before: Any = None) -> int:
+    return 1
+
+
+@app.process()
+def chain(steps: int) -> Any:
+    """`steps` steps, each waiting for the one before; this decider is one more task."""
+    promise = None
+    for _ in range(steps):
+        promise = step.schedule(promise)
+    return promise
+
+
+@plain.task(name="plain.step")  # type: ignore[untyped-decorator]
+def plain_step(_before: Any = None) -> int:
+    return 1
+
+
+@app.actor()
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return time.time()
+
+
+@app.actor()
+def count_all(values: list[Any]) -> int:
+    return len(values)
+
+
+@app.process()
+def naps(count: int, seconds: float) -> Any:
+    return count_all.schedule([nap.schedule(seconds) for _ in range(count)])
+
+
+@app.process()
+def wide(count: int) -> Any:
+    return count_all.schedule([step.schedule() for _ in range(count)])

@@ -1,0 +1,115 @@
+"""How fast overdue decisions are requeued, against a loop one by one and against the bare limit.
+
+The loop is one findOneAndUpdate and one `apply_async` per decision. The bare limit is one `update_many` per
+thousand with a constant update, and an LPUSH of messages that are built already: nothing is looked for, read
+back, judged, counted or built.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import redis
+from celery import Celery
+from pymongo import MongoClient, WriteConcern
+
+from recovery import Recovery, Settings
+from recovery.queue import encode
+from recovery.records import Decision, DecisionState, Graph, to_document
+from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.scan import DecisionScanner
+from recovery.store import Queued, schema
+from tests.bench.rows import Row, ratio_row
+
+OVERDUE, PER_PROCESS, LOOP, REPEATS = 50_000, 10, 1_000, 3
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(settings: Settings) -> list[Row]:
+    app = Recovery(settings)
+    database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
+    broker = redis.Redis.from_url(settings.broker_url)
+    schema.create(database)
+    fill(database)
+    ids = [document["_id"] for document in database["decisions"].find({}, {"_id": 1})]
+    ours, loop, bare = [], [], []
+    for _ in range(REPEATS):
+        loop.append(_rate(database, broker, LOOP, lambda: _one_by_one(database, settings, ids[:LOOP])))
+        ours.append(_rate(database, broker, OVERDUE, lambda: _scan(app)))
+        assert sum(broker.llen(q) for q in ("a", "b")) == OVERDUE
+        messages = [encode(Queued(i, "a", new_pass(), LONG_AGO)) for i in ids]
+        bare.append(_rate(database, broker, OVERDUE, lambda m=messages: _bare(database, broker, ids, m)))
+    detail = (
+        f"ours {max(ours):,.0f}/s, one by one {max(loop):,.0f}/s, bare limit {max(bare):,.0f}/s (best of {REPEATS})"
+    )
+    return [
+        ratio_row("requeue 50,000 / one by one", [o / b for o, b in zip(ours, loop, strict=True)], ">= 15", detail),
+        ratio_row("requeue 50,000 / bare limit", [o / b for o, b in zip(ours, bare, strict=True)], ">= 0.4", detail),
+    ]
+
+
+def fill(database: Any, count: int = OVERDUE, deadline: datetime = LONG_AGO) -> None:
+    """Working decisions of whole processes, with their graphs."""
+    for documents, graphs in _documents(count, deadline):
+        database["decisions"].insert_many(documents, ordered=False)
+        database["graphs"].insert_many(graphs, ordered=False)
+
+
+def _documents(count: int, deadline: datetime) -> Iterator[tuple[list[Any], list[Any]]]:
+    for first in range(0, count, 10_000):
+        documents, graphs = [], []
+        for _ in range(first, min(first + 10_000, count), PER_PROCESS):
+            process_id = new_process_id()
+            tasks = [f"task{n:012d}" for n in range(PER_PROCESS)]
+            graphs.append(to_document(Graph(
+                id=process_id, not_finished=dict.fromkeys(tasks, deadline), touched_at=deadline,
+                recovery_time=deadline + timedelta(days=3650),
+            )))  # fmt: skip
+            documents += [to_document(Decision(
+                id=record_id(process_id, task), actor="ab"[n % 2], state=DecisionState.WORKING, pass_key=new_pass(),
+                attempts=1, queued_at=deadline, claimed_at=deadline, worker="bench#1", recovery_time=deadline,
+            )) for n, task in enumerate(tasks)]  # fmt: skip
+        yield documents, graphs
+
+
+def _rate(database: Any, broker: redis.Redis, count: int, work: Any) -> float:
+    database["decisions"].update_many(
+        {}, {"$set": {"state": "working", "recoveryTime": LONG_AGO, "worker": "bench#1", "timeouts": 0}}
+    )
+    broker.flushdb()
+    began = time.perf_counter()
+    work()
+    return float(count / (time.perf_counter() - began))
+
+
+def _scan(app: Recovery) -> None:
+    result = DecisionScanner(app.resources, app.applier).run_once()
+    assert sum(result.repaired.values()) == OVERDUE, result
+
+
+def _one_by_one(database: Any, settings: Settings, ids: list[str]) -> None:
+    celery = Celery(broker=settings.broker_url, set_as_current=False)
+    celery.conf.task_ignore_result = True
+    decisions = database["decisions"].with_options(write_concern=WriteConcern(1))
+    for decision_id in ids:
+        found = decisions.find_one_and_update(
+            {"_id": decision_id, "state": "working", "$expr": {"$lte": ["$recoveryTime", "$$NOW"]}},
+            [{"$set": {"state": "queued", "pass": new_pass(), "recoveryTime": {"$add": ["$$NOW", 10_000]}}}],
+            return_document=True,
+        )
+        celery.send_task(found["actor"], args=(decision_id, found["pass"]), queue=found["actor"])
+
+
+def _bare(database: Any, broker: redis.Redis, ids: list[str], messages: list[str]) -> None:
+    decisions = database["decisions"].with_options(write_concern=WriteConcern(1))
+    for first in range(0, len(ids), 1000):
+        decisions.update_many(
+            {"_id": {"$in": ids[first : first + 1000]}},
+            {"$set": {"state": "queued", "pass": "x", "recoveryTime": datetime.now(UTC)}},
+        )
+        with broker.pipeline(transaction=False) as pipeline:
+            pipeline.lpush("a", *messages[first : first + 1000])
+            pipeline.execute()

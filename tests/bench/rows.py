@@ -1,0 +1,47 @@
+"""What a benchmark tells: rows of a table, each against its bar."""
+
+from __future__ import annotations
+
+import operator
+import statistics
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+OPERATORS = {">=": operator.ge, "<=": operator.le}
+
+
+class Row(TypedDict):
+    """One measured value. `met` is None where there is no bar."""
+
+    name: str
+    value: float
+    bar: str
+    met: bool | None
+    unit: str
+    detail: str
+
+
+def row(name: str, value: float, bar: str, unit: str, detail: str = "") -> Row:
+    """A row; `bar` is like '>= 15', or empty."""
+    met: bool | None = None
+    if bar:
+        sign, _, number = bar.partition(" ")
+        met = bool(OPERATORS[sign](value, float(number)))
+    return Row(name=name, value=round(value, 4), bar=bar, met=met, unit=unit, detail=detail)
+
+
+def ratio_row(name: str, ratios: Sequence[float], bar: str, detail: str = "") -> Row:
+    """The median of ratios measured pair by pair, with their range."""
+    spread = f"range {min(ratios):.2f} to {max(ratios):.2f} over {len(ratios)}"
+    return row(name, statistics.median(ratios), bar, "ratio", f"{spread}; {detail}" if detail else spread)
+
+
+def as_table(rows: Sequence[Row]) -> Any:
+    """The rows as a table for a terminal."""
+    from rich.table import Table
+
+    table = Table("benchmark", "value", "bar", "met", "detail")
+    for one in rows:
+        met = {True: "[green]yes", False: "[red]no", None: ""}[one["met"]]
+        table.add_row(one["name"], f"{one['value']:,.2f} {one['unit']}", one["bar"], met, one["detail"])
+    return table

@@ -1,0 +1,82 @@
+"""Workers for benchmarks, started and waited for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pymongo import MongoClient
+
+from recovery.settings import Settings
+from recovery.stack import Stack
+from recovery.stack.child import Child, stop_all
+from tests.waiting import wait_until
+
+QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning"]
+_started = 0
+
+
+@contextmanager
+def ours(
+    stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, beat: bool = False
+) -> Iterator[None]:
+    """Workers of `tests.bench.apps:app`, ready to work."""
+    database: Any = MongoClient(settings.mongo_uri)[settings.database]
+    before = database["workers"].count_documents({})
+    children = [our_worker(stack, settings, options) for _ in range(workers)]
+    if beat:
+        children.append(_child(stack, "beat", ["beat", "--schedule", str(stack.data_dir / "beat-schedule")], settings))
+    try:
+        wait_until(lambda: database["workers"].count_documents({}) >= before + workers, 60, "workers")
+        yield children
+    finally:
+        stop_all(children, 15)
+
+
+def our_worker(stack: Stack, settings: Settings, options: Sequence[str]) -> Child:
+    """One worker; not waited for."""
+    return _child(stack, "ours", ["worker", *QUIET, *options], settings)
+
+
+def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) -> Child:
+    global _started
+    _started += 1
+    name = f"{kind}-{_started}"
+    if arguments[0] == "worker":
+        arguments = [*arguments, "-n", f"{name}@%h"]
+    environment = {**os.environ, **settings.environment(), "RECOVERY_APP": "tests.bench.apps:app"}
+    command = [sys.executable, "-m", "celery", "-A", "workers.app", *arguments]
+    return Child(name, command, stack.log(name), env=environment)
+
+
+@contextmanager
+def plain(stack: Stack, settings: Settings, workers: int, options: Sequence[str]) -> Iterator[None]:
+    """Plain Celery workers on the same broker, ready to work."""
+    global _started
+    children = []
+    environment = {**os.environ, **settings.environment(), "PLAIN_BACKEND": settings.broker_url}
+    for _ in range(workers):
+        _started += 1
+        name = f"plain-{_started}"
+        command = [sys.executable, "-m", "celery", "-A", "tests.bench.apps:plain", "worker", *QUIET, *options]
+        children.append(Child(name, [*command, "-n", f"{name}@%h"], stack.log(name), env=environment))
+    try:
+        from tests.bench import apps
+
+        apps.plain.conf.update(broker_url=settings.broker_url, result_backend=settings.broker_url)
+        apps.plain_step.delay().get(timeout=60)
+        wait_until(lambda: len(apps.plain.control.ping(timeout=0.5)) >= workers, 60, "plain workers")
+        yield
+    finally:
+        stop_all(children, 15)
+
+
+def seconds(work: Any) -> float:
+    """How long a call takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
