@@ -1,0 +1,174 @@
+"""The tables of docs/settings.md, made from the models that the code reads.
+
+    python -m tests.docs.reference      # writes them into docs/settings.md
+
+Names, defaults, limits and meanings come from the models; units and reasons stand here, since a model has no place
+for them. `test_docs` fails while the page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from recovery.records import ActorPreferences
+from recovery.settings import PREFIX, Settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Where things are": ("app", "mongo_uri", "database", "broker_url", "data_dir", "mongo_cache_gb"),
+    "How soon a fault is seen": (
+        "heartbeat_interval",
+        "heartbeat_timeout",
+        "scan_interval",
+        "scan_batch",
+        "apply_timeout",
+        "message_timeout",
+        "idle_timeout",
+        "events",
+        "scanners",
+    ),
+    "How a worker ends": ("shutdown_grace",),
+    "Metrics": ("metrics_port", "metrics_host"),
+    "The sweep": ("spark_master", "spark_memory", "sweep_interval", "sweep_repair"),
+}
+
+UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "metrics_port": "port"}
+"""Of numbers that are not seconds."""
+
+REASONS = {
+    "app": "There is no sensible one. Workers, beat and `recovery start` need it.",
+    "mongo_uri": "Where `recovery up` starts MongoDB.",
+    "database": "One database holds one cluster. Two clusters on one MongoDB take two names.",
+    "broker_url": "Where `recovery up` starts Valkey. Two clusters on one Redis take two database numbers.",
+    "data_dir": "Beside your code, and in no one's way. Only `recovery up` uses it.",
+    "mongo_cache_gb": "MongoDB would take half of the memory; on a developer's machine it shares that with the "
+    "workers. Only `recovery up` uses it.",
+    "heartbeat_interval": "With the timeout below a dead machine is known in 6 to 8 s. One small write per worker "
+    "and beat.",
+    "heartbeat_timeout": "Three missed beats: a worker that its machine holds up for a few seconds is not taken for "
+    "dead. At least twice the interval.",
+    "scan_interval": "Adds at most this to every recovery by deadline. A scan that finds nothing costs a few index "
+    "look-ups.",
+    "scan_batch": "One update and one read per so many records. Larger batches gain little and hold more in memory.",
+    "apply_timeout": "Applying takes milliseconds; one that is not done by now was cut off.",
+    "message_timeout": "Long enough for a busy queue to drain a burst; a message that is lost costs this once.",
+    "idle_timeout": "The net under the nets: every step has a shorter deadline of its own. It doubles while a process "
+    "is found healthy. A process type may have its own.",
+    "events": "Off only to test that the deadlines alone are enough.",
+    "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
+    "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
+    "back at once, so a longer grace only saves work that would be done again.",
+    "metrics_port": "Two workers of one machine would ask for the same port, so it is off until you choose.",
+    "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
+    "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
+    "spark_memory": "Records are read in ranges, so memory does not grow with their number.",
+    "sweep_interval": "The scanners see all that is overdue without it; a sweep is the check that nothing was "
+    "forgotten. Once a day is plenty: `86400`.",
+    "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
+}
+
+PREFERENCE_UNITS = {"max_work_timeouts": "attempts"}
+PREFERENCE_REASONS = {
+    "worker_timeout": "Longer than most tasks. It is what a hung task costs, not what a dead worker costs.",
+    "accept_first": "A value is a value, whichever attempt brings it. Off where only the newest attempt may count.",
+    "restart_after_work_timeout": "Most tasks can be run again. Off for those that must not be started a second "
+    "time without somebody looking.",
+    "max_work_timeouts": "One time-out is a deployment, three a bad night; ten in a row is a task that kills its "
+    "workers.",
+    "auto_heartbeat": "A function that hangs would never time out. On for one long call that can't beat by itself.",
+}
+
+
+def settings_tables() -> str:
+    """A table for each group of settings."""
+    parts = []
+    for title, names in GROUPS.items():
+        rows = [_setting(name, Settings.model_fields[name]) for name in names]
+        head = ("Setting", "Default", "Meaning", "Why this default")
+        parts.append(f"### {title}\n\n{_table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+def preferences_table() -> str:
+    """The table of what an actor may be told."""
+    meanings = _field_docstrings(ActorPreferences)
+    rows = []
+    for field in dataclasses.fields(ActorPreferences):
+        if field.name == "id":
+            continue
+        unit = _unit(field.default, PREFERENCE_UNITS.get(field.name))
+        meaning = " ".join(meanings[field.name].split())
+        rows.append((f"`{field.name}`", f"`{field.default}`{unit}", meaning, PREFERENCE_REASONS[field.name]))
+    return _table(("Setting", "Default", "Meaning", "Why this default"), rows)
+
+
+PARTS = {"settings": settings_tables, "actor settings": preferences_table}
+
+
+def written(page: str) -> str:
+    """The page with its generated parts brought up to date."""
+    for name, make in PARTS.items():
+        begin, end = f"<!-- generated: {name} -->\n", f"<!-- end of {name} -->"
+        before, rest = page.split(begin)
+        page = f"{before}{begin}\n{make()}\n\n{end}{rest.split(end)[1]}"
+    return page
+
+
+def _setting(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
+    default = "unset" if field.default is None else f"`{_plain(field.default)}`{_unit(field.default, UNITS.get(name))}"
+    limits = _limits(field)
+    meaning = f"{field.description}{f' {limits}' if limits else ''}"
+    return f"`{PREFIX}{name.upper()}`", default, meaning, REASONS[name]
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unit(default: Any, unit: str | None) -> str:
+    if unit is None:
+        unit = "s" if isinstance(default, float) else ""
+    return f" {unit}" if unit else ""
+
+
+def _limits(field: FieldInfo) -> str:
+    signs = {"ge": "at least", "gt": "over", "le": "at most"}
+    found = [
+        f"{signs[name]} {value:,}" if value > 65535 else f"{signs[name]} {value}"
+        for limit in field.metadata
+        for name in signs
+        if (value := getattr(limit, name, None)) is not None
+    ]
+    patterns = [limit.pattern for limit in field.metadata if getattr(limit, "pattern", None)]
+    found += [f"matches `{pattern}`" for pattern in patterns]
+    return f"({', '.join(found)})" if found else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _field_docstrings(cls: type) -> dict[str, str]:
+    """{field: the text that stands under it}."""
+    body = ast.parse(inspect.getsource(cls)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for statement, following in zip(body.body, body.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            text = following.value if isinstance(following, ast.Expr) else None
+            if isinstance(text, ast.Constant):
+                found[statement.target.id] = str(text.value)
+    return found
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))

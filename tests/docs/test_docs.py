@@ -1,0 +1,131 @@
+"""The pages keep up with the code: tables, metrics, rules, links, and the examples that readers copy."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.metrics import MetricWrapperBase
+
+from recovery import Settings, metrics
+from recovery.metrics.exporter import Asked
+from recovery.queue import Broker
+from recovery.records import ActorPreferences
+from recovery.rules import Rule
+from recovery.stack import Stack
+from recovery.store import Store
+from tests.docs import reference
+from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
+from tests.waiting import wait_until
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def test_settings_page_is_up_to_date() -> None:
+    page = reference.PAGE.read_text()
+    assert reference.written(page) == page, "run python -m tests.docs.reference"
+
+
+def test_every_setting_is_explained() -> None:
+    grouped = [name for names in reference.GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(Settings.model_fields)
+    assert set(reference.REASONS) == set(Settings.model_fields)
+    preferences = {field.name for field in dataclasses.fields(ActorPreferences)} - {"id"}
+    assert set(reference.PREFERENCE_REASONS) == preferences
+
+
+def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
+    """With its labels, as Prometheus names it."""
+    found = {_exposed(value): set(value._labelnames) for value in vars(metrics).values() if _is_metric(value)}
+    asked = Asked(Store(settings), Broker(settings.broker_url))
+    asked._overview.actor_names = lambda: ["some"]  # type: ignore[method-assign]
+    found |= {metric.name: _labels(metric) for metric in asked.collect()}
+    page = (DOCS / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(recovery_\w+)` \|([^|]*)\|", page, re.MULTILINE)
+    told = {name: set(re.findall(r"(?:^|; )`(\w+)`", labels.strip())) for name, labels in rows}
+    assert told == found
+    known = {*found, *(f"{name}_bucket" for name in found)}
+    queries = [*blocks(DOCS / "metrics.md", "yaml"), *blocks(DOCS / "metrics.md", "promql")]
+    used = set(re.findall(r"recovery_[a-z_]+", "\n".join(queries)))
+    assert used <= known
+
+
+def _is_metric(value: object) -> bool:
+    return isinstance(value, MetricWrapperBase)
+
+
+def _exposed(metric: MetricWrapperBase) -> str:
+    return f"{metric._name}_total" if metric._type == "counter" else metric._name
+
+
+def _labels(metric: Metric) -> set[str]:
+    return {label for sample in metric.samples for label in sample.labels}
+
+
+def test_every_rule_is_on_its_page_and_no_other() -> None:
+    page = (DOCS / "failure-map.md").read_text()
+    assert sorted(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)) == sorted(Rule)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in _anchors(target), f"{page.name}: {link}"
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_in_pages_is_python(page: Path) -> None:
+    for block in blocks(page, "python"):
+        ast.parse(block)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("page", [README, DOCS / "tutorial.md"], ids=lambda page: page.name)
+def test_examples_do_what_the_page_says(page: Path, stack: Stack, settings: Settings, tmp_path: Path) -> None:
+    """The page's application, on a real worker: each `recovery start` that waits prints what the page says."""
+    (tmp_path / "orders.py").write_text(module(page))
+    environment = settings.environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    app = "orders:app"
+    stack.start_worker(app, concurrency=4, env=environment)
+    stack.start_beat(app, env=environment)
+    store = Store(settings)
+    wait_until(store.workers.all, 30, "a worker")
+    examples = starts(page)
+    assert examples
+    # All at once: they mostly sleep.
+    running = [(one, _begin(one, {**os.environ, **environment, "RECOVERY_APP": app})) for one in examples]
+    for example, process in running:
+        out, _ = process.communicate(timeout=90)
+        _, said = example.output
+        if said.startswith("error: "):
+            assert process.returncode and said.partition(", task ")[2].partition(": ")[2] in out, out
+        else:
+            assert process.returncode == 0, out
+            assert json.loads(out.splitlines()[-1]) == json.loads(said), example.command
+
+
+def _begin(example: Example, environment: dict[str, str]) -> subprocess.Popen[str]:
+    _, *arguments = shlex.split(example.command)
+    arguments[arguments.index("--wait") + 1] = "80"
+    command = [sys.executable, "-m", "recovery", *arguments]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
