@@ -1,0 +1,172 @@
+"""The compare-and-sets on batches: of decisions in every condition, those of the right one change, no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from recovery.records import Decision, DecisionState, ErrorInfo
+from recovery.store import Queued, Store
+from tests.store.writing import contents, get, is_close, put
+
+PASS = "the batch's"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+DELAYED, QUEUED, WORKING = DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING
+ERROR = ErrorInfo(kind="WorkTimeout", message="late", actor="add")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An update of a batch, and the condition of a decision that it is made for."""
+
+    run: Callable[[Store, Sequence[str]], Any]
+    wanted: Callable[[Decision, datetime], bool]
+
+
+def past(decision: Decision, now: datetime) -> bool:
+    return decision.recovery_time is not None and decision.recovery_time <= now
+
+
+GUARDS: dict[str, Guard] = {
+    "ready": Guard(lambda s, ids: s.requeues.ready(ids, PASS), lambda d, _: d.state is DecisionState.WAITING),
+    "due": Guard(lambda s, ids: s.requeues.due(ids, PASS), lambda d, now: d.state is DELAYED and past(d, now)),
+    "timed_out": Guard(
+        lambda s, ids: s.requeues.timed_out(ids, PASS), lambda d, now: d.state is WORKING and past(d, now)
+    ),
+    "lost": Guard(
+        lambda s, ids: s.requeues.lost(ids, ["a#1", "c#1"], PASS),
+        lambda d, _: d.state is WORKING and d.worker == "a#1",
+    ),
+    "given_back": Guard(
+        lambda s, ids: s.requeues.given_back(ids, ["a#1"], PASS),
+        lambda d, _: d.state is WORKING and d.worker == "a#1",
+    ),
+    # A decision that is queued without a time has no message either.
+    "unmessaged": Guard(
+        lambda s, ids: s.requeues.unmessaged(ids, s.now() - HOUR, PASS),
+        lambda d, now: d.state is QUEUED and (d.queued_at is None or d.queued_at <= now - HOUR),
+    ),
+    "wait_longer": Guard(lambda s, ids: s.requeues.wait_longer(ids), lambda d, now: d.state is QUEUED and past(d, now)),
+    "stamp": Guard(
+        lambda s, ids: s.requeues.stamp(ids),
+        lambda d, _: d.state in (DELAYED, QUEUED, WORKING) and d.recovery_time is None,
+    ),
+    "fail": Guard(lambda s, ids: s.requeues.fail(ids, ERROR, PASS), lambda d, now: d.state is WORKING and past(d, now)),
+    "fail what is held": Guard(
+        lambda s, ids: s.requeues.fail(ids, ERROR, PASS, ["a#1"]),
+        lambda d, _: d.state is WORKING and d.worker == "a#1",
+    ),
+}
+COUNTS_A_TIMEOUT = {"timed_out", "lost", "fail", "fail what is held"}
+
+
+def every_condition(store: Store) -> list[Decision]:
+    """Decisions in every state, with every kind of deadline, holder and time of queueing."""
+    now = store.now()
+    conditions = product(DecisionState, [now - DAY, now + DAY, None], ["a#1", "a#12", None], [now - DAY, now, None])
+    made = [
+        Decision(
+            id=f"p/{number}", actor=f"actor{number % 2}", state=state, pass_key="old", timeouts=number % 3,
+            recovery_time=deadline, worker=worker, queued_at=queued_at,
+        )
+        for number, (state, deadline, worker, queued_at) in enumerate(conditions)
+    ]  # fmt: skip
+    put(store, *made)
+    return made
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_of_a_batch_in_every_condition_only_the_right_ones_change(store: Store, name: str) -> None:
+    made, guard, now = every_condition(store), GUARDS[name], store.now()
+    before = contents(store, "decisions")
+    wanted = {d.id for d in made if guard.wanted(d, now)}
+    told = guard.run(store, [d.id for d in made])
+    after = contents(store, "decisions")
+    assert {key for key in after if after[key] != before[key]} == wanted
+    if isinstance(told, int):
+        assert told == len(wanted)
+    else:
+        assert {one.id if isinstance(one, Queued) else one for one in told} == wanted
+    for decision in made:
+        counted = 1 if name in COUNTS_A_TIMEOUT and decision.id in wanted else 0
+        assert after[decision.id].get("timeouts", 0) == decision.timeouts + counted
+    guard.run(store, [d.id for d in made])
+    assert contents(store, "decisions") == after, "the second time none is in the condition any more"
+
+
+@pytest.mark.parametrize("name", ["ready", "due", "timed_out", "lost", "given_back", "unmessaged"])
+def test_one_alone_is_as_one_of_many(store: Store, name: str) -> None:
+    made, guard, now = every_condition(store), GUARDS[name], store.now()
+    for decision in made:
+        told = guard.run(store, [decision.id])
+        assert [one.id for one in told] == [decision.id] * guard.wanted(decision, now)
+
+
+@pytest.mark.parametrize("name", ["ready", "due", "timed_out", "lost", "given_back", "unmessaged"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_what_comes_back_is_what_the_message_needs(store: Store, name: str, together: int) -> None:
+    made, guard, now = every_condition(store), GUARDS[name], store.now()
+    ids = [d.id for d in made if guard.wanted(d, now)][:together]
+    told = guard.run(store, ids)
+    assert len(told) == together
+    for one in told:
+        found = get(store, one.id)
+        assert one == Queued(found.id, found.actor, PASS, found.queued_at or now)
+        assert (found.state, found.pass_key) == (QUEUED, PASS)
+        assert is_close(found.queued_at, now)
+        assert is_close(found.recovery_time, now + timedelta(seconds=10))
+        assert found.worker is None or name == "ready"
+
+
+TIMES: list[tuple[str, float | None, float | None, float]] = [
+    ("neither", None, None, 0),
+    ("eta past", -60, None, 0),
+    ("eta to come", 60, None, 60),
+    ("delay", None, 60, 60),
+    ("no delay", None, 0, 0),
+    ("the later of both: eta", 90, 60, 90),
+    ("the later of both: delay", 60, 90, 90),
+    ("eta past, delay", -60, 60, 60),
+]
+
+
+@pytest.mark.parametrize(("eta", "delay", "starts"), [pytest.param(*times, id=what) for what, *times in TIMES])
+@pytest.mark.parametrize("together", [1, 2])
+def test_ready_becomes_delayed_while_its_time_is_to_come(
+    store: Store, eta: float | None, delay: float | None, starts: float, together: int
+) -> None:
+    now = store.now()
+    at = None if eta is None else now + timedelta(seconds=eta)
+    ids = [f"p/{n}" for n in range(together)]
+    put(store, *(Decision(id=key, actor="add", eta=at, delay=delay) for key in ids))
+    queued = store.requeues.ready(ids, PASS)
+    assert [one.id for one in queued] == ([] if starts else ids)
+    for key in ids:
+        found = get(store, key)
+        assert found.state is (DELAYED if starts else QUEUED)
+        assert is_close(found.recovery_time, now + timedelta(seconds=starts or 10))
+
+
+def test_a_failed_one_is_finished_and_due_to_be_applied_at_once(store: Store) -> None:
+    put(store, Decision(id="p/t", actor="add", state=WORKING, recovery_time=store.now() - DAY, worker="a#1"))
+    assert store.requeues.fail(["p/t", "p/none"], ERROR, PASS) == ["p/t"]
+    found = get(store, "p/t")
+    assert found.state is DecisionState.FINISHED
+    assert is_close(found.recovery_time, store.now())
+    assert found.outcome is not None
+    assert (found.outcome.pass_key, found.outcome.error, found.outcome.value) == (PASS, ERROR, None)
+    assert is_close(found.outcome.finished_at, store.now())
+
+
+@pytest.mark.parametrize(("age", "later"), [(1, 10), (60, 60), (3600, 3600)])
+def test_a_message_still_to_come_is_looked_for_when_it_is_twice_as_old(store: Store, age: int, later: int) -> None:
+    now = store.now()
+    queued_at = now - timedelta(seconds=age)
+    put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=queued_at, recovery_time=now - DAY))
+    assert store.requeues.wait_longer(["p/t"]) == 1
+    assert is_close(get(store, "p/t").recovery_time, now + timedelta(seconds=later))

@@ -1,0 +1,60 @@
+"""What workers tell: that they live, what they polled, how their actors are set."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from recovery.records import ActorPreferences, Worker
+from recovery.store import Store
+from tests.store.writing import is_close
+
+WORKER = Worker(id="w1", name="$$NOW", host="h1", pid=1, pid_started=2, queues=("add", "$x"))
+
+
+def test_a_beat_moves_the_deadline_and_keeps_the_start(store: Store) -> None:
+    store.workers.beat(WORKER, 6)
+    (first,) = store.workers.all()
+    assert first.evolve(started_at=None, recovery_time=None) == WORKER
+    assert is_close(first.started_at, store.now())
+    assert is_close(first.recovery_time, store.now() + timedelta(seconds=6))
+    store.workers.beat(WORKER, 60)
+    (second,) = store.workers.all()
+    assert second.started_at == first.started_at
+    assert is_close(second.recovery_time, store.now() + timedelta(seconds=60))
+
+
+def test_silence_is_overdue(store: Store) -> None:
+    store.workers.beat(WORKER, -1)
+    store.workers.beat(WORKER.evolve(id="w2", host="h2"), 60)
+    assert [worker.id for worker in store.workers.overdue(10)] == ["w1"]
+    assert [worker.id for worker in store.workers.on_host("h2")] == ["w2"]
+    store.workers.remove(["w1", "none"])
+    assert [worker.id for worker in store.workers.all()] == ["w2"]
+    store.workers.beat(WORKER, 60)
+    assert len(store.workers.all()) == 2, "a worker that was taken for dead comes back"
+
+
+def test_the_youngest_message_taken_stays_known(store: Store) -> None:
+    def taken(moment: datetime | None) -> datetime | None:
+        store.queues.polled({"add": moment, "sum": None})
+        statistics = store.queues.all()
+        assert is_close(statistics["add"].polled_at, store.now())
+        assert statistics["sum"].taken_queued_at is None
+        return statistics["add"].taken_queued_at
+
+    old, young = store.now() - timedelta(days=1), store.now()
+    assert taken(None) is None
+    assert taken(old) == old
+    assert taken(young) == young
+    assert taken(old) == taken(None) == young
+    store.queues.polled({})
+
+
+def test_actors_settings_replace_what_was_there(store: Store) -> None:
+    store.actors.save([ActorPreferences(id="add", worker_timeout=1, max_work_timeouts=2), ActorPreferences(id="sum")])
+    store.actors.save([ActorPreferences(id="add", accept_first=False)])
+    assert store.actors.all() == {
+        "add": ActorPreferences(id="add", accept_first=False),
+        "sum": ActorPreferences(id="sum"),
+    }
+    store.actors.save([])

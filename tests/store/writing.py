@@ -1,0 +1,46 @@
+"""Records put into the database in any condition, and what is there afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from recovery.records import Decision, Graph, Process, Record, Task, Worker, to_document
+from recovery.store import Store, schema
+
+COLLECTIONS: dict[type[Record], str] = {
+    Process: schema.PROCESSES,
+    Task: schema.TASKS,
+    Decision: schema.DECISIONS,
+    Graph: schema.GRAPHS,
+    Worker: schema.WORKERS,
+}
+CLOSE = timedelta(seconds=2)
+"""How far a time that the database sets may be from one that the test reads."""
+
+
+def put(store: Store, *made: Record) -> None:
+    """Save records as they are, with none of the store's own logic or the validators'."""
+    by_kind: dict[type[Record], list[dict[str, Any]]] = {}
+    for record in made:
+        by_kind.setdefault(type(record), []).append(to_document(record))
+    for kind, documents in by_kind.items():
+        store.database[COLLECTIONS[kind]].insert_many(documents, bypass_document_validation=True)
+
+
+def get(store: Store, decision_id: str) -> Decision:
+    """A decision that must be there."""
+    found = store.decisions.get(decision_id)
+    assert found is not None
+    return found
+
+
+def contents(store: Store, collection: str, ids: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """The documents of a collection, or those of these ids, by id."""
+    query = {} if ids is None else {"_id": {"$in": list(ids)}}
+    return {document["_id"]: document for document in store.database[collection].find(query)}
+
+
+def is_close(moment: datetime | None, expected: datetime) -> bool:
+    return moment is not None and abs(moment - expected) < CLOSE
