@@ -1,0 +1,81 @@
+"""All of Redis is lost in the middle: the queues, what was taken and not acknowledged, and the file on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from recovery.stack import Stack
+from recovery.sweep import sweep
+from tests.cluster.conftest import Cluster
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+PROCESSES, TASKS = 6, 8
+
+
+@pytest.fixture
+def cluster(cluster: Cluster) -> Iterator[Cluster]:
+    quick = {"message_timeout": 2.0, "idle_timeout": 3.0, "apply_timeout": 1.0}
+    cluster.settings = cluster.settings.model_copy(update=quick)
+    yield cluster
+    assert cluster.stack.valkey is not None
+    cluster.stack.valkey.start()
+
+
+def lose_redis(stack: Stack) -> None:
+    """Kill the server, remove what it had written, start it again."""
+    valkey = stack.valkey
+    assert valkey is not None
+    valkey.kill()
+    for path in sorted(valkey.directory.rglob("*"), reverse=True):
+        if path.is_file() and path.name != "recovery-data.json":
+            path.unlink()
+    valkey.start()
+
+
+def start_all(cluster: Cluster) -> list[str]:
+    started = [cluster.app.start("many_slow", cluster.folder, TASKS, 0.3) for _ in range(PROCESSES)]
+    cluster.wait_began(6)
+    return started
+
+
+def all_done(cluster: Cluster, started: list[str]) -> bool:
+    done = cluster.database["processes"].count_documents({"_id": {"$in": started}, "state": "finished"})
+    return bool(done == PROCESSES)
+
+
+def check(cluster: Cluster, started: list[str]) -> None:
+    for process_id in started:
+        assert len(cluster.app.result(process_id, timeout=1)) == TASKS
+    assert cluster.database["decisions"].count_documents({"state": {"$ne": "finished"}}) == 0
+
+
+def test_the_scanners_alone_bring_everything_on(cluster: Cluster) -> None:
+    cluster.beat()
+    cluster.worker(concurrency=2)
+    cluster.worker(concurrency=2)
+    started = start_all(cluster)
+    lose_redis(cluster.stack)
+    wait_until(lambda: all_done(cluster, started), 60, "the end of all processes")
+    check(cluster, started)
+
+
+@pytest.mark.spark
+def test_the_sweep_alone_brings_everything_on(cluster: Cluster) -> None:
+    """No beat, no scanners; the sweep finds the lost messages and pushes them again."""
+    cluster.worker(concurrency=2, scanners=False)
+    cluster.worker(concurrency=2, scanners=False)
+    started = start_all(cluster)
+    lose_redis(cluster.stack)
+    reports = []
+
+    def swept() -> bool:
+        reports.append(sweep(cluster.settings, repair=True))
+        return all_done(cluster, started)
+
+    wait_until(swept, 90, "the end of all processes")
+    check(cluster, started)
+    assert any(report.summary()["repaired"] for report in reports), "it was the sweep that did it"
