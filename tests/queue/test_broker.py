@@ -1,0 +1,88 @@
+"""Pushing a batch costs one command per queue; a Redis that is away is told, not raised."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+import pytest
+import redis
+from redis.exceptions import RedisError
+
+from recovery.errors import ServerUnavailable, SettingsError
+from recovery.queue import Broker
+from recovery.settings import Settings
+from recovery.stack.ports import free_port
+from recovery.store import Queued
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def batch(count: int, *, first: bool = False) -> list[Queued]:
+    return [Queued(f"p/t{n}", f"actor{n % 3}", "k", NOW, first) for n in range(count)]
+
+
+def waiting(settings: Settings, queue: str) -> list[str]:
+    """Decisions whose messages wait in a queue, in the order in which they are taken."""
+    with redis.Redis.from_url(settings.broker_url) as server:
+        texts: list[bytes] = server.lrange(queue, 0, -1)
+    return [json.loads(text)["headers"]["id"].partition(":")[0] for text in reversed(texts)]
+
+
+def test_a_batch_is_one_command_per_queue(emptied: Settings) -> None:
+    broker = Broker(emptied.broker_url)
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        server.config_resetstat()
+        assert broker.push(batch(1000)) == 1000
+        statistics = server.info("commandstats")
+    assert statistics["cmdstat_lpush"]["calls"] == 3
+    assert "cmdstat_multi" not in statistics
+    assert broker.depths(["actor0", "actor1", "actor2", "none"]) == {
+        "actor0": 334, "actor1": 333, "actor2": 333, "none": 0,
+    }  # fmt: skip
+    assert waiting(emptied, "actor0") == [f"p/t{n}" for n in range(0, 1000, 3)], "first pushed, first taken"
+
+
+def test_what_had_its_turn_is_taken_first(emptied: Settings) -> None:
+    broker = Broker(emptied.broker_url)
+    broker.push([Queued("p/old", "actor0", "k", NOW), Queued("p/again", "actor0", "k", NOW, first=True)])
+    broker.push(batch(4, first=True))
+    assert waiting(emptied, "actor0") == ["p/t0", "p/t3", "p/again", "p/old"]
+
+
+def test_nothing_to_push(emptied: Settings) -> None:
+    assert Broker(emptied.broker_url).push([]) == 0
+    assert Broker(emptied.broker_url).depths([]) == {}
+
+
+def test_a_redis_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker(f"redis://127.0.0.1:{free_port()}/0")
+    with caplog.at_level(logging.WARNING):
+        assert broker.push(batch(3)) == 0
+    assert "could not push 3 messages" in caplog.text
+    with pytest.raises(RedisError):
+        broker.depths(["actor0"])
+    with pytest.raises(ServerUnavailable, match="RECOVERY_BROKER_URL"):
+        broker.check()
+
+
+def test_a_key_that_is_no_queue(emptied: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        server.set("actor0", "another program's")
+    assert Broker(emptied.broker_url).push(batch(1)) == 0
+    assert "WRONGTYPE" in caplog.text
+
+
+def test_a_redis_that_comes_back_needs_no_new_broker(emptied: Settings) -> None:
+    broker = Broker(emptied.broker_url)
+    broker.check()
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        server.client_kill_filter(_type="normal", skipme=True)
+    assert {broker.push(batch(1)), broker.push(batch(1))} <= {0, 1}
+    assert broker.push(batch(1)) == 1
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(SettingsError, match="RECOVERY_BROKER_URL"):
+        Broker("nothing://x").push(batch(1))

@@ -1,0 +1,123 @@
+"""Our messages are Celery's own: compared field by field, and taken by a real worker."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.queue import Broker, MessageId, encode, parse_id
+from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
+from recovery.settings import Settings
+from recovery.store import Queued
+from workers.config import configuration
+
+ACTOR = "add.up-2"
+NOW = datetime(2026, 3, 1, 12, 0, 0, 123000, UTC)
+MEANT_TO_DIFFER = {
+    # Who sent it, and texts for people in Celery's own events, which nobody reads here.
+    "headers.origin", "headers.argsrepr", "headers.kwargsrepr",
+    # Of results, which are switched off on both sides.
+    "headers.ignore_result", "properties.reply_to",
+    # The message's own name; Celery's is random. Redis keeps no delivery mode.
+    "properties.delivery_tag", "properties.delivery_mode",
+}  # fmt: skip
+
+
+def queued(**changes: Any) -> Queued:
+    key = record_id(new_process_id(), child_task_id("start", 0, 1))
+    return Queued(**{"id": key, "actor": ACTOR, "pass_key": new_pass(), "queued_at": NOW, **changes})
+
+
+def celery(settings: Settings) -> tuple[Celery, SimpleQueue[tuple[str, str]]]:
+    """Celery as workers have it, with a task that notes what it is called with."""
+    app, calls = Celery("test", set_as_current=False), SimpleQueue[tuple[str, str]]()
+    app.conf.update(configuration(settings, [ACTOR]))
+
+    @app.task(name=ACTOR, shared=False)  # type: ignore[untyped-decorator]
+    def note(decision_id: str, pass_key: str) -> None:
+        calls.put((decision_id, pass_key))
+
+    return app, calls
+
+
+def flat(message: dict[str, Any], path: str = "") -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for key, value in message.items():
+        fields |= flat(value, f"{path}{key}.") if isinstance(value, dict) else {path + key: value}
+    return fields
+
+
+def body(message: dict[str, Any]) -> Any:
+    return json.loads(base64.b64decode(message["body"]))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_it_is_what_apply_async_sends(emptied: Settings, first: bool) -> None:
+    one = queued(first=first)
+    ours = json.loads(encode(one))
+    app, _ = celery(emptied)
+    app.tasks[ACTOR].apply_async((one.id, one.pass_key), task_id=ours["headers"]["id"])
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        (sent,) = server.lrange(ACTOR, 0, -1)
+    theirs = json.loads(sent)
+    assert body(ours) == body(theirs)
+    our_fields, their_fields = flat(ours), flat(theirs)
+    for field in (our_fields | their_fields).keys() - MEANT_TO_DIFFER - {"body"}:
+        assert our_fields.get(field, "absent") == their_fields.get(field, "absent"), field
+    assert all(type(our_fields[f]) is type(their_fields[f]) for f in our_fields.keys() & their_fields.keys())
+
+
+def test_a_real_worker_takes_it(emptied: Settings) -> None:
+    app, calls = celery(emptied)
+    batch = [queued() for _ in range(3)] + [queued(first=True)]
+    assert Broker(emptied.broker_url).push(batch) == 4
+    with start_worker(app, pool="solo", perform_ping_check=False, loglevel="ERROR"):
+        taken = [calls.get(timeout=15) for _ in batch]
+    assert taken == [(one.id, one.pass_key) for one in (batch[3], *batch[:3])]
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        assert server.llen(ACTOR) == 0
+        assert server.hlen("unacked") == 0
+
+
+def test_each_message_has_its_own_name() -> None:
+    first, second = queued(), queued()
+    messages = [json.loads(encode(one)) for one in (first, second, first, queued(id=first.id))]
+    tags = [message["properties"]["delivery_tag"] for message in messages]
+    assert tags[0] == tags[2] == messages[0]["headers"]["id"] == messages[0]["properties"]["correlation_id"]
+    assert len(set(tags)) == 3
+
+
+@given(
+    st.uuids().map(lambda u: u.hex),
+    st.integers(0, 1000),
+    st.uuids().map(lambda u: u.hex),
+    st.integers(1, 10**9),
+)
+def test_its_id_tells_what_it_is_for(process: str, place: int, pass_key: str, milliseconds: int) -> None:
+    queued_at = NOW + timedelta(milliseconds=milliseconds)
+    one = queued(id=record_id(process, child_task_id("t", 0, place)), pass_key=pass_key, queued_at=queued_at)
+    message = json.loads(encode(one))
+    assert parse_id(message["headers"]["id"]) == MessageId(one.id, pass_key, queued_at)
+    assert body(message)[:2] == [[one.id, pass_key], {}]
+
+
+def test_what_was_put_first_does_not_tell_how_far_the_line_has_got() -> None:
+    one = queued(first=True)
+    assert parse_id(json.loads(encode(one))["headers"]["id"]) == MessageId(one.id, one.pass_key, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f3b1c1de-93d0-4b2f-9d1b-0a6a3f2b7c11", "p/t:k:", "p/t:k:soon", "p/t:k:-1", "p/t:k:1:2", "p/t:k:1.5"]
+)
+def test_another_programs_id_tells_nothing(text: str) -> None:
+    assert parse_id(text) is None
