@@ -1,0 +1,34 @@
+"""A moment, and records of a process at that moment, for the rules to look at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics
+from recovery.rules import Surroundings
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+MARGIN, MESSAGE_MARGIN, POLLED_WITHIN = timedelta(seconds=5), timedelta(seconds=2), timedelta(seconds=10)
+LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
+JUST_NOW = NOW - timedelta(milliseconds=100)
+TICK = timedelta(milliseconds=1)
+
+
+def around(**changes: Any) -> Surroundings:
+    """Surroundings at `NOW`. `queue` is what is known of the queue `add`, `actor` are the settings of `add`."""
+    queue, actor = changes.pop("queue", None), changes.pop("actor", None)
+    return Surroundings(
+        now=NOW,
+        actors={"add": ActorPreferences(id="add", **actor)} if actor else {},
+        queues={"add": QueueStatistics(id="add", **queue)} if queue else {},
+        polled_within=POLLED_WITHIN,
+        message_margin=MESSAGE_MARGIN,
+        margin=MARGIN,
+        **changes,
+    )
+
+
+def decision(state: DecisionState, **changes: Any) -> Decision:
+    """A decision of the actor `add` whose deadline is to come."""
+    return Decision(id="p/t", actor="add", state=state, recovery_time=SOON).evolve(**changes)

@@ -1,0 +1,247 @@
+"""Each rule on a single decision: the finding with its evidence, and a healthy look-alike left alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.records import Decision, DecisionState, Outcome
+from recovery.rules import Repair, Rule, Surroundings, judge_decision
+from tests.rules.surroundings import (
+    JUST_NOW,
+    LONG_AGO,
+    MESSAGE_MARGIN,
+    NOW,
+    POLLED_WITHIN,
+    SOON,
+    TICK,
+    around,
+    decision,
+)
+
+WAITING, DELAYED, QUEUED = DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED
+WORKING, FINISHED = DecisionState.WORKING, DecisionState.FINISHED
+LOST = around(lost_workers=frozenset({"w1"}))
+LOST_CHILD = around(lost_workers=frozenset({"w1#7"}))
+
+FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
+    (
+        "deadline past",
+        decision(WORKING, worker="w1#7", recovery_time=LONG_AGO), around(),
+        Rule.WORK_TIMEOUT, Repair.REQUEUE, "working for w1#7, deadline 11:00:00.000000 past",
+    ),
+    (
+        "deadline this very moment",
+        decision(WORKING, worker="w1#7", recovery_time=NOW), around(),
+        Rule.WORK_TIMEOUT, Repair.REQUEUE, "working for w1#7, deadline 12:00:00.000000 past",
+    ),
+    (
+        "worker gone",
+        decision(WORKING, worker="w1#7"), LOST,
+        Rule.WORKER_LOST, Repair.REQUEUE, "working for w1#7, which is gone",
+    ),
+    (
+        "pool child gone",
+        decision(WORKING, worker="w1#7"), LOST_CHILD,
+        Rule.WORKER_LOST, Repair.REQUEUE, "working for w1#7, which is gone",
+    ),
+    (
+        "worker gone and deadline past",
+        decision(WORKING, worker="w1#7", recovery_time=LONG_AGO), LOST,
+        Rule.WORKER_LOST, Repair.REQUEUE, "working for w1#7, which is gone",
+    ),
+    (
+        "its time has come",
+        decision(DELAYED, recovery_time=JUST_NOW), around(),
+        Rule.DUE, Repair.ENQUEUE_DUE, "delayed, eta past",
+    ),
+    *(
+        (
+            f"{state} without a deadline",
+            decision(state, recovery_time=None, queued_at=NOW), around(),
+            Rule.DEADLINE_MISSING, Repair.STAMP, f"{state} without recoveryTime",
+        )
+        for state in (DELAYED, QUEUED, WORKING)
+    ),
+    (
+        "finished, deadline past",
+        decision(FINISHED, recovery_time=LONG_AGO), around(),
+        Rule.DECISION_NOT_APPLIED, Repair.APPLY, "finished, not known to be applied",
+    ),
+    (
+        "finished by a worker that is gone",
+        decision(FINISHED, worker="w1#7"), LOST,
+        Rule.DECISION_NOT_APPLIED, Repair.APPLY, "finished, not known to be applied",
+    ),
+    (
+        "queued without a time",
+        decision(QUEUED), around(),
+        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued without a time: never pushed",
+    ),
+    (
+        "a younger message was taken",
+        decision(QUEUED, queued_at=LONG_AGO), around(queue={"taken_queued_at": NOW}),
+        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, a message of 12:00:00 was taken",
+    ),
+    (
+        "its queue is empty",
+        decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW}, depths={"add": 0}),
+        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue is polled and empty",
+    ),
+    (
+        "not yet taken",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
+        "nobody polls",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW), around(),
+        Rule.NO_ACTORS, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+]  # fmt: skip
+
+HEALTHY: list[tuple[str, Decision, Surroundings]] = [
+    ("working", decision(WORKING, worker="w1#7"), around()),
+    ("working for another worker", decision(WORKING, worker="w2#7"), LOST),
+    ("working for a worker of a longer name", decision(WORKING, worker="w11#7"), LOST),
+    ("working for another child", decision(WORKING, worker="w1#77"), LOST_CHILD),
+    ("working, deadline in a moment", decision(WORKING, worker="w1#7", recovery_time=NOW + TICK), around()),
+    ("delayed", decision(DELAYED), around()),
+    ("waiting", decision(WAITING, recovery_time=None), around()),
+    ("waiting with an old deadline", decision(WAITING, recovery_time=LONG_AGO), around()),
+    ("finished, being applied", decision(FINISHED), around()),
+    ("finished by a worker that lives", decision(FINISHED, worker="w2#7"), LOST),
+    ("finished, at rest", decision(FINISHED, recovery_time=None), LOST),
+    ("queued just now", decision(QUEUED, queued_at=JUST_NOW), around(queue={"polled_at": NOW}, depths={"add": 0})),
+    ("queued, in a long line", decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW})),
+    ("queued, nobody polls yet", decision(QUEUED, queued_at=LONG_AGO), around()),
+    (
+        "a message hardly younger was taken",
+        decision(QUEUED, queued_at=LONG_AGO), around(queue={"taken_queued_at": LONG_AGO + MESSAGE_MARGIN}),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judged", "around", "rule", "repair", "evidence"), [pytest.param(*case, id=what) for what, *case in FOUND]
+)
+def test_found(judged: Decision, around: Surroundings, rule: Rule, repair: Repair, evidence: str) -> None:
+    found = judge_decision(judged, around)
+    assert found is not None
+    assert (found.rule, found.repair, found.evidence) == (rule, repair, evidence)
+    assert (found.record, found.process_id, found.decision) == ("p/t", "p", judged)
+
+
+@pytest.mark.parametrize(("judged", "around"), [pytest.param(*case, id=what) for what, *case in HEALTHY])
+def test_left_alone(judged: Decision, around: Surroundings) -> None:
+    assert judge_decision(judged, around) is None
+
+
+POLLED: dict[str, datetime | None] = {
+    "never": None,
+    "long ago": NOW - POLLED_WITHIN,
+    "before it was queued": LONG_AGO,
+    "now": NOW,
+}
+
+
+@pytest.mark.parametrize("polled", POLLED)
+@pytest.mark.parametrize("depth", [None, 0, 5])
+@pytest.mark.parametrize("overdue", [False, True])
+@pytest.mark.parametrize("younger_taken", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_lost_or_still_to_come(polled: str, depth: int | None, overdue: bool, younger_taken: bool, known: bool) -> None:
+    """The whole truth table of MESSAGE_LOST, ACTORS_LAG and NO_ACTORS for a message a minute old."""
+    queued_at = NOW - timedelta(minutes=1)
+    statistics = {"polled_at": POLLED[polled], "taken_queued_at": NOW if younger_taken else LONG_AGO}
+    judged = decision(QUEUED, queued_at=queued_at, recovery_time=JUST_NOW if overdue else SOON)
+    depths = {"another": 0} if depth is None else {"add": depth}
+    found = judge_decision(judged, around(queue=statistics if known else None, depths=depths))
+    is_polled = known and polled == "now"
+    if (known and younger_taken) or (is_polled and depth == 0):
+        expected: tuple[Rule, Repair] | None = (Rule.MESSAGE_LOST, Repair.PUSH_AGAIN)
+    elif not overdue:
+        expected = None
+    else:
+        expected = (Rule.ACTORS_LAG if is_polled else Rule.NO_ACTORS, Repair.WAIT)
+    assert (found and (found.rule, found.repair)) == expected
+
+
+@pytest.mark.parametrize(
+    ("age", "polled_at", "lost"),
+    [
+        (2 * MESSAGE_MARGIN + TICK, NOW, True),
+        (2 * MESSAGE_MARGIN, NOW, False),
+        (3 * MESSAGE_MARGIN, NOW - 2 * MESSAGE_MARGIN, False),
+        (3 * MESSAGE_MARGIN, NOW - 2 * MESSAGE_MARGIN + TICK, True),
+    ],
+    ids=["old enough", "may be on its way", "last polled when it was on its way", "polled since"],
+)
+def test_an_empty_queue_proves_nothing_of_a_message_on_its_way(age: timedelta, polled_at: datetime, lost: bool) -> None:
+    judged = decision(QUEUED, queued_at=NOW - age)
+    found = judge_decision(judged, around(queue={"polled_at": polled_at}, depths={"add": 0}))
+    assert (found is not None) == lost
+
+
+@pytest.mark.parametrize("surroundings", [around, lambda **c: around(lost_workers=frozenset({"w1"}), **c)])
+@pytest.mark.parametrize(
+    ("actor", "timeouts", "repair"),
+    [
+        (None, 8, Repair.REQUEUE),
+        (None, 9, Repair.FAIL),
+        ({"max_work_timeouts": 3}, 1, Repair.REQUEUE),
+        ({"max_work_timeouts": 3}, 2, Repair.FAIL),
+        ({"max_work_timeouts": 3}, 50, Repair.FAIL),
+        ({"max_work_timeouts": 1}, 0, Repair.FAIL),
+        ({"restart_after_work_timeout": False}, 0, Repair.FAIL),
+    ],
+)
+def test_an_attempt_that_is_lost_for_good(
+    surroundings: Any, actor: dict[str, Any] | None, timeouts: int, repair: Repair
+) -> None:
+    lost = decision(WORKING, worker="w1#7", recovery_time=LONG_AGO, timeouts=timeouts)
+    found = judge_decision(lost, surroundings(actor=actor))
+    assert found is not None
+    assert found.repair is repair
+
+
+MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedelta(seconds=seconds))
+
+
+@given(
+    judged=st.builds(
+        Decision,
+        id=st.just("p/t"), actor=st.just("add"), state=st.sampled_from(DecisionState),
+        timeouts=st.integers(0, 20), queued_at=MOMENTS, recovery_time=MOMENTS,
+        worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
+        outcome=st.sampled_from([None, Outcome(pass_key="k")]),
+    ),
+    polled_at=MOMENTS, taken_queued_at=MOMENTS,
+    depth=st.sampled_from([{}, {"add": 0}, {"add": 3}]),
+    lost=st.sampled_from([frozenset[str](), frozenset({"w1"}), frozenset({"w1#7"})]),
+)  # fmt: skip
+def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
+    judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None, depth: dict[str, int],
+    lost: frozenset[str],
+) -> None:  # fmt: skip
+    """No live decision whose deadline is past, or is missing, is left to nobody."""
+    queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at}
+    found = judge_decision(judged, around(queue=queue, depths=depth, lost_workers=lost))
+    live = judged.state in (DELAYED, QUEUED, WORKING)
+    if live and (judged.recovery_time is None or judged.recovery_time <= NOW):
+        assert found is not None
+    fitting = {
+        WAITING: set[Repair](),
+        DELAYED: {Repair.ENQUEUE_DUE},
+        QUEUED: {Repair.PUSH_AGAIN, Repair.WAIT},
+        WORKING: {Repair.REQUEUE, Repair.FAIL},
+        FINISHED: {Repair.APPLY},
+    }
+    if found is not None:
+        missing = judged.recovery_time is None
+        assert found.repair in ({Repair.STAMP} if missing else fitting[judged.state])

@@ -1,0 +1,237 @@
+"""Each rule on a whole process: the finding with its evidence, and a healthy look-alike left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, ProcessState
+from recovery.rules import Repair, Rule, Snapshot, judge_process
+from recovery.rules.processes import start_not_registered
+from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, SOON, TICK, around
+from tests.sweep import shapes
+
+WAITING, QUEUED, WORKING = DecisionState.WAITING, DecisionState.QUEUED, DecisionState.WORKING
+FINISHED = DecisionState.FINISHED
+
+
+def snapshot(
+    decisions: Iterable[Decision] = (), graph: dict[str, Any] | None = None, tasks: Iterable[str] = (), **process: Any
+) -> Snapshot:
+    """A process that has been running for an hour. Its Task records are those of its decisions and `tasks`."""
+    by_task = {one.task_id: one for one in decisions}
+    return Snapshot(
+        process_id="p",
+        process=Process(
+            id="p", type="order", args="", **{"started_at": LONG_AGO, "recovery_time": SOON, **process}
+        ),
+        graph=None if graph is None else Graph(id="p", **{"touched_at": LONG_AGO, "recovery_time": SOON, **graph}),
+        decisions=by_task,
+        tasks=frozenset([*by_task, *tasks]),
+    )  # fmt: skip
+
+
+def decision(task: str, state: DecisionState = WAITING, **changes: Any) -> Decision:
+    live = state in (QUEUED, WORKING)
+    made = Decision(id=f"p/{task}", actor="add", state=state, recovery_time=SOON if live else None)
+    return made.evolve(**({"queued_at": NOW} if state is QUEUED else {})).evolve(**changes)
+
+
+def finished(task: str, at: datetime = LONG_AGO, children: Iterable[str] = (), **changes: Any) -> Decision:
+    made = tuple(Child(id=child, actor="add", args="") for child in children)
+    return decision(task, FINISHED, outcome=Outcome(pass_key="k", finished_at=at, value="1"), children=made, **changes)
+
+
+def is_open(*tasks: str) -> dict[str, datetime]:
+    return dict.fromkeys(tasks, LONG_AGO)
+
+
+Case = tuple[str, Snapshot, Rule, str, Repair, str]
+
+FOUND: list[Case] = [
+    (
+        "nothing but the process",
+        snapshot(),
+        Rule.START_NOT_REGISTERED, "p", Repair.REGISTER_START,
+        "no graph, no start task, no start decision; nothing decided",
+    ),
+    (
+        "start cut off after the task",
+        snapshot(tasks=["start"]),
+        Rule.START_NOT_REGISTERED, "p", Repair.REGISTER_START, "no graph, no start decision; nothing decided",
+    ),
+    (
+        "start cut off before the decision",
+        snapshot(graph={"not_finished": is_open("start")}, tasks=["start"]),
+        Rule.START_NOT_REGISTERED, "p", Repair.REGISTER_START, "no start decision; nothing decided",
+    ),
+    (
+        "finished and open in the graph",
+        snapshot([finished("start")], {"not_finished": is_open("start")}),
+        Rule.DECISION_NOT_APPLIED, "p/start", Repair.APPLY, "finished 11:00:00, open in the graph",
+    ),
+    (
+        "a child without records",
+        snapshot([finished("start", children=["a", "b"]), decision("a", QUEUED)],
+                 {"finished": ("start",), "not_finished": is_open("a", "b")}),
+        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "1 of 2 children lack a record, first b",
+    ),
+    (
+        "children without a decision, though with a task",
+        snapshot([finished("start", children=["a", "b"])],
+                 {"finished": ("start",), "not_finished": is_open("a", "b")}, tasks=["a", "b"]),
+        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "2 of 2 children lack a record, first a",
+    ),
+    (
+        "waits for nothing",
+        snapshot([decision("start")], {"not_finished": is_open("start")}),
+        Rule.READY_NOT_QUEUED, "p/start", Repair.ENQUEUE_READY, "waiting for nothing",
+    ),
+    (
+        "waits for nothing any more",
+        snapshot([finished("start"), decision("a")],
+                 {"not_finished": is_open("a"), "links": {"a": {}}, "finished": ("start",)}),
+        Rule.READY_NOT_QUEUED, "p/a", Repair.ENQUEUE_READY, "waiting for nothing",
+    ),
+    (
+        "all done",
+        snapshot([finished("start")], {"finished": ("start",)}),
+        Rule.FINISH_NOT_RECORDED, "p", Repair.FINISH_PROCESS, "nothing is open",
+    ),
+    (
+        "no deadline",
+        snapshot([decision("start", QUEUED)], {"not_finished": is_open("start")}, recovery_time=None),
+        Rule.DEADLINE_MISSING, "p", Repair.STAMP, "running without recoveryTime",
+    ),
+    (
+        "a decision's own rule",
+        snapshot([decision("start", WORKING, recovery_time=LONG_AGO)], {"not_finished": is_open("start")}),
+        Rule.WORK_TIMEOUT, "p/start", Repair.REQUEUE, "working for None, deadline 11:00:00.000000 past",
+    ),
+    (
+        "a sibling of what broke the process",
+        snapshot([decision("a", WORKING, recovery_time=LONG_AGO)],
+                 {"not_finished": is_open("a", "b"), "failed": {"b": True}}, state=ProcessState.BROKEN),
+        Rule.WORK_TIMEOUT, "p/a", Repair.REQUEUE, "working for None, deadline 11:00:00.000000 past",
+    ),
+]  # fmt: skip
+
+HEALTHY: list[tuple[str, Snapshot]] = [
+    ("no process", replace(snapshot(), process=None)),
+    ("start under way", snapshot(started_at=JUST_NOW)),
+    ("start under way for as long as may be", snapshot(started_at=NOW - MARGIN)),
+    ("start done", snapshot([decision("start", QUEUED)], {"not_finished": is_open("start")})),
+    ("apply under way", snapshot([finished("start", at=JUST_NOW)], {"not_finished": is_open("start")})),
+    (
+        "ended with an error, which stays open",
+        snapshot([finished("start")], {"not_finished": is_open("start"), "failed": {"start": True}}),
+    ),
+    (
+        "all children there",
+        snapshot([finished("start", children=["a"]), decision("a", QUEUED)],
+                 {"finished": ("start",), "not_finished": is_open("a")}),
+    ),
+    (
+        "children of what is not applied yet",
+        snapshot([finished("start", at=JUST_NOW, children=["a"])], {"not_finished": is_open("start")}),
+    ),
+    (
+        "waits for another",
+        snapshot([finished("start"), decision("a", QUEUED), decision("b")],
+                 {"not_finished": is_open("a", "b"), "links": {"b": {"a": True}}, "finished": ("start",)}),
+    ),
+    (
+        "ready, its enqueue under way",
+        snapshot([decision("start")], {"not_finished": is_open("start"), "touched_at": JUST_NOW}),
+    ),
+    ("finish under way", snapshot([finished("start")], {"finished": ("start",), "touched_at": JUST_NOW})),
+    (
+        "finished for long",
+        snapshot([finished("start")], {"finished": ("start",), "recovery_time": None},
+                 state=ProcessState.FINISHED, recovery_time=None),
+    ),
+    (
+        "broken, with what never came to run",
+        snapshot([finished("a"), decision("b")],
+                 {"not_finished": is_open("a", "b"), "failed": {"a": True}, "links": {"b": {"a": True}}},
+                 state=ProcessState.BROKEN, recovery_time=None),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judged", "rule", "record", "repair", "evidence"), [pytest.param(*case, id=what) for what, *case in FOUND]
+)
+def test_found(judged: Snapshot, rule: Rule, record: str, repair: Repair, evidence: str) -> None:
+    (found,) = judge_process(judged, around())
+    assert (found.rule, found.record, found.repair, found.evidence) == (rule, record, repair, evidence)
+
+
+@pytest.mark.parametrize("judged", [pytest.param(judged, id=what) for what, judged in HEALTHY])
+def test_left_alone(judged: Snapshot) -> None:
+    assert judge_process(judged, around()) == []
+
+
+@pytest.mark.parametrize("when", [LONG_AGO, NOW - MARGIN - TICK])
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        lambda when: snapshot(started_at=when),
+        lambda when: snapshot([finished("start", at=when)], {"not_finished": is_open("start")}),
+        lambda when: snapshot([decision("start")], {"not_finished": is_open("start"), "touched_at": when}),
+        lambda when: snapshot([finished("start")], {"finished": ("start",), "touched_at": when}),
+    ],
+    ids=["start", "apply", "enqueue", "finish"],
+)
+def test_a_step_counts_as_cut_off_after_a_while(cut_off: Callable[[datetime], Snapshot], when: datetime) -> None:
+    assert len(judge_process(cut_off(when), around())) == 1
+    assert judge_process(cut_off(NOW - MARGIN + TICK), around()) == []
+
+
+def test_a_start_that_was_decided_is_no_start_to_be_registered() -> None:
+    assert not list(start_not_registered(snapshot([finished("start")]), around()))
+
+
+def test_one_finding_per_record_and_repair() -> None:
+    """A finished decision whose deadline is past is found by itself and in the graph: applied once."""
+    twice = finished("start", recovery_time=LONG_AGO)
+    (found,) = judge_process(snapshot([twice], {"not_finished": is_open("start")}), around())
+    assert (found.rule, found.evidence) == (Rule.DECISION_NOT_APPLIED, "finished, not known to be applied")
+
+
+def test_all_that_is_wrong_is_found_that_on_decisions_first() -> None:
+    judged = snapshot(
+        [
+            finished("start", children=["a", "b", "c", "d"]),
+            decision("a", WORKING, recovery_time=LONG_AGO),
+            finished("b"),
+            decision("c"),
+        ],
+        {"not_finished": is_open("a", "b", "c", "d"), "finished": ("start",)},
+        recovery_time=None,
+    )
+    assert [(f.rule, f.record) for f in judge_process(judged, around())] == [
+        (Rule.WORK_TIMEOUT, "p/a"),
+        (Rule.DECISION_NOT_APPLIED, "p/b"),
+        (Rule.CHILDREN_MISSING, "p/start"),
+        (Rule.READY_NOT_QUEUED, "p/c"),
+        (Rule.DEADLINE_MISSING, "p"),
+    ]
+
+
+@pytest.mark.parametrize("shape", shapes.HEALTHY, ids=lambda shape: shape.__name__)
+def test_large_processes_that_are_healthy(shape: shapes.Shape) -> None:
+    assert judge_process(shape("p", NOW).to_snapshot(), around()) == []
+
+
+@pytest.mark.parametrize("shape", shapes.BROKEN, ids=lambda shape: shape.__name__)
+def test_large_processes_with_one_thing_wrong(shape: shapes.Shape) -> None:
+    statistics = shapes.queue_statistics(NOW)
+    surroundings = replace(around(), queues={statistics.id: statistics})
+    assert [found.rule for found in judge_process(shape("p", NOW).to_snapshot(), surroundings)] == [
+        shapes.BROKEN[shape]
+    ]
