@@ -38,13 +38,19 @@ def sweep(
         return
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, value in found.items():
-        table.add_row(str(name), _text(value))
+        table.add_row(str(name).replace("_", " "), _text(value))
     console().print(table)
 
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return "\n".join(f"{key}: {item}" for key, item in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return "\n".join(str(item) for item in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "all"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 

@@ -58,7 +58,7 @@ class Progress:
         if self._live:
             self._live.update(Panel(Text(text, style="dim"), title=self._title, title_align="left"))
         else:
-            self._console.print(text, highlight=False)
+            self._console.print(text, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Something that is to stay on the screen."""
@@ -71,7 +71,7 @@ class Progress:
             self._live.update(Panel(self._panel(standing, now), title=self._title, title_align="left"))
         elif now >= self._shown + PLAIN_EVERY:
             self._shown = now
-            self._console.print(self._line(standing, now), highlight=False)
+            self._console.print(self._line(standing, now), highlight=False, soft_wrap=True)
 
     def _line(self, at: Standing, now: float) -> str:
         return (
