@@ -7,8 +7,6 @@ own process. Everything else is real: MongoDB, Redis, the engine, the deadlines.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -16,13 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import redis
-
 from recovery import Recovery, Settings
-from recovery.engine import Slot, attempt
-from recovery.records import Decision, Process
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from recovery.engine import attempt
 from recovery.store import schema
+from tests import world
 from tests.waiting import wait_until
 
 RESULT = 2 * (1 + 4 + 9)
@@ -55,54 +50,14 @@ def make_app(settings: Settings) -> Recovery:
     return app
 
 
-class World:
-    """One database, one broker, and whoever is to work on them."""
+class World(world.World):
+    """A world in which a process can die."""
 
     def __init__(self, settings: Settings) -> None:
-        # Short deadlines: what is cut off is looked at within half a second.
-        self.settings = settings.model_copy(
-            update={"apply_timeout": 0.3, "message_timeout": 0.3, "idle_timeout": 0.4, "heartbeat_interval": 0.2}
-        )
+        super().__init__(settings)
         self.app = make_app(self.settings)
-        self.redis = redis.Redis.from_url(settings.broker_url)
-        schema.create(self.app.resources.store.database)
-        self.app.resources.store.actors.save(actor.preferences for actor in self.app.actors.values())
-
-    def pump(self, holder: str = "survivor#1") -> int:
-        """Take and run messages until there are none; how many there were."""
-        slot, taken = Slot(self.app.resources, self.app.applier, self.app.actors, holder), 0
-        while message := self._pop():
-            slot.run(self.app.actors[message["headers"]["task"]], *_arguments(message))
-            taken += 1
-        self.app.applier.flush()
-        # What a worker's lifeline tells with its heartbeats: all queues are polled.
-        self.app.resources.store.queues.polled(dict.fromkeys(self.app.actors))
-        return taken
-
-    def scan(self) -> None:
-        """One run of each scanner."""
-        for scanner in (DecisionScanner, GraphScanner, ProcessScanner):
-            result = scanner(self.app.resources, self.app.applier).run_once()
-            assert result.error is None, result
-
-    def process(self, process_id: str) -> Process:
-        process = self.app.resources.store.processes.get(process_id)
-        assert process is not None
-        return process
-
-    def decisions(self, process_id: str) -> dict[str, Decision]:
-        return dict(self.app.resources.store.snapshots([process_id])[0].decisions)
-
-    def bring_on(self, process_id: str, timeout: float = 15.0) -> Process:
-        """Pump and scan until the process has ended."""
-
-        def ended() -> Process | None:
-            self.pump()
-            self.scan()
-            process = self.process(process_id)
-            return process if process.state != "running" else None
-
-        return wait_until(ended, timeout, f"the end of process {process_id}")
+        schema.create(self.store.database)
+        self.tell()
 
     def dies(self, at: str, work: Callable[[World], object]) -> None:
         """Do `work` in a process of its own that must end by SIGKILL `at` 'Class.method:before' or ':after'."""
@@ -115,18 +70,6 @@ class World:
                 os._exit(1)  # it lived: the test fails
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"{at} was not reached"
-
-    def _pop(self) -> dict[str, Any] | None:
-        for queue in self.app.actors:
-            if (text := self.redis.rpop(queue)) is not None:
-                message: dict[str, Any] = json.loads(text)  # type: ignore[arg-type]
-                return message
-        return None
-
-
-def _arguments(message: dict[str, Any]) -> list[str]:
-    arguments: list[str] = json.loads(base64.b64decode(message["body"]))[0]
-    return arguments
 
 
 @contextmanager

@@ -1,0 +1,105 @@
+"""A small world: real servers, and slots and scanners in the test's own process instead of Celery workers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import redis
+
+from recovery import Recovery, Settings
+from recovery.engine import Actor, Slot
+from recovery.records import Decision, Process
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from recovery.store import Store
+from tests.waiting import wait_until
+
+
+class World:
+    """One application on one database and one broker, whose collections are there."""
+
+    def __init__(self, settings: Settings, app: Recovery | None = None) -> None:
+        # Short deadlines: what is cut off is looked at within half a second.
+        self.settings = settings.model_copy(
+            update={"apply_timeout": 0.3, "message_timeout": 0.3, "idle_timeout": 0.4, "heartbeat_interval": 0.2}
+        )
+        self.app = app or Recovery(self.settings)
+        self.redis = redis.Redis.from_url(settings.broker_url)
+        self._told = 0
+
+    @property
+    def store(self) -> Store:
+        return self.app.resources.store
+
+    def tell(self) -> None:
+        """What workers do when they start: save the settings of their actors."""
+        if self._told != len(self.app.actors):
+            self.store.actors.save(actor.preferences for actor in self.app.actors.values())
+            self._told = len(self.app.actors)
+
+    def pump(self, holder: str = "survivor#1", serve: Mapping[str, Actor[..., Any]] | None = None) -> int:
+        """Take and run messages until there are none; how many there were. Of the actors in `serve`, or of all."""
+        self.tell()
+        served = self.app.actors if serve is None else serve
+        slot, taken = Slot(self.app.resources, self.app.applier, served, holder), 0
+        while message := self.pop(served):
+            slot.run(served[message["headers"]["task"]], *arguments(message))
+            taken += 1
+        self.app.applier.flush()
+        # What a worker's lifeline tells with its heartbeats: all queues are polled.
+        self.store.queues.polled(dict.fromkeys(served))
+        return taken
+
+    def scan(self) -> None:
+        """One run of each scanner."""
+        self.tell()
+        for scanner in (DecisionScanner, GraphScanner, ProcessScanner):
+            result = scanner(self.app.resources, self.app.applier).run_once()
+            assert result.error is None, result
+
+    def process(self, process_id: str) -> Process:
+        process = self.store.processes.get(process_id)
+        assert process is not None
+        return process
+
+    def decisions(self, process_id: str) -> dict[str, Decision]:
+        return dict(self.store.snapshots([process_id])[0].decisions)
+
+    def bring_on(self, process_id: str, timeout: float = 15.0) -> Process:
+        """Pump and scan until the process has ended."""
+
+        def ended() -> bool:
+            self.pump()
+            self.scan()
+            return self.process(process_id).state != "running"
+
+        wait_until(ended, timeout, f"the end of process {process_id}")
+        return self.process(process_id)
+
+    def run(self, process: Actor[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Start a process, bring it to its end, and give its result."""
+        process_id = self.app.start(process, *args, **kwargs)
+        self.bring_on(process_id)
+        return self.app.result(process_id, timeout=0)
+
+    def pop(self, queues: Mapping[str, object]) -> dict[str, Any] | None:
+        """The next message of the first of these queues that has one."""
+        for queue in queues:
+            text: Any = self.redis.rpop(queue)
+            if text is not None:
+                message: dict[str, Any] = json.loads(text)
+                return message
+        return None
+
+    def counts(self) -> dict[str, int]:
+        """{collection: records} of the four kinds that describe processes."""
+        names = ("processes", "tasks", "decisions", "graphs")
+        return {name: self.store.database[name].count_documents({}) for name in names}
+
+
+def arguments(message: dict[str, Any]) -> list[str]:
+    """The decision's id and the pass that a message brings."""
+    found: list[str] = json.loads(base64.b64decode(message["body"]))[0]
+    return found
