@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -77,8 +78,16 @@ def preferences(name: str, **changes: Any) -> ActorPreferences:
     if not _NAME.fullmatch(name):
         raise InputError(f"actor name {name!r}: use letters, digits, '_', '.', '-', at most 100, first a letter or '_'")
     result = ActorPreferences(id=name, **changes)
-    if result.worker_timeout <= 0:
-        raise InputError(f"actor {name}: worker_timeout must be over 0 seconds, not {result.worker_timeout}")
-    if result.max_work_timeouts < 1:
-        raise InputError(f"actor {name}: max_work_timeouts must be at least 1, not {result.max_work_timeouts}")
+    if not is_seconds(result.worker_timeout):
+        raise InputError(f"actor {name}: worker_timeout must be over 0 seconds, not {result.worker_timeout!r}")
+    if type(result.max_work_timeouts) is not int or result.max_work_timeouts < 1:
+        raise InputError(f"actor {name}: max_work_timeouts must be at least 1, not {result.max_work_timeouts!r}")
+    for switch in ("accept_first", "restart_after_work_timeout", "auto_heartbeat"):
+        if not isinstance(value := getattr(result, switch), bool):
+            raise InputError(f"actor {name}: {switch} must be True or False, not {value!r}")
     return result
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether a setting is a time: a number of seconds, and not a timedelta, a text or a switch."""
+    return type(value) in (int, float) and 0 < value < math.inf

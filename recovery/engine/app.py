@@ -8,11 +8,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
 from recovery.engine import start as starting
-from recovery.engine.actor import Actor, encode_call, preferences
+from recovery.engine.actor import Actor, encode_call, is_seconds, preferences
 from recovery.engine.apply import Applier
 from recovery.engine.resources import Resources
 from recovery.errors import (
@@ -23,7 +24,7 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ProcessState
+from recovery.records import ActorPreferences, ProcessState
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
@@ -83,6 +84,7 @@ class Recovery:
 
         The name is by default the function's. It is stored with every task: keep it when the code moves.
         """
+        _check_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             return self._add(Actor(function, _preferences(function, name, settings)))
@@ -93,12 +95,13 @@ class Recovery:
         self, name: str | None = None, *, idle_timeout: float | None = None, **settings: Any
     ) -> Callable[[Callable[P, R]], Actor[P, R]]:
         """Register a function as a process type: an actor that a process can be started with."""
+        _check_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             checked = _preferences(function, name, settings)
             idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
-            if idle <= 0:
-                raise InputError(f"process type {checked.id}: idle_timeout must be over 0 seconds, not {idle}")
+            if not is_seconds(idle):
+                raise InputError(f"process type {checked.id}: idle_timeout must be over 0 seconds, not {idle!r}")
             return self._add(Actor(function, checked, idle_timeout=idle))
 
         return register
@@ -163,16 +166,18 @@ class Recovery:
             pause = min(pause * 1.5, 0.5)
 
 
-def _preferences(function: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> Any:
+def _preferences(function: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> ActorPreferences:
+    named = name or function.__name__
+    known = [field.name for field in fields(ActorPreferences) if field.name != "id"]
+    for unknown in settings.keys() - set(known):
+        raise InputError(f"actor {named}: no setting is named {unknown!r}{_near(unknown, known)}")
+    return preferences(named, **settings)
+
+
+def _check_name(name: str | None) -> None:
+    """Without parentheses a decorator gets the function in the name's place."""
     if callable(name):
-        raise InputError(f"{_where(name)}: write @app.actor() with parentheses")
-    try:
-        return preferences(name or function.__name__, **settings)
-    except TypeError as error:
-        unknown = str(error).rpartition("argument ")[2].strip("'")
-        known = ["worker_timeout", "accept_first", "restart_after_work_timeout", "max_work_timeouts"]
-        near = _near(unknown, [*known, "auto_heartbeat"])
-        raise InputError(f"actor {name or function.__name__}: no setting is named {unknown!r}{near}") from None
+        raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
 
 
 def _near(name: str, known: list[str]) -> str:

@@ -1,0 +1,165 @@
+"""Registering actors and process types: what is wrong is told where it is written, with what to do."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from recovery import Recovery
+from recovery.errors import InputError, NotInActor, UnknownActor
+from recovery.records import ActorPreferences
+from recovery.settings import load
+
+
+@pytest.fixture
+def app() -> Recovery:
+    """An application of servers that are never asked."""
+    return Recovery(load())
+
+
+def add(a: int, b: int = 1) -> int:
+    """Adds."""
+    return a + b
+
+
+def test_an_actor_is_still_a_function(app: Recovery) -> None:
+    actor = app.actor()(add)
+    assert (actor(2), actor(2, b=3), actor.name, actor.__doc__) == (3, 5, "add", "Adds.")
+    assert actor.__wrapped__ is add  # type: ignore[attr-defined]
+    assert app.find_actor("add") is actor
+    assert app.process_types == []
+
+
+def test_settings_are_kept(app: Recovery) -> None:
+    actor = app.actor("sum", worker_timeout=5, accept_first=False, max_work_timeouts=2)(add)
+    assert actor.preferences == ActorPreferences(
+        id="sum", worker_timeout=5, accept_first=False, max_work_timeouts=2
+    )  # fmt: skip
+    process = app.process(idle_timeout=7)(add)
+    assert (process.idle_timeout, app.process_types) == (7, ["add"])
+    assert app.process("default")(add).idle_timeout == app.settings.idle_timeout
+
+
+def test_two_actors_of_one_name(app: Recovery) -> None:
+    app.actor("sum")(add)
+    with pytest.raises(InputError) as refused:
+        app.process("sum")(test_two_actors_of_one_name)
+    assert str(refused.value) == (
+        "two actors are named 'sum': tests.engine.test_registration.add and "
+        "tests.engine.test_registration.test_two_actors_of_one_name; give one of them another name with "
+        "@app.actor('name')"
+    )
+    assert app.find_actor("sum").function is add
+
+
+@pytest.mark.parametrize("name", ["1st", "a b", "a/b", "a:b", "-a", "é", "a\n", "x" * 101])
+def test_a_bad_name(app: Recovery, name: str) -> None:
+    with pytest.raises(InputError, match="use letters, digits"):
+        app.actor(name)(add)
+    assert app.actors == {}
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "shop.orders.add-1", "x" * 100])
+def test_a_good_name(app: Recovery, name: str) -> None:
+    assert app.actor(name)(add).name == name
+
+
+def test_a_lambda_needs_a_name(app: Recovery) -> None:
+    with pytest.raises(InputError, match="actor name '<lambda>'"):
+        app.actor()(lambda: None)
+
+
+@pytest.mark.parametrize("register", [Recovery.actor, Recovery.process])
+def test_without_parentheses(app: Recovery, register: Any) -> None:
+    """Told where it is written, and not when somebody first calls the function."""
+    with pytest.raises(InputError) as refused:
+        register(app, add)
+    assert (
+        str(refused.value)
+        == "tests.engine.test_registration.add: write the decorator with parentheses, as in @app.actor()"
+    )
+
+
+@pytest.mark.parametrize("register", [Recovery.actor, Recovery.process])
+@pytest.mark.parametrize(
+    ("unknown", "told"),
+    [
+        ("worker_time", "actor add: no setting is named 'worker_time'; did you mean 'worker_timeout'?"),
+        ("max_timeouts", "actor add: no setting is named 'max_timeouts'; did you mean 'max_work_timeouts'?"),
+        ("autoheartbeat", "actor add: no setting is named 'autoheartbeat'; did you mean 'auto_heartbeat'?"),
+        ("id", "actor add: no setting is named 'id'; there are: "),
+        ("zzz", "actor add: no setting is named 'zzz'; there are: accept_first, auto_heartbeat, "),
+    ],
+)
+def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        register(app, **{unknown: 1})(add)
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"worker_timeout": value}, f"actor add: worker_timeout must be over 0 seconds, not {value!r}")
+        for value in (0, -1, math.nan, math.inf, "60", None, True, timedelta(seconds=5))
+    ]
+    + [
+        ({"max_work_timeouts": value}, f"actor add: max_work_timeouts must be at least 1, not {value!r}")
+        for value in (0, -3, 1.5, "3", None, True)
+    ]
+    + [
+        ({name: value}, f"actor add: {name} must be True or False, not {value!r}")
+        for name in ("accept_first", "restart_after_work_timeout", "auto_heartbeat")
+        for value in ("no", 0, None)
+    ],
+)
+def test_a_bad_value(app: Recovery, setting: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        app.actor(**setting)(add)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("idle_timeout", [0, -1, math.nan, math.inf, "60", True, timedelta(seconds=5)])
+def test_a_bad_idle_timeout(app: Recovery, idle_timeout: Any) -> None:
+    with pytest.raises(InputError, match="process type add: idle_timeout must be over 0 seconds, not"):
+        app.process(idle_timeout=idle_timeout)(add)
+
+
+def test_an_unknown_actor(app: Recovery) -> None:
+    with pytest.raises(UnknownActor, match="no actor is named 'ad'; the app has none"):
+        app.find_actor("ad")
+    app.actor()(add)
+    with pytest.raises(UnknownActor, match="no actor is named 'ad'; did you mean 'add'"):
+        app.find_actor("ad")
+
+
+def test_scheduling_outside_an_actor(app: Recovery) -> None:
+    actor = app.actor()(add)
+    for schedule in (actor.schedule, actor.options(delay=1).schedule):
+        with pytest.raises(NotInActor, match=r"add\.schedule\(\.\.\.\) was called outside a running actor"):
+            schedule(1)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"eta": datetime(2026, 1, 1)},
+        {"delay": -1},
+        {"delay": 1e12},
+        {"delay": math.nan},
+        {"delay": timedelta(seconds=-1)},
+    ],
+)
+def test_bad_times(app: Recovery, times: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"add\.options\("):
+        app.actor()(add).options(**times)
+
+
+def test_times_make_another_actor_of_the_same_name(app: Recovery) -> None:
+    actor = app.actor()(add)
+    later = actor.options(delay=timedelta(minutes=1), eta=datetime(2026, 1, 1, tzinfo=UTC))
+    assert (later.name, later(1), later is actor) == ("add", 2, False)
+    assert app.actors == {"add": actor}
