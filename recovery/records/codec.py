@@ -44,9 +44,12 @@ def to_document(record: Record) -> dict[str, Any]:
 def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
     """The record of a document. Fields that the document lacks take the record's defaults."""
     values: dict[str, Any] = {}
-    for name, key, decode in _fields(cls):
-        value = document.get(key)
-        if value is not None:
+    kind: Any = cls
+    fields = _by_key(kind)
+    # Over what is there, and not over all fields: most records lack most of them.
+    for key, value in document.items():
+        if value is not None and key in fields:
+            name, decode = fields[key]
             values[name] = value if decode is None else decode(value)
     return cls(**values)
 
@@ -70,6 +73,11 @@ def _plan(cls: Any) -> tuple[tuple[str, str, Decoder | None], ...]:
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
     return tuple((f.name, field_name(f.name), _decoder(hints[f.name])) for f in fields)
+
+
+@cache
+def _by_key(cls: Any) -> dict[str, tuple[str, Decoder | None]]:
+    return {key: (name, decode) for name, key, decode in _plan(cls)}
 
 
 def _decoder(hint: Any) -> Decoder | None:

@@ -15,7 +15,11 @@ from recovery.store import schema
 from recovery.store.client import Document
 
 # What rules look at; values and arguments may be large and no rule needs them.
-DECISION_FIELDS = {"outcome.value": False, "outcome.error.stack": False, "children.args": False, "call": False}
+_UNASKED = (
+    *("outcome.value", "outcome.error.stack", "children.args", "children.deps", "children.dependents"),
+    *("call", "attempts", "claimedAt"),
+)
+DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
 PROCESS_FIELDS = {"args": False, "result": False}
 ID_ONLY = {"_id": True}
 LEFT_OUT = ""
@@ -23,18 +27,18 @@ LEFT_OUT = ""
 
 
 def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snapshot]:
-    """Snapshots of these processes, in the order given. Values, arguments and stacks are left out."""
+    """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out."""
     among = {"_id": {"$in": list(process_ids)}}
     of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
     if not process_ids:
         return []
     # Tasks first and the graph last: what the graph names was written before.
     tasks: dict[str, list[str]] = defaultdict(list)
-    for document in database[schema.TASKS].find(of_them, ID_ONLY).hint("_id_"):
+    for document in database[schema.TASKS].find(of_them, ID_ONLY).hint("_id_").to_list():
         process_id, task = split_record_id(document["_id"])
         tasks[process_id].append(task)
     decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
-    for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS):
+    for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS).to_list():
         process_id, task = split_record_id(document["_id"])
         for child in document.get("children", ()):
             child["args"] = LEFT_OUT

@@ -8,8 +8,10 @@ is out of date does nothing, and a range may be examined twice.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,6 +42,11 @@ class Errand:
 
 def examine(errand: Errand, part: Range) -> RangeResult:
     """Find what is wrong in a range, and repair it if that is asked for."""
+    with _without_collector():
+        return _examine(errand, part)
+
+
+def _examine(errand: Errand, part: Range) -> RangeResult:
     resources = _resources(errand.settings)
     seen = _survey(resources, part, errand.process_type)
     found: list[Finding] = []
@@ -92,6 +99,18 @@ def _queues(snapshots: Sequence[Snapshot]) -> set[str]:
 
 def _pages(process_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (process_ids[first : first + PAGE] for first in range(0, len(process_ids), PAGE))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Documents have no cycles, and are made by the million: looking for cycles takes a sixth of all time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @lru_cache(maxsize=4)

@@ -42,5 +42,6 @@ class _Examine:
 
 def _cause(trace: str) -> str:
     """The error itself: the last line of Python's part of a trace, which Java's part follows."""
-    python = trace.partition("\n\tat ")[0].strip()
-    return python.rpartition("\n")[2].strip()[:500]
+    lines = [line.strip() for line in trace.partition("\n\tat ")[0].splitlines()]
+    told = [line for line in lines if line and not line.startswith("SQLSTATE")]
+    return told[-1][:500] if told else "no reason given"

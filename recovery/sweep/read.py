@@ -11,9 +11,8 @@ not to be is read again.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pymongo.database import Database
 
@@ -35,25 +34,6 @@ class Seen:
     not_at_rest: list[str] = field(default_factory=list)
 
 
-def survey(database: Database[Document], part: Range, chosen: Container[str] | None = None) -> Seen:
-    """Read a range and tell which of its processes, or of the chosen ones, are not plainly at rest."""
-    names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
-    graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
-    seen = Seen()
-    for page in pages(database, schema.PROCESSES, part):
-        for process in page:
-            process_id = process["_id"]
-            if chosen is not None and process_id not in chosen:
-                continue
-            seen.processes += 1
-            graph = graphs.take(process_id)
-            decided = decisions.take(process_id)
-            seen.decisions += len(decided)
-            if not at_rest(process, graph, decided, tasks.take(process_id)):
-                seen.not_at_rest.append(process_id)
-    return seen
-
-
 class Stream:
     """The documents of one collection, handed out process by process, in the order of ids."""
 
@@ -63,8 +43,8 @@ class Stream:
         self._ids: list[str] = []
         self._at = 0
 
-    def take(self, process_id: str) -> list[Document]:
-        """The documents of this process. Those before it, which are of no process asked for, are passed over."""
+    def take(self, process_id: str) -> tuple[list[str], list[Document]]:
+        """Keys and documents of this process. Those before it, which nobody asked for, are passed over."""
         after = process_id + AFTER_SEPARATOR
         while (end := bisect_left(self._ids, after, self._at)) == len(self._ids) and self._turn():
             pass
@@ -72,7 +52,7 @@ class Stream:
         if start < end and self._ids[start] < process_id:
             start = bisect_left(self._ids, process_id, start, end)
         self._at = end
-        return self._documents[start:end]
+        return self._ids[start:end], self._documents[start:end]
 
     def _turn(self) -> bool:
         """Add the next page to what is left of this one."""
@@ -85,28 +65,47 @@ class Stream:
         return True
 
 
-def at_rest(process: Document, graphs: list[Document], decisions: list[Document], tasks: list[Document]) -> bool:
-    """Whether a process is finished and all its records agree on that. Then no rule finds anything.
+def survey(database: Database[Document], part: Range, chosen: Container[str] | None = None) -> Seen:
+    """Read a range and tell which of its processes, or of the chosen ones, are not plainly at rest."""
+    names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
+    graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
+    seen = Seen()
+    for page in pages(database, schema.PROCESSES, part):
+        for process in page:
+            process_id = process["_id"]
+            if chosen is not None and process_id not in chosen:
+                continue
+            _, graph = graphs.take(process_id)
+            keys, decided = decisions.take(process_id)
+            task_keys, _ = tasks.take(process_id)
+            seen.processes += 1
+            seen.decisions += len(keys)
+            if keys != task_keys or not at_rest(process, graph, keys, decided):
+                seen.not_at_rest.append(process_id)
+    return seen
 
-    Narrow on purpose: every task is in the graph's finished ones, has a Task and a finished Decision without
-    a deadline, and so has each child. Whatever else may be healthy too is for the rules to say.
+
+def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
+    """Whether a process is finished and its records agree on that. Then no rule finds anything.
+
+    `keys` are those of its decisions, and of its Task records. Narrow on purpose: every task is in the graph's
+    finished ones and has a finished Decision without a deadline, and so has each child. Whatever else is healthy
+    is for the rules to say.
     """
     if process.get("state") != ENDED or len(graphs) != 1:
         return False
-    graph: dict[str, Any] = graphs[0]
+    graph = graphs[0]
     if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:
-        return False
-    ids = [task["_id"] for task in tasks]
-    if ids != [decision["_id"] for decision in decisions]:
         return False
     prefix = process["_id"] + SEPARATOR
     finished = {prefix + task for task in graph.get("finished", ())}
-    if len(finished) != len(ids) or not finished.issuperset(ids):
+    if len(finished) != len(keys) or not finished.issuperset(keys):
         return False
     for decision in decisions:
-        if decision["state"] != DECIDED or "recoveryTime" in decision:
+        if decision.get("state") != DECIDED or "recoveryTime" in decision:
             return False
-        for child in decision.get("children", ()):
-            if prefix + child["_id"] not in finished:
-                return False
+        if "children" in decision:
+            for child in decision["children"]:
+                if prefix + child["_id"] not in finished:
+                    return False
     return True

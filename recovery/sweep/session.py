@@ -56,6 +56,8 @@ def configuration(settings: Settings) -> SparkConf:
     conf.set("spark.driver.memory", settings.spark_memory)
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.log.level", "ERROR")
+    # The JVM only hands out tasks: compiling its code well costs more than a short job gets back.
+    conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if is_local(settings):
         conf.set("spark.driver.host", LOOPBACK).set("spark.driver.bindAddress", LOOPBACK)
         # This package, also where it is not installed.

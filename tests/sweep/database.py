@@ -1,0 +1,33 @@
+"""A database that tests fill with processes in chosen conditions."""
+
+from __future__ import annotations
+
+from recovery.records import to_document
+from recovery.records.ids import new_process_id
+from recovery.settings import Settings
+from recovery.store import Store, schema
+from tests.sweep.shapes import Records, Shape, queue_statistics
+
+
+class Database:
+    """The test's database."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.store = Store(settings)
+        schema.create(self.store.database)
+        self.now = self.store.now()
+        self.store.database[schema.QUEUES].insert_one(to_document(queue_statistics(self.now)))
+
+    def add(self, shape: Shape, process_type: str | None = None) -> str:
+        """Insert a process in this condition; its id."""
+        records = shape(new_process_id(), self.now)
+        self.insert(records, process_type)
+        return records.process.id
+
+    def insert(self, records: Records, process_type: str | None = None) -> None:
+        """Insert records as another program might have written them: the validators are not asked."""
+        for name, documents in records.to_documents().items():
+            for document in documents:
+                if name == schema.PROCESSES and process_type is not None:
+                    document["type"] = process_type
+                self.store.database[name].insert_one(document, bypass_document_validation=True)

@@ -1,0 +1,167 @@
+"""The short way to 'healthy' says so only where the rules do, whatever the records are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recovery.records import Decision, DecisionState, ProcessState, QueueStatistics, Task
+from recovery.records.ids import new_process_id, record_id
+from recovery.rules import Surroundings, judge_process
+from recovery.store import schema
+from recovery.store.ranges import PAGE, Range
+from recovery.sweep.read import Stream, at_rest, survey
+from tests.sweep.database import Database
+from tests.sweep.shapes import BROKEN, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+AROUND = Surroundings(
+    now=NOW,
+    queues={"part": QueueStatistics(id="part", polled_at=NOW, taken_queued_at=NOW)},
+    depths={"part": 0, "merge": 0},
+    lost_workers=frozenset({"gone"}),
+)
+TIMES = st.sampled_from([None, NOW - OLD, NOW, NOW + OLD])
+
+
+def is_at_rest(records: Records) -> bool:
+    """What `survey` concludes, of documents in the order of their keys."""
+    documents = {
+        name: sorted(found, key=lambda document: str(document["_id"])) for name, found in records.to_documents().items()
+    }
+    keys = {name: [document["_id"] for document in found] for name, found in documents.items()}
+    process, decisions = documents[schema.PROCESSES][0], documents[schema.DECISIONS]
+    return keys[schema.TASKS] == keys[schema.DECISIONS] and at_rest(
+        process, documents[schema.GRAPHS], keys[schema.DECISIONS], decisions
+    )
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Records:
+    """A process with some of its records and fields changed."""
+    shape = draw(st.sampled_from([*HEALTHY, finished, finished, *BROKEN]))
+    records = shape(new_process_id(), NOW)
+    for _ in range(draw(st.integers(0, 3))):
+        records = draw(st.sampled_from(CHANGES))(draw, records)
+    return records
+
+
+def change_decision(draw: st.DrawFn, records: Records) -> Records:
+    if not records.decisions:
+        return records
+    changes: dict[str, Any] = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "state": st.sampled_from(list(DecisionState)),
+                "recovery_time": TIMES,
+                "queued_at": TIMES,
+                "worker": st.sampled_from([None, "w", "gone"]),
+                "children": st.just(()),
+            },
+        )
+    )
+    return records.change(draw(st.sampled_from(sorted(records.decisions))), **changes)
+
+
+def drop_record(draw: st.DrawFn, records: Records) -> Records:
+    kind, task = draw(st.sampled_from(["tasks", "decisions"])), draw(st.sampled_from(["start", MERGE, part(1)]))
+    return replace(records, **{kind: {t: one for t, one in getattr(records, kind).items() if t != task}})
+
+
+def add_record(draw: st.DrawFn, records: Records) -> Records:
+    key = record_id(records.process.id, "extra")
+    tasks = {**records.tasks, "extra": Task(id=key, actor="part", args="[[],{}]")}
+    decisions = {**records.decisions, "extra": Decision(id=key, actor="part")}
+    return replace(records, **draw(st.sampled_from([{"tasks": tasks}, {"decisions": decisions}])))
+
+
+def change_process(draw: st.DrawFn, records: Records) -> Records:
+    state = draw(st.sampled_from(list(ProcessState)))
+    return replace(records, process=records.process.evolve(state=state, recovery_time=draw(TIMES)))
+
+
+def change_graph(draw: st.DrawFn, records: Records) -> Records:
+    if records.graph is None or draw(st.booleans()):
+        return replace(records, graph=None)
+    changes: dict[str, Any] = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "not_finished": st.just({MERGE: NOW - OLD}),
+                "finished": st.just(records.graph.finished[1:]),
+                "failed": st.just({MERGE: True}),
+                "touched_at": TIMES,
+            },
+        )
+    )
+    return replace(records, graph=records.graph.evolve(**changes))
+
+
+CHANGES = [change_decision, change_decision, drop_record, add_record, change_process, change_graph]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(anything())
+def test_no_rule_finds_anything_in_what_is_plainly_at_rest(records: Records) -> None:
+    if is_at_rest(records):
+        for later in (timedelta(0), timedelta(days=1000)):
+            assert judge_process(records.to_snapshot(), replace(AROUND, now=NOW + later)) == []
+
+
+def test_a_finished_process_is_plainly_at_rest() -> None:
+    assert is_at_rest(finished(new_process_id(), NOW))
+
+
+@pytest.mark.parametrize("shape", [running, *BROKEN])
+def test_nothing_else_is(shape: Any) -> None:
+    assert not is_at_rest(shape(new_process_id(), NOW))
+
+
+@settings(max_examples=200)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12),
+    page=st.integers(1, 7),
+)
+def test_a_stream_hands_out_each_process_whatever_the_pages(sizes: list[tuple[int, bool]], page: int) -> None:
+    keys = {f"{place:032x}": size for place, (size, _) in enumerate(sizes)}
+    documents = [{"_id": record_id(key, f"t{place}")} for key, size in keys.items() for place in range(size)]
+    stream = Stream(iter([documents[at : at + page] for at in range(0, len(documents), page)]))
+    for (key, size), (_, asked) in zip(keys.items(), sizes, strict=True):
+        if asked:
+            found, taken = stream.take(key)
+            assert found == [record_id(key, f"t{place}") for place in range(size)]
+            assert [document["_id"] for document in taken] == found
+
+
+def test_a_survey_counts_and_sets_aside(database: Database) -> None:
+    for _ in range(3):
+        database.add(finished)
+    odd = [database.add(shape) for shape in (running, *BROKEN)]
+    seen = survey(database.store.database, Range())
+    assert seen.processes == 3 + len(odd)
+    assert sorted(seen.not_at_rest) == sorted(odd)
+
+
+def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
+    records = finished(new_process_id(), database.now)
+    many = [f"t{place:05}" for place in range(PAGE + 1)]
+    decision, task = records.decisions["start"], records.tasks["start"]
+    keys = {name: record_id(records.process.id, name) for name in many}
+    assert records.graph is not None
+    large = replace(
+        records,
+        graph=records.graph.evolve(finished=(*records.graph.finished, *many)),
+        tasks={**records.tasks, **{name: task.evolve(id=key) for name, key in keys.items()}},
+        decisions={**records.decisions, **{n: decision.evolve(id=k, children=()) for n, k in keys.items()}},
+    )
+    database.add(finished)
+    database.insert(large)
+    database.add(finished)
+    seen = survey(database.store.database, Range())
+    assert (seen.processes, seen.decisions, seen.not_at_rest) == (3, 3 * SIZE + len(many), [])

@@ -1,0 +1,178 @@
+"""The whole sweep, in Spark: it finds each kind of defect and nothing else, and repairs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed
+from recovery.records import Decision, DecisionState, ProcessState
+from recovery.records.ids import record_id
+from recovery.rules import Rule
+from recovery.settings import Settings
+from recovery.store import schema
+from recovery.store.ranges import Range
+from recovery.sweep import examine, sweep
+from tests.sweep.database import Database
+from tests.sweep.shapes import (
+    BROKEN,
+    MERGE,
+    Shape,
+    children_missing,
+    deadline_missing,
+    due,
+    finish_not_recorded,
+    finished,
+    message_lost,
+    not_applied,
+    not_applied_but_ended,
+    part,
+    ready_not_queued,
+    running,
+    start_not_registered,
+    work_timeout,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]
+
+
+def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
+    for _ in range(10):
+        database.add(finished)
+        database.add(running)
+    broken = {database.add(shape): rule for shape, rule in BROKEN.items()}
+    report = sweep(settings)
+    assert report.processes == 20 + len(broken)
+    assert report.suspects == len(broken)
+    assert {suspect.process_id: suspect.rule for suspect in report.sample} == broken
+    assert report.findings == Counter(broken.values())
+    assert report.repaired == {}
+    assert all(suspect.evidence for suspect in report.sample)
+    summary = json.loads(json.dumps(report.summary()))
+    assert summary["findings"]["DECISION_NOT_APPLIED"] == 2
+    assert summary["decisions"] == report.decisions > 12 * 10
+
+
+def test_repairs_each_defect(database: Database, settings: Settings) -> None:
+    ids = {shape: database.add(shape) for shape in BROKEN}
+    healthy = database.add(running)
+    before = database.store.snapshots([healthy])
+    report = sweep(settings, repair=True)
+    # Missing children are inserted by an apply that changes nothing else, which does not count as a repair.
+    assert set(report.repaired) >= {*BROKEN.values()} - {Rule.NO_ACTORS, Rule.CHILDREN_MISSING}
+
+    def decision(shape: Shape, task: str) -> Decision:
+        found = database.store.decisions.get(record_id(ids[shape], task))
+        assert found is not None
+        return found
+
+    for shape, task in ((work_timeout, part(1)), (due, part(2)), (message_lost, part(0)), (ready_not_queued, MERGE)):
+        found = decision(shape, task)
+        assert found.state is DecisionState.QUEUED and found.pass_key != "0" * 32, shape
+    assert decision(deadline_missing, part(1)).recovery_time is not None
+    assert decision(not_applied_but_ended, part(1)).recovery_time is None
+    graph = database.store.graphs.get(ids[not_applied])
+    assert graph is not None and part(1) in graph.finished and part(1) not in graph.not_finished
+    assert database.store.tasks.get(record_id(ids[children_missing], MERGE)) is not None
+    assert database.store.graphs.get(ids[start_not_registered]) is not None
+    process = database.store.processes.get(ids[finish_not_recorded])
+    assert process is not None and process.state is ProcessState.FINISHED
+    assert database.store.snapshots([healthy]) == before
+
+    # What was stamped got a deadline of then, and is overdue now; but for that, all is well.
+    assert set(sweep(settings, repair=True).findings) <= {Rule.WORK_TIMEOUT}
+    assert sweep(settings).findings == {}
+
+
+def test_one_process_type(database: Database, settings: Settings) -> None:
+    chosen = database.add(work_timeout, process_type="billing")
+    database.add(work_timeout)
+    database.add(finished, process_type="billing")
+    report = sweep(settings, repair=True, process_type="billing")
+    assert (report.processes, report.suspects) == (2, 1)
+    assert [suspect.process_id for suspect in report.sample] == [chosen]
+    assert report.repaired == {Rule.WORK_TIMEOUT: 1}
+    assert sweep(settings).findings == {Rule.WORK_TIMEOUT: 1}
+
+
+def test_many_of_one_type_are_read_as_a_range(
+    database: Database, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(examine, "FEW", 1)
+    database.add(work_timeout)
+    for shape in (finished, running, work_timeout):
+        database.add(shape, process_type="billing")
+    around = examine.look_around(examine.Resources.connect(settings))
+    result = examine.examine(examine.Errand(settings, around, process_type="billing"), Range())
+    assert (result.processes, result.judged, result.suspects) == (3, 2, 1)
+
+
+def test_an_empty_database(settings: Settings) -> None:
+    report = sweep(settings)
+    assert (report.processes, report.decisions, report.suspects, report.ranges) == (0, 0, 0, 1)
+    assert report.findings == report.repaired == {}
+
+
+def test_a_session_that_was_there_stays(settings: Settings) -> None:
+    before = SparkContext._active_spark_context
+    sweep(settings)
+    assert SparkContext._active_spark_context is before is not None
+
+
+def test_a_failing_range_names_its_cause(database: Database, settings: Settings) -> None:
+    database.store.database[schema.PROCESSES].insert_one(
+        {"_id": "f" * 32, "state": "upside down", "type": "orders", "startedAt": database.now}
+    )
+    with pytest.raises(SweepFailed, match="'upside down' is not a valid ProcessState"):
+        sweep(settings)
+
+
+def test_no_mongodb() -> None:
+    with pytest.raises(ServerUnavailable, match="does not answer"):
+        sweep(Settings(mongo_uri="mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"))
+
+
+def test_no_trace_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database, settings: Settings
+) -> None:
+    """Its own session, quiet and gone: in a process of its own, since Spark's is one per process."""
+    database.add(work_timeout)
+    monkeypatch.chdir(tmp_path)
+    script = (
+        "import json, os, psutil; from recovery.settings import load; from recovery.sweep import sweep;"
+        "print(json.dumps([sweep(load()).suspects, [c.name() for c in psutil.Process().children(recursive=True)]]));"
+        "print(sweep(load()).suspects)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **settings.environment(), "RECOVERY_SPARK_MASTER": "local[1]"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=180,
+    )
+    first, second = run.stdout.splitlines()
+    assert json.loads(first) == [1, []]
+    assert second == "1"
+    assert run.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spark_that_does_not_start(settings: Settings) -> None:
+    """In a process of its own, as above."""
+    script = "from recovery.settings import load; from recovery.sweep import sweep; sweep(load())"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **settings.environment(), "RECOVERY_SPARK_MEMORY": "1k"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert SparkUnavailable.__name__ in run.stderr and "RECOVERY_SPARK_MEMORY=1k" in run.stderr
