@@ -18,13 +18,15 @@ from recovery.records import Decision, DecisionState, ProcessState, Worker, from
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE
-from recovery.store.snapshots import DECISION_FIELDS, LEFT_OUT, record_range
+from recovery.store.snapshots import LEFT_OUT, record_range
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
 """Collections whose deadlines a scanner looks at."""
 
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
+
+_TEXTS_LEFT_OUT = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)
 
 APPLYING, AT_REST = "applying", "at rest"
 """Finished decisions that still have a deadline, and what has none: waiting, or finished and applied."""
@@ -100,7 +102,7 @@ class Overview:
 
     def decisions_of(self, process_id: str) -> dict[str, Decision]:
         """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
-        found = self._database[schema.DECISIONS].find(record_range(process_id), DECISION_FIELDS)
+        found = self._database[schema.DECISIONS].find(record_range(process_id), _TEXTS_LEFT_OUT)
         decisions: dict[str, Decision] = {}
         for document in found:
             for child in document.get("children", ()):
