@@ -8,15 +8,15 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from recovery import Settings, metrics
+from recovery import ProcessBroken, Recovery, Settings, metrics
+from recovery.cli.processes import value
 from recovery.metrics.exporter import Asked
 from recovery.queue import Broker
 from recovery.records import ActorPreferences
@@ -102,30 +102,32 @@ def test_python_in_pages_is_python(page: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("page", [README, DOCS / "tutorial.md"], ids=lambda page: page.name)
 def test_examples_do_what_the_page_says(page: Path, stack: Stack, settings: Settings, tmp_path: Path) -> None:
-    """The page's application, on a real worker: each `recovery start` that waits prints what the page says."""
-    (tmp_path / "orders.py").write_text(module(page))
+    """The page's application, on a real worker: each `recovery start` that waits ends as the page says."""
+    source = module(page).replace("time.sleep(5)", "time.sleep(0.1)")
+    (tmp_path / "orders.py").write_text(source)
     environment = settings.environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    app = "orders:app"
-    stack.start_worker(app, concurrency=4, env=environment)
-    stack.start_beat(app, env=environment)
-    store = Store(settings)
-    wait_until(store.workers.all, 30, "a worker")
+    stack.start_worker("orders:app", concurrency=4, env=environment)
+    stack.start_beat("orders:app", env=environment)
+    app = Recovery(settings)
+    app.actors = _namespace(source)["app"].actors
+    wait_until(app.resources.store.workers.all, 60, "a worker")
     examples = starts(page)
     assert examples
     # All at once: they mostly sleep.
-    running = [(one, _begin(one, {**os.environ, **environment, "RECOVERY_APP": app})) for one in examples]
-    for example, process in running:
-        out, _ = process.communicate(timeout=90)
-        _, said = example.output
+    for process_id, said in [(_start(app, example), example.output[-1]) for example in examples]:
         if said.startswith("error: "):
-            assert process.returncode and said.partition(", task ")[2].partition(": ")[2] in out, out
+            with pytest.raises(ProcessBroken, match=re.escape(said.partition(", task ")[2].partition(": ")[2])):
+                app.result(process_id, timeout=60)
         else:
-            assert process.returncode == 0, out
-            assert json.loads(out.splitlines()[-1]) == json.loads(said), example.command
+            assert app.result(process_id, timeout=60) == json.loads(said)
 
 
-def _begin(example: Example, environment: dict[str, str]) -> subprocess.Popen[str]:
-    _, *arguments = shlex.split(example.command)
-    arguments[arguments.index("--wait") + 1] = "80"
-    command = [sys.executable, "-m", "recovery", *arguments]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def _namespace(source: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "orders"}
+    exec(source, names)
+    return names
+
+
+def _start(app: Recovery, example: Example) -> str:
+    _, _, process_type, *rest = shlex.split(example.command)
+    return app.start(process_type, *(value(argument) for argument in rest[: rest.index("--wait")]))
