@@ -132,7 +132,7 @@ class Recovery:
         actor = self.actors.get(name)
         if actor is None or actor.idle_timeout is None:
             raise UnknownProcessType(f"no process type is named {name!r}{_near(name, self.process_types)}")
-        if custom_id is not None and (not isinstance(custom_id, str) or not 0 < len(custom_id) <= 500):
+        if custom_id is not None and not _is_custom_id(custom_id):
             raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
@@ -178,6 +178,11 @@ def _check_name(name: str | None) -> None:
     """Without parentheses a decorator gets the function in the name's place."""
     if callable(name):
         raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
+
+
+def _is_custom_id(value: Any) -> bool:
+    # A lone surrogate is no text: UTF-8 has no bytes for it.
+    return isinstance(value, str) and 0 < len(value) <= 500 and value.encode(errors="ignore").decode() == value
 
 
 def _near(name: str, known: list[str]) -> str:

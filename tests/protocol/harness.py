@@ -15,10 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 from recovery import Recovery, Settings
-from recovery.engine import attempt
 from recovery.store import schema
 from tests import world
-from tests.waiting import wait_until
 
 RESULT = 2 * (1 + 4 + 9)
 
@@ -99,41 +97,3 @@ def _owners() -> dict[str, Any]:
 
     owners = (Broker, Decisions, Graphs, Processes, Requeues, Tasks)
     return {owner.__name__: owner for owner in owners}
-
-
-@contextmanager
-def by_message_only() -> Iterator[None]:
-    """Every task goes through Redis: none is claimed on the spot."""
-    with patch.object(attempt, "CONTINUE_FOR", -1.0):
-        yield
-
-
-def check_quiet(world: World, process_id: str) -> None:
-    """The invariants of design §1 on a process that has ended, by queries that use none of our logic."""
-    database = world.app.resources.store.database
-    of_it = {"_id": {"$regex": f"^{process_id}/"}}
-
-    def at_rest() -> bool:
-        world.pump()
-        world.scan()
-        live = {"recoveryTime": {"$exists": True}}
-        return not (
-            database["decisions"].count_documents({**of_it, **live})
-            + database["graphs"].count_documents({"_id": process_id, **live})
-            + database["processes"].count_documents({"_id": process_id, **live})
-        )
-
-    wait_until(at_rest, 10, "all records at rest")
-    tasks = {d["_id"] for d in database["tasks"].find(of_it)}
-    decisions = list(database["decisions"].find(of_it))
-    graph = database["graphs"].find_one({"_id": process_id})
-    process = database["processes"].find_one({"_id": process_id})
-    assert graph is not None and process is not None
-    assert {d["_id"] for d in decisions} == tasks, "a decision for each task, and no other"
-    assert all(d["state"] == "finished" for d in decisions), "every task is decided"
-    children = {f"{process_id}/{child['_id']}" for d in decisions for child in d.get("children", [])}
-    assert children | {f"{process_id}/start"} == tasks, "every child of an accepted decision, and no other"
-    assert graph["notFinished"] == {}
-    assert sorted(graph["finished"]) == sorted(t.partition("/")[2] for t in tasks), "applied, each once"
-    for name, live in (("decisions", ["queued", "working", "delayed"]), ("processes", ["running"])):
-        assert database[name].count_documents({"state": {"$in": live}, "recoveryTime": None}) == 0

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from recovery import Settings
-from tests.protocol.harness import RESULT, World, by_message_only, check_quiet
+from tests.protocol.harness import RESULT, World
+from tests.world import by_message_only, check_quiet
 
 START = [
     "Processes.insert:after",

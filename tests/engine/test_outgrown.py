@@ -1,0 +1,37 @@
+"""Records that outgrow MongoDB's documents break their process with the reason, instead of being tried for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery import Settings
+from recovery.records.values import MAX_BYTES
+from tests.world import World
+
+
+def test_a_graph_that_is_full(settings: Settings) -> None:
+    world = World(settings)
+    process_id = world.app.start("pyramid", [1, 2, 3])
+    filler = "x" * (16 * 1024 * 1024 - 800)
+    world.app.resources.store.database["graphs"].update_one({"_id": process_id}, {"$set": {"filler": filler}})
+    error = world.bring_on(process_id).error
+    assert error is not None
+    assert error.kind == "TooLarge"
+    assert "graph" in error.message
+
+
+def test_a_result_that_is_put_together_from_large_parts(settings: Settings) -> None:
+    world = World(settings)
+
+    @world.app.actor()
+    def large() -> str:
+        return "x" * (MAX_BYTES // 2)
+
+    @world.app.process()
+    def three() -> Any:
+        return [large.schedule() for _ in range(3)]
+
+    error = world.bring_on(world.app.start(three)).error
+    assert error is not None
+    assert error.kind == "TooLarge"
+    assert "result" in error.message
