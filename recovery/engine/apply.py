@@ -21,14 +21,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
-from recovery.engine.complete import break_process, finish_process
+from recovery.engine.complete import break_process, finish_process, too_large
 from recovery.engine.dispatch import enqueue
 from recovery.engine.resources import Resources
 from recovery.records import Child, Decision, Task
 from recovery.records.ids import record_id, split_record_id
-from recovery.store import Finished, GraphView
+from recovery.store import Finished, GraphView, is_too_large
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,12 @@ class Applier:
         for ended in together:
             self._insert_children(ended)
         finished = [_finished(ended) for ended in together if _value(ended)]
-        view = store.graphs.apply(process_id, together[0].decision.epoch, finished) if finished else None
+        try:
+            view = store.graphs.apply(process_id, together[0].decision.epoch, finished) if finished else None
+        except OperationFailure as error:
+            if not is_too_large(error):
+                raise
+            return self._outgrown(together), None
         if view is None and len(together) > 1:
             return [self._apply([ended], None) for ended in together][-1]
         result, taken = Applied.NOW, None
@@ -148,6 +153,15 @@ class Applier:
             self._resources.store.decisions.apply_later(ended.decision.id, self._resources.settings.apply_timeout)
             return Applied.NOT_YET, None
         return Applied.BEFORE, view
+
+    def _outgrown(self, together: list[Ended]) -> Applied:
+        """The graph can't take these tasks: break the process, or it would be tried for ever."""
+        store, process_id, epoch = self._resources.store, together[0].process_id, together[0].decision.epoch
+        for ended in together:
+            store.graphs.fail(process_id, epoch, ended.task.task_id)
+        broken = break_process(self._resources, process_id, epoch, too_large("graph"))
+        self._rest_soon([ended.decision.id for ended in together])
+        return Applied.NOW if broken else Applied.BEFORE
 
     def _fail(self, ended: Ended) -> Applied:
         decision = ended.decision

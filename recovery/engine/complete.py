@@ -12,6 +12,7 @@ from recovery import metrics
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.records import ErrorInfo, ProcessState
+from recovery.records.values import MAX_BYTES
 
 
 def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
@@ -23,11 +24,19 @@ def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
     if process.state is ProcessState.RUNNING:
         value = resolve(resources.store, process_id, [process.start_task])[process.start_task]
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        if len(text.encode()) > MAX_BYTES:
+            return break_process(resources, process_id, epoch, too_large("result"))
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
     resources.store.graphs.rest([process_id])
     return ended
+
+
+def too_large(what: str) -> ErrorInfo:
+    """Why a process can't go on whose records have outgrown MongoDB's documents."""
+    advice = "store the data elsewhere and pass its address, or split the process"
+    return ErrorInfo(kind="TooLarge", message=f"the {what} of the process is over 16 MB: {advice}")
 
 
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:

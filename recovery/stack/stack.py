@@ -83,12 +83,15 @@ class Stack:
         concurrency: int = 2,
         queues: Sequence[str] | None = None,
         name: str | None = None,
+        pool: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Child:
         """Start a worker; `env` wins over `environment()`. Returns at once, before the worker is ready."""
         self._started += 1
         name = name or f"worker-{self._started}"
         options = ["--concurrency", str(concurrency), "--name", name]
+        if pool:
+            options += ["--pool", pool]
         if queues:
             options += ["--queues", ",".join(queues)]
         worker = self._run(name, ["worker", "--app", app, *options], env)

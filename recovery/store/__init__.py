@@ -17,7 +17,7 @@ from pymongo.database import Database
 from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema, snapshots
-from recovery.store.client import Document, check_server, client
+from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions
 from recovery.store.graphs import Finished, Graphs, GraphView
 from recovery.store.processes import Processes
@@ -25,7 +25,7 @@ from recovery.store.requeues import Queued, Requeues
 from recovery.store.tasks import Tasks
 from recovery.store.workers import Actors, Queues, Workers
 
-__all__ = ["Finished", "GraphView", "Queued", "Store", "check_server", "schema"]
+__all__ = ["Finished", "GraphView", "Queued", "Store", "check_server", "is_too_large", "schema"]
 
 
 class Store:

@@ -54,6 +54,6 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
         )
 
 
-def is_duplicate(error: OperationFailure) -> bool:
-    """Whether a write failed because the key is there already."""
-    return error.code == 11000
+def is_too_large(error: OperationFailure) -> bool:
+    """Whether an update failed because the document would be over MongoDB's limit."""
+    return error.code in (10334, 17419, 17420)

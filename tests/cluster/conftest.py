@@ -30,11 +30,11 @@ class Cluster:
         self.app.actors = served.app.actors
         self.database: Any = MongoClient(settings.mongo_uri)[settings.database]
 
-    def worker(self, *, wait: bool = True, concurrency: int = 1, **changes: Any) -> Child:
+    def worker(self, *, wait: bool = True, concurrency: int = 1, pool: str | None = None, **changes: Any) -> Child:
         """A worker that has told that it lives (unless not to `wait`)."""
         before = self.database["workers"].count_documents({})
         settings = self.settings.model_copy(update=changes)
-        child = self.stack.start_worker(APP, concurrency=concurrency, env=settings.environment())
+        child = self.stack.start_worker(APP, concurrency=concurrency, pool=pool, env=settings.environment())
         if wait:
             wait_until(
                 lambda: self.database["workers"].count_documents({}) > before or not child.running, 30, "a worker"

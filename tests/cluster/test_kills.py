@@ -111,3 +111,17 @@ def test_a_long_healthy_task_runs_once(cluster: Cluster) -> None:
     process_id = cluster.app.start("one_long", cluster.folder, 3.0)
     assert cluster.app.result(process_id, timeout=30) == cluster.began()[0]
     assert len(cluster.began()) == 1
+
+
+def test_threads_pool(cluster: Cluster) -> None:
+    """Attempts side by side in one process; on SIGTERM they are given back as a pool's processes' are."""
+    leaving = cluster.worker(concurrency=3, pool="threads")
+    process_id = cluster.app.start("many_slow", cluster.folder, 3, 600)
+    assert len(set(cluster.wait_began(3))) == 1
+    leaving.terminate()
+    assert leaving.wait(15), cluster.log(leaving)
+    states = [d["state"] for d in cluster.database["decisions"].find({"actor": "slow"})]
+    assert states == ["queued"] * 3
+    cluster.worker(concurrency=2, pool="threads")
+    cluster.go()
+    assert len(cluster.app.result(process_id, timeout=30)) == 3
