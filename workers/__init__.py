@@ -5,11 +5,26 @@ what became of its children, `nudges` answers Celery beat, `drain` ends a worker
 stands in `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
-folder before it is first imported, which is here.
+folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
+folder named by our pid, and those that killed workers left behind are removed.
 """
 
 import os
+import shutil
 import tempfile
+from pathlib import Path
+
+_PREFIX = "recovery-metrics-"
+
+
+def _metrics_folder() -> str:
+    temporary = Path(tempfile.gettempdir())
+    for left in temporary.glob(f"{_PREFIX}*"):
+        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+
 
 if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="recovery-metrics-")
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics_folder()
