@@ -11,7 +11,8 @@ RUN grep -oE '^[A-Za-z0-9._-]+==[^ ;]+' constraints.txt > versions.txt && python
 COPY pyproject.toml README.md LICENSE ./
 COPY recovery recovery
 COPY workers workers
-RUN /opt/recovery/bin/pip install .
+# `packaging` by name: Celery's Redis transport imports it.
+RUN /opt/recovery/bin/pip install . packaging
 
 FROM build AS build-spark
 RUN /opt/recovery/bin/pip install '.[spark]'
