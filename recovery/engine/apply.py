@@ -212,6 +212,8 @@ class Applier:
                     self._wake.set()
             except PyMongoError as error:
                 log.warning("could not apply yet (%s): it is done again within the apply timeout", error)
+            except Exception:  # one process's records must not end this thread, which applies for all
+                log.exception("could not apply: it is tried again after the apply timeout")
 
 
 def records_of_children(task: Task, decision: Decision) -> tuple[list[Task], list[Decision]]:

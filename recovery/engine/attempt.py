@@ -32,7 +32,8 @@ from recovery.records.values import decode, encode
 log = logging.getLogger(__name__)
 
 MESSAGE_LENGTH = 500
-STACK_LENGTH = 20_000
+STACK_BYTES = 20_000
+"""Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
 CONTINUE_FOR = 0.5
 """Seconds from a message's claim during which ready tasks are run on the spot. A bound, so that a long process
 shares the worker with the queue: it waits as long for others as others wait for it."""
@@ -106,8 +107,9 @@ class Slot:
             metrics.STALE.labels("claim lost").inc()
             return Result.CLAIM_LOST, None, ()
         except Exception as error:
-            outcome = Outcome(pass_key=_pass(decision), error=_describe(error, decision))
-            log.warning("%s %s: %s", actor.name, decision.id, error, exc_info=True)
+            described = _describe(error, decision)
+            outcome = Outcome(pass_key=_pass(decision), error=described)
+            log.warning("%s %s: %s", actor.name, decision.id, described.message, exc_info=True)
         finally:
             metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
         accepted = self._resources.store.decisions.finish(
@@ -151,8 +153,15 @@ def _describe(error: Exception, decision: Decision) -> ErrorInfo:
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
         kind=type(error).__name__,
-        message=str(error)[:MESSAGE_LENGTH].encode(errors="replace").decode(),
+        message=_text(error)[:MESSAGE_LENGTH].encode(errors="replace").decode(),
         task=decision.task_id,
         actor=decision.actor,
-        stack=stack[-STACK_LENGTH:].encode(errors="replace").decode(),
+        stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
     )
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # the application's own __str__
+        return f"(its text can't be had: {type(failure).__name__})"

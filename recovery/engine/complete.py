@@ -11,20 +11,31 @@ import json
 from recovery import metrics
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
-from recovery.records import ErrorInfo, ProcessState
-from recovery.records.values import MAX_BYTES
+from recovery.records import ErrorInfo, ProcessState, values
+
+_TOO_DEEP = ErrorInfo(
+    kind="NotEncodable",
+    message="the result of the process is nested too deep: values promise values in each other; return a flat one",
+)
 
 
 def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
-    """running → finished with the start task's value; False if it had ended before."""
+    """running → finished with the start task's value; False if it had ended before.
+
+    Broken instead, where the value with all that it promises is more than one record holds. Each of its parts
+    could be kept, and only here are they together; the arguments are in the same record.
+    """
     process = resources.store.processes.get(process_id)
     if process is None or process.epoch != epoch:
         return False
     ended = False
     if process.state is ProcessState.RUNNING:
         value = resolve(resources.store, process_id, [process.start_task])[process.start_task]
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if len(text.encode()) > MAX_BYTES:
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except RecursionError:
+            return break_process(resources, process_id, epoch, _TOO_DEEP)
+        if len(text.encode()) + len(process.args.encode()) > values.MAX_BYTES:
             return break_process(resources, process_id, epoch, too_large("result"))
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
