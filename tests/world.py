@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -86,7 +86,7 @@ class World:
         self.bring_on(process_id)
         return self.app.result(process_id, timeout=0)
 
-    def pop(self, queues: Mapping[str, object]) -> dict[str, Any] | None:
+    def pop(self, queues: Iterable[str]) -> dict[str, Any] | None:
         """The next message of the first of these queues that has one."""
         for queue in queues:
             text: Any = self.redis.rpop(queue)

@@ -139,8 +139,7 @@ def _outcome(attempt: Attempt, value: Any) -> Outcome:
     """The accepted form of a returned value. Raises NotEncodable, TooLarge, InputError: the actor's errors."""
     what = f"value returned by {attempt.decision.actor}"
     encoded = encode(value, what)
-    attempt.check_promises(encoded, what)
-    attempt.add_size(len(encoded.text.encode()), what)
+    attempt.add_value(encoded, what)
     return Outcome(pass_key=_pass(attempt.decision), value=encoded.text, waits=encoded.promises)
 
 

@@ -15,8 +15,10 @@ from recovery.store import Store
 
 _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 
-CHILD_OVERHEAD = 250
-"""Bytes that a child takes in its decider's record beside its arguments, at most."""
+CHILD_BYTES = 250
+"""What a child takes in its decider's record beside its arguments and links, at most."""
+LINK_BYTES = 64
+"""What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
 
 
 class Attempt:
@@ -28,22 +30,28 @@ class Attempt:
         self.lost = threading.Event()
         self._store = store
         self._children: dict[str, Child] = {}
-        self._size = 0
+        self.size = 0
 
     def add_child(self, actor: str, args: Encoded, eta: datetime | None = None, delay: float | None = None) -> Promise:
         """Note a child; it comes to be when this attempt's result is accepted."""
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
-        self.add_size(len(args.text.encode()) + CHILD_OVERHEAD + 20 * len(args.promises), f"scheduling {actor}")
+        links = len(args.promises) * (LINK_BYTES + len(actor))
+        self._add_size(len(args.text.encode()) + CHILD_BYTES + links, f"scheduling {actor}")
         self._children[task_id] = Child(
             id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay
         )
         return Promise(task_id, actor)
 
-    def add_size(self, size: int, what: str) -> None:
+    def add_value(self, encoded: Encoded, what: str) -> None:
+        """Note the value that was returned."""
+        self.check_promises(encoded, what)
+        self._add_size(len(encoded.text.encode()) + LINK_BYTES * len(encoded.promises), what)
+
+    def _add_size(self, size: int, what: str) -> None:
         """Count what goes into this task's one decision; TooLarge if it can't hold it."""
-        self._size += size
-        if self._size > MAX_BYTES:
+        self.size += size
+        if self.size > MAX_BYTES:
             raise TooLarge(
                 f"{what}: the result and child tasks of {self.decision.actor} come to over 16 MB, which is all "
                 "that one record holds; let a child schedule a part of them"

@@ -1,0 +1,160 @@
+"""Apply: once, whatever is asked; of large graphs in batches; and sizes told before a record is too large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recovery import Recovery
+from recovery.engine import Applied, Ended, apply
+from recovery.engine.context import Attempt
+from recovery.errors import TooLarge
+from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
+from recovery.records.values import encode
+from recovery.store import Store
+from tests.world import World, check_quiet
+
+
+@pytest.fixture
+def one_child(world: World) -> tuple[World, Ended]:
+    """A process whose start task is finished and applied, and has one child, which is queued."""
+    child = world.app.actor("child")(lambda: 1)
+    process_id = world.app.start(world.app.process("order")(child.schedule))
+    world.pump(serve={"order": world.app.actors["order"]})
+    key = f"{process_id}/start"
+    task, decision = world.store.tasks.get(key), world.store.decisions.get(key)
+    assert task is not None
+    assert decision is not None
+    return world, Ended(task, decision)
+
+
+def test_applied_again_changes_nothing(one_child: tuple[World, Ended]) -> None:
+    world, ended = one_child
+    names = ("processes", "tasks", "decisions", "graphs")
+    before = {name: list(world.store.database[name].find()) for name in names}
+    messages = world.redis.llen("child")
+    assert world.app.applier.apply([ended]) is Applied.BEFORE
+    assert {name: list(world.store.database[name].find()) for name in names} == before
+    assert world.redis.llen("child") == messages
+
+
+def test_a_child_before_its_parent_waits_for_it(one_child: tuple[World, Ended]) -> None:
+    world, ended = one_child
+    world.store.database["graphs"].update_one(
+        {}, {"$set": {"notFinished": {"start": world.store.now()}, "finished": []}}
+    )
+    child = ended.decision.children[0]
+    key = f"{ended.process_id}/{child.id}"
+    world.pump()
+    decision, task = world.store.decisions.get(key), world.store.tasks.get(key)
+    assert decision is not None
+    assert task is not None
+    assert decision.state is DecisionState.FINISHED
+    assert decision.recovery_time is not None, "somebody has to come back to it"
+    assert world.app.applier.apply([Ended(task, decision)]) is Applied.NOT_YET
+    assert world.app.applier.apply([ended]) is Applied.NOW
+    assert world.app.applier.apply([Ended(task, decision)]) is Applied.NOW
+    world.app.applier.flush()
+    check_quiet(world, ended.process_id)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_of_another_epoch_or_no_graph(one_child: tuple[World, Ended], gone: bool) -> None:
+    world, ended = one_child
+    graphs = world.store.database["graphs"]
+    graphs.delete_one({}) if gone else graphs.update_one({}, {"$set": {"epoch": 1}})
+    before = list(graphs.find())
+    assert world.app.applier.apply([ended]) is Applied.STALE
+    assert list(graphs.find()) == before
+
+
+def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "LARGE_GRAPH", 500)
+    leaf = world.app.actor("leaf")(lambda number: number)
+    deep = world.app.actor("deep")(leaf.schedule)
+    total = world.app.actor("total")(sum)
+
+    @world.app.process()
+    def wide(count: int) -> Any:
+        parts = [(deep if number % 50 == 0 else leaf).schedule(number) for number in range(count)]
+        return [total.schedule(parts), total.schedule(parts[: count // 2])]
+
+    process_id = world.app.start(wide, 200)
+    world.bring_on(process_id)
+    assert world.app.result(process_id, timeout=0) == [sum(range(200)), sum(range(100))]
+    check_quiet(world, process_id)
+    graph = world.store.graphs.get(process_id)
+    assert graph is not None
+    assert len(graph.finished) == 1 + 200 + 4 + 2
+    assert graph.version < 60, "an update of the graph for each of 207 tasks is what this is to spare"
+
+
+def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "LARGE_GRAPH", 500)
+
+    @world.app.actor()
+    def leaf(number: int) -> int:
+        return 60 // (number - 30)
+
+    @world.app.process()
+    def wide() -> Any:
+        return [leaf.schedule(number) for number in range(60)]
+
+    process = world.bring_on(world.app.start(wide))
+    assert process.error is not None
+    assert process.error.kind == "ZeroDivisionError"
+    graph = world.store.graphs.get(process.id)
+    assert graph is not None
+    assert len(graph.not_finished) == 1
+    assert len(graph.failed) == 1
+
+
+def attempt(app: Recovery, actor: str = "order") -> Attempt:
+    decision = Decision(id="p/start", actor=actor, pass_key="k")
+    return Attempt(Store(app.settings), decision, ActorPreferences(id=actor))
+
+
+NAMES = st.sampled_from(["a", "x" * 100])
+
+
+@given(
+    plan=st.lists(st.tuples(NAMES, st.sets(st.integers(0, 29)), st.text('aé"', max_size=30)), max_size=30),
+    value=st.text(max_size=20),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_counted_is_never_less_than_what_the_record_takes(
+    plan: list[tuple[str, set[int], str]], value: str
+) -> None:
+    """Children with any links: else the one write that must not fail is refused by MongoDB."""
+    made = Attempt(None, Decision(id="p/start", actor="order", pass_key="k"), ActorPreferences(id="order"))  # type: ignore[arg-type]
+    promises: list[Promise] = []
+    for name, waits, text in plan:
+        args = [[promises[n] for n in sorted(waits) if n < len(promises)], text]
+        promises.append(made.add_child(name, encode([args, {}], name)))
+    encoded = encode([value, promises], "value")
+    made.add_value(encoded, "value")
+    outcome = {"value": encoded.text, "waits": list(encoded.promises)}
+    document = {"children": [to_document(child) for child in made.children()], "outcome": outcome}
+    assert len(bson.encode(document)) <= made.size + 100
+
+
+def test_links_count_too(app: Recovery) -> None:
+    """A thousand children that wait for a thousand others: their arguments are small, their links are not."""
+    made = attempt(app)
+    first = [made.add_child("part", Encoded("[[],{}]", ())).task_id for _ in range(1000)]
+    with pytest.raises(TooLarge, match="scheduling sum: the result and child tasks of order come to over 16 MB"):
+        for _ in range(1000):
+            made.add_child("sum", Encoded("[[],{}]", tuple(first)))
+
+
+def test_a_task_is_what_its_decision_says(one_child: tuple[World, Ended]) -> None:
+    world, ended = one_child
+    tasks, decisions = apply.records_of_children(ended.task, ended.decision)
+    (task,), (decision,) = tasks, decisions
+    assert isinstance(task, Task)
+    assert world.store.tasks.get(task.id) == task == decision.task()
+    assert (task.parent, task.dependents) == ("start", {})

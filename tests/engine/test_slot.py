@@ -1,0 +1,251 @@
+"""A place that attempts run in: what it takes, what it passes on, and what it drops as stale."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery import Recovery, heartbeat
+from recovery.engine import Result, Slot, attempt
+from recovery.errors import NotInActor
+from recovery.records import DecisionState
+from recovery.records.ids import new_pass
+from tests.store.writing import is_close
+from tests.waiting import wait_until
+from tests.world import World, arguments, check_quiet
+
+DAY = timedelta(days=1)
+
+
+def slot(world: World, holder: str = "w#1") -> Slot:
+    return Slot(world.app.resources, world.app.applier, world.app.actors, holder)
+
+
+def start(world: World, function: Callable[..., Any], **settings: Any) -> tuple[str, list[str]]:
+    """Start a process; its start task's decision, and what its message brings."""
+    process_id = world.app.start(world.app.process("order", **settings)(function))
+    message = world.pop(["order"])
+    assert message is not None
+    return f"{process_id}/start", arguments(message)
+
+
+def run(world: World, message: list[str]) -> Result:
+    result = slot(world).run(world.app.actors["order"], *message)
+    world.app.applier.flush()
+    return result
+
+
+def requeue(world: World, decision_id: str) -> None:
+    """What a scanner does to an attempt whose deadline is past."""
+    past = world.store.now() - DAY
+    world.store.database["decisions"].update_one({"_id": decision_id}, {"$set": {"recoveryTime": past}})
+    assert world.store.requeues.timed_out([decision_id], new_pass())
+
+
+def test_a_ready_task_of_an_actor_that_is_not_served_here_is_enqueued(world: World) -> None:
+    ran: list[str] = []
+    elsewhere = world.app.actor("elsewhere")(lambda: ran.append("elsewhere"))
+    here = world.app.actor("here")(lambda: ran.append("here"))
+
+    @world.app.process()
+    def order() -> Any:
+        return [elsewhere.schedule(), here.schedule(), elsewhere.schedule()]
+
+    process_id = world.app.start(order)
+    world.pump(serve={name: world.app.actors[name] for name in ("order", "here")})
+    assert ran == ["here"]
+    assert world.redis.llen("elsewhere") == 2
+    states = [d.state for d in world.decisions(process_id).values() if d.actor == "elsewhere"]
+    assert states == [DecisionState.QUEUED] * 2
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == [None] * 3
+
+
+class Clock:
+    """The time that `attempt` sees; a task's time passes when it says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = staticmethod(time.perf_counter)
+
+
+def test_ready_tasks_are_run_on_the_spot_for_a_while_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(attempt, "time", clock)
+
+    @world.app.actor()
+    def step(left: int) -> Any:
+        clock.now += attempt.CONTINUE_FOR / 4
+        return step.schedule(left - 1) if left else "done"
+
+    process = world.app.process("steps")(step.schedule)
+    process_id = world.app.start(process, 11)
+    # The start takes no time and four steps follow it; a message's step is followed by three.
+    assert world.pump() == 1 + 2
+    assert world.app.result(process_id, timeout=0) == "done"
+
+
+def test_a_stale_message_is_dropped(world: World) -> None:
+    key, message = start(world, lambda: "done")
+    requeue_unclaimed = world.store.requeues.unmessaged([key], world.store.now(), new_pass())
+    assert run(world, message) is Result.STALE_MESSAGE
+    decision = world.store.decisions.get(key)
+    assert decision is not None
+    assert (decision.state, decision.attempts) == (DecisionState.QUEUED, 0)
+    world.app.resources.broker.push(requeue_unclaimed)
+    world.pump()
+    assert run(world, message) is Result.STALE_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("accept_first", "fails", "expected"),
+    [
+        (True, False, Result.FINISHED),
+        (True, True, Result.STALE_RESULT),
+        (False, False, Result.STALE_RESULT),
+        (False, True, Result.STALE_RESULT),
+    ],
+)
+def test_a_result_after_another_pass_began(world: World, accept_first: bool, fails: bool, expected: Result) -> None:
+    """A value may be the first that comes; an error counts only from who holds the task."""
+    keys: list[str] = []
+
+    def slow() -> str:
+        requeue(world, keys[0])
+        if fails:
+            raise ValueError("too late to matter")
+        return "first"
+
+    key, message = start(world, slow, accept_first=accept_first)
+    keys.append(key)
+    assert run(world, message) is expected
+    decision = world.store.decisions.get(key)
+    assert decision is not None
+    assert (decision.state is DecisionState.FINISHED) == (expected is Result.FINISHED)
+
+
+def test_heartbeat_moves_the_deadline(world: World) -> None:
+    keys: list[str] = []
+
+    def beats() -> Any:
+        world.store.database["decisions"].update_one({"_id": keys[0]}, {"$set": {"recoveryTime": world.store.now()}})
+        heartbeat()
+        found = world.store.decisions.get(keys[0])
+        assert found is not None
+        assert is_close(found.recovery_time, world.store.now() + timedelta(seconds=500))
+        return "alive"
+
+    key, message = start(world, beats, worker_timeout=500)
+    keys.append(key)
+    assert run(world, message) is Result.FINISHED
+
+
+def test_heartbeat_tells_an_attempt_that_it_lost_its_task(world: World) -> None:
+    keys: list[str] = []
+
+    def beats() -> None:
+        requeue(world, keys[0])
+        heartbeat()
+        raise AssertionError("not reached")
+
+    key, message = start(world, beats)
+    keys.append(key)
+    assert run(world, message) is Result.CLAIM_LOST
+    decision = world.store.decisions.get(key)
+    assert decision is not None
+    assert decision.state is DecisionState.QUEUED
+
+
+def test_heartbeat_outside_an_actor() -> None:
+    with pytest.raises(NotInActor, match=r"heartbeat\(\) was called outside a running actor"):
+        heartbeat()
+
+
+def test_automatic_heartbeats_keep_a_long_attempt(world: World) -> None:
+    """Its deadline moves while the function runs: what the test waits for, the thread beside it does."""
+    keys: list[str] = []
+
+    def long() -> bool:
+        def deadline() -> Any:
+            found = world.store.decisions.get(keys[0])
+            assert found is not None
+            return found.recovery_time
+
+        first = deadline()
+        return bool(wait_until(lambda: deadline() > first, 10, "a heartbeat"))
+
+    key, message = start(world, long, worker_timeout=0.6, auto_heartbeat=True)
+    keys.append(key)
+    assert run(world, message) is Result.FINISHED
+
+
+def test_arguments_too_large_to_be_copied_come_from_the_task(world: World) -> None:
+    length = world.app.actor("length")(len)
+    text = "x" * 5000
+
+    @world.app.process()
+    def order() -> Any:
+        return length.schedule(text)
+
+    process_id = world.app.start(order)
+    world.pump()
+    (decision,) = world.store.database["decisions"].find({"actor": "length"})
+    assert "call" not in decision
+    assert world.app.result(process_id, timeout=0) == 5000
+    check_quiet(world, process_id)
+
+
+def test_a_decision_without_its_task_ends_the_attempt(world: World) -> None:
+    key, message = start(world, lambda: "done")
+    world.store.database["decisions"].update_one({"_id": key}, {"$unset": {"call": ""}})
+    world.store.database["tasks"].delete_one({"_id": key})
+    with pytest.raises(LookupError, match="there is a decision, but no Task record"):
+        run(world, message)
+
+
+def test_the_attempt_is_of_the_thread_that_runs_it(world: World) -> None:
+    """A thread that the actor starts is outside it: its children could come after the result."""
+    from threading import Thread
+
+    step = world.app.actor("step")(lambda: None)
+    told: list[str] = []
+
+    def other_thread() -> None:
+        try:
+            step.schedule()
+        except NotInActor as error:
+            told.append(str(error))
+
+    def threaded() -> str:
+        thread = Thread(target=other_thread)
+        thread.start()
+        thread.join()
+        return "done"
+
+    _, message = start(world, threaded)
+    assert run(world, message) is Result.FINISHED
+    assert len(told) == 1
+    assert "in the thread that runs them" in told[0]
+
+
+def test_an_application_may_be_made_before_a_fork(app: Recovery) -> None:
+    """A child process makes its own connections."""
+    import os
+
+    before = app.resources
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, b"own" if app.resources is not before else b"its parent's")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 20) == b"own"
+    assert app.resources is before
