@@ -1,30 +1,32 @@
 """Reading a range of processes whole, for the sweep: four streams in key order, and where to cut.
 
 A process's records are neighbours in each collection, so a range of process ids is one range of keys in all
-four. What is read is the little that tells whether a process is at rest; a decision's other fields cost
-five times as much to decode. `find` in pages and not raw batches: pymongo decodes a whole reply at once in C,
-while it takes a raw batch apart and joins it again document by document.
+four. Of a decision the little is read that tells whether it is at rest; its other fields cost five times as
+much to decode, and are read of those that are not. `find` in pages and not raw batches: pymongo decodes a
+whole reply at once in C, while it takes a raw batch apart and joins it again document by document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pymongo.database import Database
 
+from recovery.records import Decision
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.snapshots import DECISION_FIELDS, decision_of
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
 PAGE = 2000
 
 BRIEF: dict[str, dict[str, bool]] = {
-    schema.PROCESSES: {"state": True},
-    schema.GRAPHS: {"notFinished": True, "finished": True, "failed": True, "recoveryTime": True},
-    schema.DECISIONS: {"state": True, "recoveryTime": True, "children._id": True},
+    schema.PROCESSES: dict.fromkeys(("state", "type", "startTask", "startedAt", "recoveryTime"), True),
+    schema.GRAPHS: dict.fromkeys(("notFinished", "links", "finished", "failed", "touchedAt", "recoveryTime"), True),
+    schema.DECISIONS: dict.fromkeys(("state", "children._id", "recoveryTime"), True),
     # Nothing but the key: answered from the index alone.
     schema.TASKS: {"_id": True},
 }
@@ -56,6 +58,12 @@ def of_type(database: Database[Document], part: Range, process_type: str) -> lis
     """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
     query = part.condition() | {"type": process_type}
     return [d["_id"] for d in database[schema.PROCESSES].find(query, {"_id": True}).sort("_id", 1).hint("_id_")]
+
+
+def decisions(database: Database[Document], keys: Sequence[str]) -> dict[str, Decision]:
+    """These decisions as rules look at them, by key. Index `_id_`."""
+    found = database[schema.DECISIONS].find({"_id": {"$in": list(keys)}}, DECISION_FIELDS)
+    return {document["_id"]: decision_of(document) for document in found.to_list()}
 
 
 def walk(database: Database[Document], step: int) -> list[str]:

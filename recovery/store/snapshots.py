@@ -40,9 +40,7 @@ def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snaps
     decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
     for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS).to_list():
         process_id, task = split_record_id(document["_id"])
-        for child in document.get("children", ()):
-            child["args"] = LEFT_OUT
-        decisions[process_id][task] = from_document(Decision, document)
+        decisions[process_id][task] = decision_of(document)
     graphs = {d["_id"]: from_document(Graph, d) for d in database[schema.GRAPHS].find(among)}
     processes = {
         d["_id"]: from_document(Process, d | {"args": LEFT_OUT})
@@ -58,6 +56,13 @@ def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snaps
         )
         for process_id in process_ids
     ]
+
+
+def decision_of(document: Document) -> Decision:
+    """The decision of a document that was read with `DECISION_FIELDS`."""
+    for child in document.get("children", ()):
+        child["args"] = LEFT_OUT
+    return from_document(Decision, document)
 
 
 def record_range(process_id: str) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """The sweep: every process of a selection read and judged in Spark, and repaired if asked (design §5).
 
 The scanners see what is overdue; a sweep sees everything, also what lost its deadline or never had one, and
-so tells that nothing is forgotten. `plan` cuts the process ids into ranges that are even in volume, `read`
-goes through one range in key order and sets aside what is plainly at rest, `examine` runs the scanners' rules
-on what is left and the scanners' repair on what they find, and `job` does that for all ranges in Spark. No
-data moves between executors: a process's records are neighbours in every collection.
+so tells that nothing is forgotten. `plan` cuts the process ids into ranges that are even in volume. `read`
+goes through a range in key order and passes over what is plainly at rest, `outline` runs the scanners' rules on
+the little that was read of the others, `examine` runs them again on the suspects, read whole, and then the
+scanners' repair; `job` does that for all ranges in Spark. No data moves between executors: a process's records
+are neighbours in every collection.
 
 PySpark is imported only once Java and it are known to be there (`java`).
 """

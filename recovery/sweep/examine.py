@@ -1,28 +1,34 @@
-"""What an executor does with one range: survey, judge, and repair if asked.
+"""What an executor does with one range: survey, suspect, judge, and repair if asked.
 
-The rules are those of the scanners. A range is judged with the surroundings that the driver saw at the start: by
-then-time a deadline is past later than by now, so what is only a little late is left to the scanners. Repair
-looks around and reads its suspects again, judges them again, and its updates compare and set; a sweep that
-is out of date does nothing, and a range may be examined twice.
+The rules are those of the scanners. A range is judged with the surroundings that the driver saw at the start;
+what became overdue since then is left to the scanners. A finding is made from a snapshot that was read whole,
+so a process that moved on while the range was read is not held against it. Repair looks around, reads its
+processes and judges them once more, and its updates compare and set: a sweep that is out of date does
+nothing, and a range may be examined twice.
 """
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
+from typing import TypeVar
 
 from recovery.engine import Applier, Resources
 from recovery.records import DecisionState
 from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
-from recovery.store.ranges import Range, of_type
+from recovery.store.ranges import Range, decisions, of_type
+from recovery.sweep.outline import suspects as suspected
 from recovery.sweep.read import Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
+
+T = TypeVar("T")
 
 PAGE = 100
 """Processes read whole at once: a page's snapshots are held in memory."""
@@ -47,42 +53,42 @@ def examine(errand: Errand, part: Range) -> RangeResult:
 
 
 def _examine(errand: Errand, part: Range) -> RangeResult:
-    resources = _resources(errand.settings)
-    seen = _survey(resources, part, errand.process_type)
+    resources, seen = _resources(errand.settings), Seen()
     found: list[Finding] = []
-    counts, ids = Counter[Rule](), dict[str, None]()
-    repaired: Done = Counter()
-    whole_read = 0
-    for page in _pages(seen.not_at_rest):
+    counts, repaired = Counter[Rule](), Done()
+    wrong = 0
+    for page in _pages(_suspects(resources, errand, part, seen)):
         snapshots = resources.store.snapshots(page)
-        whole_read += sum(len(snapshot.decisions) for snapshot in snapshots)
         findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
         counts.update(f.rule for f in findings)
-        wrong = dict.fromkeys(f.process_id for f in findings)
-        if len(ids) < SHOWN:
+        ids = list(dict.fromkeys(f.process_id for f in findings))
+        if wrong < SHOWN:
             found += findings
-        ids |= wrong
-        if errand.repair and wrong:
-            repaired += _repair(resources, list(wrong))
-    return RangeResult(
-        processes=seen.processes,
-        decisions=seen.decisions or whole_read,
-        judged=len(seen.not_at_rest),
-        suspects=len(ids),
-        findings=counts,
-        repaired=repaired,
-        sample=suspects(found),
-    )
+        wrong += len(ids)
+        if errand.repair and ids:
+            repaired += _repair(resources, ids)
+    return RangeResult(seen.processes, seen.decisions, wrong, counts, repaired, suspects(found))
 
 
-def _survey(resources: Resources, part: Range, process_type: str | None) -> Seen:
-    database = resources.store.database
-    if process_type is None:
-        return survey(database, part)
-    chosen = of_type(database, part, process_type)
-    if len(chosen) <= FEW:
-        return Seen(processes=len(chosen), not_at_rest=chosen)
-    return survey(database, part, frozenset(chosen))
+def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> Iterator[str]:
+    """Processes to be read whole."""
+    database, chosen = resources.store.database, None
+    if errand.process_type is not None:
+        of_this_type = of_type(database, part, errand.process_type)
+        chosen = frozenset(of_this_type)
+        if len(chosen) <= FEW:
+            yield from _among(resources, errand, of_this_type, seen)
+            return
+    for page in _pages(survey(database, part, seen, chosen)):
+        yield from suspected(page, errand.around, partial(decisions, database))
+
+
+def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:
+    for page in _pages(chosen):
+        snapshots = resources.store.snapshots(page)
+        seen.processes += len(snapshots)
+        seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
+        yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, errand.around))
 
 
 def _repair(resources: Resources, process_ids: Sequence[str]) -> Done:
@@ -97,8 +103,10 @@ def _queues(snapshots: Sequence[Snapshot]) -> set[str]:
     return {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
 
 
-def _pages(process_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (process_ids[first : first + PAGE] for first in range(0, len(process_ids), PAGE))
+def _pages(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while page := list(islice(rest, PAGE)):
+        yield page
 
 
 @contextmanager

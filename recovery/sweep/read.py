@@ -1,18 +1,18 @@
-"""One range read in key order: which of its processes are plainly at rest, and which need the rules.
+"""One range read in key order: which of its processes are plainly at rest, and outlines of the others.
 
 Most of what a database holds is finished. For such a process a few comparisons of raw documents show that
-no rule can have anything against it; building records of it would take ten times as long. Only what is not plainly at
-rest is read whole and judged. Nothing is held but a page of each collection.
+no rule can have anything against it; building its records would take ten times as long. Nothing is held but
+a page of each collection.
 
 The four streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
-not to be is read again.
+not to be is read again before anything is said of it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pymongo.database import Database
 
@@ -27,11 +27,23 @@ ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 @dataclass(slots=True)
 class Seen:
-    """How much was read, and the processes that need the rules."""
+    """How much was read."""
 
     processes: int = 0
     decisions: int = 0
-    not_at_rest: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A process that is not plainly at rest: its documents as they were read, briefly."""
+
+    process: Document
+    graphs: list[Document]
+    keys: list[str]
+    """Of its decisions."""
+    decisions: list[Document]
+    tasks: list[str]
+    """Keys of its Task records."""
 
 
 class Stream:
@@ -65,11 +77,12 @@ class Stream:
         return True
 
 
-def survey(database: Database[Document], part: Range, chosen: Container[str] | None = None) -> Seen:
-    """Read a range and tell which of its processes, or of the chosen ones, are not plainly at rest."""
+def survey(
+    database: Database[Document], part: Range, seen: Seen, chosen: Container[str] | None = None
+) -> Iterator[Outline]:
+    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
     names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
     graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
-    seen = Seen()
     for page in pages(database, schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
@@ -81,8 +94,7 @@ def survey(database: Database[Document], part: Range, chosen: Container[str] | N
             seen.processes += 1
             seen.decisions += len(keys)
             if keys != task_keys or not at_rest(process, graph, keys, decided):
-                seen.not_at_rest.append(process_id)
-    return seen
+                yield Outline(process, graph, keys, decided, task_keys)
 
 
 def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
@@ -97,15 +109,14 @@ def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], deci
     graph = graphs[0]
     if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:
         return False
-    prefix = process["_id"] + SEPARATOR
-    finished = {prefix + task for task in graph.get("finished", ())}
-    if len(finished) != len(keys) or not finished.issuperset(keys):
+    finished, place = set(graph.get("finished", ())), len(process["_id"]) + len(SEPARATOR)
+    if finished != {key[place:] for key in keys}:
         return False
     for decision in decisions:
         if decision.get("state") != DECIDED or "recoveryTime" in decision:
             return False
         if "children" in decision:
             for child in decision["children"]:
-                if prefix + child["_id"] not in finished:
+                if child["_id"] not in finished:
                     return False
     return True

@@ -29,7 +29,6 @@ class RangeResult:
 
     processes: int = 0
     decisions: int = 0
-    judged: int = 0
     suspects: int = 0
     findings: Counter[Rule] = field(default_factory=Counter)
     repaired: Counter[Rule] = field(default_factory=Counter)
@@ -42,8 +41,6 @@ class SweepReport:
 
     processes: int
     decisions: int
-    judged: int
-    """Processes that were not plainly at rest: the rules were run on them."""
     suspects: int
     """Processes with at least one finding."""
     findings: dict[Rule, int]
@@ -61,7 +58,6 @@ class SweepReport:
         return {
             "processes": self.processes,
             "decisions": self.decisions,
-            "judged": self.judged,
             "suspects": self.suspects,
             "findings": {rule.value: count for rule, count in self.findings.items()},
             "repaired": {rule.value: count for rule, count in self.repaired.items()},
@@ -94,7 +90,6 @@ def total(results: Sequence[RangeResult], *, seconds: float, repair: bool, proce
     return SweepReport(
         processes=sum(result.processes for result in results),
         decisions=sum(result.decisions for result in results),
-        judged=sum(result.judged for result in results),
         suspects=sum(result.suspects for result in results),
         findings=dict(findings.most_common()),
         repaired=dict(repaired.most_common()),

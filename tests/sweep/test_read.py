@@ -1,4 +1,4 @@
-"""The short way to 'healthy' says so only where the rules do, whatever the records are."""
+"""The short ways to a verdict agree with the rules, whatever the records are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from recovery.records import Decision, DecisionState, ProcessState, QueueStatist
 from recovery.records.ids import new_process_id, record_id
 from recovery.rules import Surroundings, judge_process
 from recovery.store import schema
-from recovery.store.ranges import PAGE, Range
-from recovery.sweep.read import Stream, at_rest, survey
+from recovery.store.ranges import BRIEF, PAGE, Range
+from recovery.sweep.outline import live_keys, suspects
+from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 
@@ -29,16 +30,39 @@ AROUND = Surroundings(
 TIMES = st.sampled_from([None, NOW - OLD, NOW, NOW + OLD])
 
 
-def is_at_rest(records: Records) -> bool:
-    """What `survey` concludes, of documents in the order of their keys."""
+def outlined(records: Records) -> Outline:
+    """What `survey` reads of a process."""
     documents = {
-        name: sorted(found, key=lambda document: str(document["_id"])) for name, found in records.to_documents().items()
+        name: [project(document, BRIEF[name]) for document in sorted(found, key=lambda one: str(one["_id"]))]
+        for name, found in records.to_documents().items()
     }
-    keys = {name: [document["_id"] for document in found] for name, found in documents.items()}
-    process, decisions = documents[schema.PROCESSES][0], documents[schema.DECISIONS]
-    return keys[schema.TASKS] == keys[schema.DECISIONS] and at_rest(
-        process, documents[schema.GRAPHS], keys[schema.DECISIONS], decisions
+    return Outline(
+        process=documents[schema.PROCESSES][0],
+        graphs=documents[schema.GRAPHS],
+        keys=[document["_id"] for document in documents[schema.DECISIONS]],
+        decisions=documents[schema.DECISIONS],
+        tasks=[document["_id"] for document in documents[schema.TASKS]],
     )
+
+
+def project(document: dict[str, Any], fields: dict[str, bool]) -> dict[str, Any]:
+    """As the server does it."""
+    found = {key: value for key, value in document.items() if key == "_id" or key in fields}
+    if "children._id" in fields and "children" in document:
+        found["children"] = [{"_id": child["_id"]} for child in document["children"]]
+    return found
+
+
+def is_at_rest(records: Records) -> bool:
+    """What `survey` concludes."""
+    seen = outlined(records)
+    return seen.keys == seen.tasks and at_rest(seen.process, seen.graphs, seen.keys, seen.decisions)
+
+
+def is_suspected(records: Records, around: Surroundings) -> bool:
+    """What the rules say of the outline and the live decisions."""
+    whole = {decision.id: decision for decision in records.decisions.values()}
+    return bool(suspects([outlined(records)], around, lambda keys: {key: whole[key] for key in keys}))
 
 
 @st.composite
@@ -114,6 +138,25 @@ def test_no_rule_finds_anything_in_what_is_plainly_at_rest(records: Records) -> 
             assert judge_process(records.to_snapshot(), replace(AROUND, now=NOW + later)) == []
 
 
+@settings(max_examples=1000, deadline=None)
+@given(anything())
+def test_an_outline_is_suspected_exactly_when_a_rule_finds_something(records: Records) -> None:
+    for later in (timedelta(0), timedelta(days=1000)):
+        around = replace(AROUND, now=NOW + later)
+        assert is_suspected(records, around) == bool(judge_process(records.to_snapshot(), around))
+
+
+@pytest.mark.parametrize("shape", BROKEN)
+def test_each_defect_shows_in_outline(shape: Any) -> None:
+    assert is_suspected(shape(new_process_id(), NOW), AROUND)
+
+
+def test_of_a_running_process_only_the_live_decisions_are_read_in_full() -> None:
+    records = running(new_process_id(), NOW)
+    live = {part(place) for place in range(4)}
+    assert {*live_keys(outlined(records))} == {record_id(records.process.id, task) for task in live}
+
+
 def test_a_finished_process_is_plainly_at_rest() -> None:
     assert is_at_rest(finished(new_process_id(), NOW))
 
@@ -143,9 +186,18 @@ def test_a_survey_counts_and_sets_aside(database: Database) -> None:
     for _ in range(3):
         database.add(finished)
     odd = [database.add(shape) for shape in (running, *BROKEN)]
-    seen = survey(database.store.database, Range())
+    seen = Seen()
+    aside = [outline.process["_id"] for outline in survey(database.store.database, Range(), seen)]
     assert seen.processes == 3 + len(odd)
-    assert sorted(seen.not_at_rest) == sorted(odd)
+    assert sorted(aside) == sorted(odd)
+
+
+def test_an_outline_read_from_the_server_is_what_the_tests_above_take_it_for(database: Database) -> None:
+    for shape in (running, *BROKEN):
+        records = shape(new_process_id(), database.now)
+        database.insert(records)
+        (read,) = survey(database.store.database, Range(records.process.id), Seen())
+        assert read == outlined(records)
 
 
 def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
@@ -163,5 +215,6 @@ def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
     database.add(finished)
     database.insert(large)
     database.add(finished)
-    seen = survey(database.store.database, Range())
-    assert (seen.processes, seen.decisions, seen.not_at_rest) == (3, 3 * SIZE + len(many), [])
+    seen = Seen()
+    assert list(survey(database.store.database, Range(), seen)) == []
+    assert (seen.processes, seen.decisions) == (3, 3 * SIZE + len(many))

@@ -1,0 +1,69 @@
+"""From an outline to a snapshot good enough to suspect: only what is live is read in full.
+
+Most decisions of a running process are over too. Of those, and of what waits, rules ask for nothing but the
+state and the children, which the outline has. So a healthy running process costs a read of a handful of
+decisions, by key and many processes at once. What comes of it is a suspicion: a finding that is reported or
+repaired is made from a snapshot that was read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from recovery.records import Child, Decision, DecisionState, Graph, Process, from_document
+from recovery.records.ids import SEPARATOR
+from recovery.rules import Snapshot, Surroundings, judge_process
+from recovery.store.client import Document
+from recovery.sweep.read import Outline
+
+WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value
+NOT_READ = ""
+BARE = {state.value: Decision(id=NOT_READ, actor=NOT_READ, state=state) for state in DecisionState}
+"""Stands for any decision of which nothing but the state counts; most are such, and making one takes its time."""
+
+
+def suspects(
+    outlines: Sequence[Outline], around: Surroundings, read: Callable[[Sequence[str]], Mapping[str, Decision]]
+) -> list[str]:
+    """Ids of the processes on which a rule finds something. `read` brings decisions in full, by key."""
+    live = read([key for outline in outlines for key in live_keys(outline)])
+    return [o.process["_id"] for o in outlines if judge_process(to_snapshot(o, live), around)]
+
+
+def live_keys(outline: Outline) -> Iterable[str]:
+    """Keys of the decisions of which rules ask for more than an outline has."""
+    is_open = outline.graphs[0].get("notFinished", {}) if outline.graphs else {}
+    place = len(outline.process["_id"]) + len(SEPARATOR)
+    for key, decision in zip(outline.keys, outline.decisions, strict=True):
+        state = decision.get("state")
+        over = state == FINISHED and "recoveryTime" not in decision and key[place:] not in is_open
+        if not over and state != WAITING:
+            yield key
+
+
+def to_snapshot(outline: Outline, live: Mapping[str, Decision]) -> Snapshot:
+    """The process as far as it was read. One that lost a decision since the outline keeps it in outline."""
+    process_id = outline.process["_id"]
+    place = len(process_id) + len(SEPARATOR)
+    return Snapshot(
+        process_id=process_id,
+        process=from_document(Process, outline.process | {"args": NOT_READ}),
+        graph=from_document(Graph, outline.graphs[0]) if outline.graphs else None,
+        decisions={
+            key[place:]: live.get(key) or _in_outline(decision)
+            for key, decision in zip(outline.keys, outline.decisions, strict=True)
+        },
+        tasks=frozenset(key[place:] for key in outline.tasks),
+    )
+
+
+def _in_outline(decision: Document) -> Decision:
+    children = decision.get("children", ())
+    if not children:
+        return BARE[decision["state"]]
+    return Decision(
+        id=decision["_id"],
+        actor=NOT_READ,
+        state=DecisionState(decision["state"]),
+        children=tuple(Child(id=child["_id"], actor=NOT_READ, args=NOT_READ) for child in children),
+    )
