@@ -39,14 +39,13 @@ demo: venv
 bench: venv
 	$(BIN)/python -m tests.bench
 
-# Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. Run it with the oldest
-# Python that we support. The options keep the addresses and paths of this machine out of the file.
+# Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. One file for every Python
+# that we support. The options keep the addresses and paths of this machine out of it.
 lock:
 	"$(PYTHON)" -m venv .venv/lock
-	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	CUSTOM_COMPILE_COMMAND="make lock" .venv/lock/bin/python -m piptools compile $(UPGRADE) --quiet \
-	    --all-extras --all-build-deps --allow-unsafe --strip-extras --generate-hashes --no-annotate \
-	    --no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv/lock/bin/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 --all-extras \
+	    --generate-hashes --no-annotate --custom-compile-command "make lock" \
 	    --output-file constraints.txt pyproject.toml
 
 clean:

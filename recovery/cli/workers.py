@@ -77,7 +77,8 @@ def worker(
     become_celery("worker", options, settings)
 
 
-def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.INFO) -> None:
+# At INFO Celery tells of every nudge: a line a second.
+def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> None:
     settings = _settings(app)
     # Celery's default scheduler keeps a file of when it last sent what, which two beats can't share and a nudge
     # does not need.

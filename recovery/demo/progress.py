@@ -102,7 +102,7 @@ def summary(report: Report) -> RenderableType:
     extra = report.executions - report.tasks
     for name, value, remark in (
         ("processes finished", f"{report.finished} of {report.processes}", f"in {report.wall_seconds:.1f} s"),
-        ("tasks", f"{report.tasks}", f"{report.executions} executions" if extra else "each executed once"),
+        ("tasks", f"{report.tasks}", f"{report.executions} runs to the end" if extra else "each run to its end once"),
         ("workers killed", f"{report.kills}", f"with all their processes; seed {report.seed}"),
         ("tasks requeued", f"{report.requeued}", _lag(report)),
         ("stale rejected", f"{report.stale_rejected}", "late messages and results, dropped"),

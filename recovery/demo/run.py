@@ -128,10 +128,10 @@ class _Demo:
         for started in workload.start(resources, self.workflows, self.options.processes, self.options.time_scale):
             self.runs.append(started)
             self.standing.tasks += len(started.workflow.tasks)
-            self._tick()
+            self._tick(resources)
         pause = threading.Event()
         while self._running() and time.monotonic() < began + self.options.timeout:
-            self._tick()
+            self._tick(resources)
             pause.wait(LOOK_EVERY)
             workload.look(resources, self._running())
         self.chaos.stop()
@@ -144,8 +144,8 @@ class _Demo:
                 raise ServerUnavailable(f"the workers are not ready {READY_WITHIN:g} s after their start")
             pause.wait(LOOK_EVERY)
 
-    def _tick(self) -> None:
-        self.workforce.tick()
+    def _tick(self, resources: Resources) -> None:
+        self.workforce.tick(resources.store)
         for line in self._reader.new_lines():
             if not line.final:
                 self.standing.executions += 1

@@ -35,11 +35,19 @@ class Workforce:
         self.require_alive()
         return len(store.workers.all()) >= len(self._children)
 
-    def tick(self) -> None:
-        """Kill a worker if its time has come; raise ServerError if one has ended by itself."""
+    def tick(self, store: Store) -> None:
+        """Kill a worker if its time has come; raise ServerError if one has ended by itself.
+
+        Of those that have told that they live: on a machine on which a start takes longer than the time between
+        two kills, nobody else would ever work.
+        """
         self.require_alive()
         if self._chaos.is_due(time.monotonic()):
-            victim = self._chaos.choose(self._children)
+            living = {worker.pid for worker in store.workers.all()}
+            ready = [child for child in self._children if child.pid in living]
+            if not ready:
+                return
+            victim = self._chaos.choose(ready)
             self._children.remove(victim)
             victim.kill_group()
             self.kills += 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.context import current
@@ -53,7 +55,15 @@ class Actor(Generic[P, R]):
         the values in their place. Raises NotInActor, NotEncodable, TooLarge, InputError.
         """
         attempt = current(f"{self.name}.schedule(...)")
+        self.check_call(args, kwargs)
         return attempt.add_child(self.name, encode_call(self.name, args, kwargs), self._eta, self._delay)
+
+    def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise InputError unless the function can be called like this."""
+        try:
+            _signature(self.function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(f"{self.name}{_signature(self.function)}: {error}") from None
 
     def options(self, *, eta: datetime | None = None, delay: timedelta | float | None = None) -> Actor[P, R]:
         """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready.
@@ -66,6 +76,11 @@ class Actor(Generic[P, R]):
         if seconds is not None and not 0 <= seconds <= 10 * 366 * 86400:
             raise InputError(f"{self.name}.options(delay={delay}): must be from 0 seconds to 10 years")
         return replace(self, _eta=eta, _delay=seconds)
+
+
+@lru_cache(maxsize=4096)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:

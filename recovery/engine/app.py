@@ -134,6 +134,7 @@ class Recovery:
             raise UnknownProcessType(f"no process type is named {name!r}{_near(name, self.process_types)}")
         if custom_id is not None and not _is_custom_id(custom_id):
             raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
+        actor.check_call(args, kwargs)
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
             raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")

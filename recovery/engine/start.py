@@ -16,6 +16,7 @@ from recovery import metrics
 from recovery.engine.apply import first_decision
 from recovery.engine.dispatch import enqueue
 from recovery.engine.resources import Resources
+from recovery.errors import ServerUnavailable
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_process_id, record_id
 
@@ -28,7 +29,13 @@ def start(resources: Resources, process_type: str, args: str, *, custom_id: str 
     With a custom id that a process of this type has already, that one's id, and nothing is changed.
     """
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
-    process = resources.store.processes.insert(wanted, first_look=idle_timeout)
+    try:
+        process = resources.store.processes.insert(wanted, first_look=idle_timeout)
+    except PyMongoError as error:
+        raise ServerUnavailable(
+            f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
+            f"({error}). Start it again with a custom_id, which starts it once at the most"
+        ) from error
     if process.id != wanted.id:
         return process.id
     metrics.PROCESSES_STARTED.labels(process_type).inc()

@@ -11,9 +11,9 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from recovery.errors import NotEncodable, TooLarge
+from recovery.errors import InputError, NotEncodable, TooLarge
 
 PROMISE_KEY = "$promise"
 MAX_DIGITS = 4300
@@ -28,6 +28,14 @@ class Promise:
 
     task_id: str
     actor: str = ""
+
+    def _no_value(self, *_: object) -> NoReturn:
+        raise InputError(
+            f"the promise of {self.actor or self.task_id} has no value yet: pass it to a task, which gets the value"
+        )
+
+    # Else a promise in a condition or a text would pass silently for a value.
+    __bool__ = __iter__ = __getitem__ = __len__ = __str__ = __format__ = _no_value
 
 
 @dataclass(frozen=True, slots=True)

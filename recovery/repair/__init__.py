@@ -1,6 +1,6 @@
 """From findings to compare-and-sets. `Repairer` runs the engine's own steps again, in batches."""
 
-from recovery.repair.repairer import Done, Repairer, count_timeouts
+from recovery.repair.repairer import Done, Repairer
 from recovery.repair.surroundings import look_around
 
-__all__ = ["Done", "Repairer", "count_timeouts", "look_around"]
+__all__ = ["Done", "Repairer", "look_around"]

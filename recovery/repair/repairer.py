@@ -68,7 +68,8 @@ class Repairer:
             queued = requeues.lost(ids, _holders(findings), pass_key)
         else:
             queued = requeues.timed_out(ids, pass_key)
-        count_timeouts(queued)
+        for actor, count in Counter(one.actor for one in queued).items():
+            count_timeouts(actor, count)
         return self._handed_over(rule, findings, queued)
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
@@ -99,7 +100,9 @@ class Repairer:
         failed: list[str] = []
         for actor, ids in by_actor.items():
             error = _timeout_error(rule, actor, around)
-            failed += store.requeues.fail(ids, error, new_pass(), holders)
+            failed_now = store.requeues.fail(ids, error, new_pass(), holders)
+            failed += failed_now
+            count_timeouts(actor, len(failed_now))
         self._apply_all(failed)
         return len(failed)
 
@@ -137,11 +140,10 @@ class Repairer:
         return sum(finish_process(self._resources, p.id, p.epoch) for p in processes.values())
 
 
-def count_timeouts(queued: Sequence[Queued]) -> None:
-    """Count attempts that were lost: in all, and per actor."""
-    metrics.WORK_TIMEOUTS.inc(len(queued))
-    for actor, count in Counter(one.actor for one in queued).items():
-        metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+def count_timeouts(actor: str, count: int) -> None:
+    """Count attempts that were lost: in all, and of their actor."""
+    metrics.WORK_TIMEOUTS.inc(count)
+    metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
 
 
 def _holders(findings: Sequence[Finding]) -> list[str]:

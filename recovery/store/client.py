@@ -26,8 +26,12 @@ def client(uri: str) -> MongoClient[Document]:
 
 @lru_cache(maxsize=8)
 def _client(uri: str, _pid: int) -> MongoClient[Document]:
+    # A failover takes some 10 s. Given as an option it would win over what the address says.
+    patience: dict[str, Any] = {}
+    if "serverselectiontimeoutms" not in uri.lower():
+        patience["serverSelectionTimeoutMS"] = 20_000
     try:
-        return MongoClient(uri, tz_aware=True, appname="recovery-workers", serverSelectionTimeoutMS=20_000)
+        return MongoClient(uri, tz_aware=True, appname="recovery-workers", **patience)
     except (ConfigurationError, ValueError) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={uri}: {error}") from None
 
