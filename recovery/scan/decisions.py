@@ -15,7 +15,11 @@ from recovery.scan.scanner import Scanner
 
 
 class DecisionScanner(Scanner[Decision]):
-    """Looks at overdue decisions, a page of `scan_batch` at a time."""
+    """Looks at overdue decisions, a page of `scan_batch` at a time.
+
+    What stays overdue after its repair (its records are damaged, or another program wrote it) is put off: the
+    longest overdue come first, and a page of such would hide all others.
+    """
 
     name = "decisions"
 
@@ -27,7 +31,15 @@ class DecisionScanner(Scanner[Decision]):
         odd = self.resources.store.decisions.without_deadline(limit)
         return [*odd, *self.resources.store.decisions.overdue(limit - len(odd))] if len(odd) < limit else odd
 
+    def key(self, item: Decision) -> str:
+        return item.id
+
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
         queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}
         around = look_around(self.resources, queues=queues)
         return [f for decision in page if (f := judge_decision(decision, around))], around
+
+    def settle(self, page: Sequence[Decision]) -> None:
+        # While a page is not full, nothing stands in another's way.
+        if len(page) >= self.page:
+            self.resources.store.requeues.look_later([decision.id for decision in page])

@@ -20,6 +20,9 @@ PAGE = 100
 class _WholeProcesses(Scanner[Snapshot]):
     page = PAGE
 
+    def key(self, item: Snapshot) -> str:
+        return item.process_id
+
     def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
         queues = {
             decision.actor

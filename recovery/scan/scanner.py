@@ -62,23 +62,31 @@ class Scanner(ABC, Generic[Item]):
     def judge(self, page: Sequence[Item]) -> tuple[list[Finding], Surroundings]:
         """What is wrong with them."""
 
+    @abstractmethod
+    def key(self, item: Item) -> str:
+        """The id of what is looked at."""
+
     def settle(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
 
     def run_once(self) -> ScanResult:
-        """Scan until a page is not full."""
+        """Scan until a page is not full, or brings nothing new and nothing could be done about it."""
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
         error = None
+        ids: set[str] = set()
         try:
-            while True:
-                page = self.find(self.page)
+            while page := self.find(self.page):
                 looked_at += len(page)
-                if page:
-                    findings, around = self.judge(page)
-                    repaired += self.repairer.repair(findings, around)
-                    self.settle(page)
+                findings, around = self.judge(page)
+                done = self.repairer.repair(findings, around)
+                repaired += done
+                self.settle(page)
+                before, ids = ids, {self.key(item) for item in page}
                 if len(page) < self.page or time.perf_counter() - began > MOST_SECONDS:
+                    break
+                if ids == before and not done:
+                    log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
                     break
         except (PyMongoError, RedisError) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]

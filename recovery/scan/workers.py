@@ -34,6 +34,9 @@ class WorkerScanner(Scanner[Worker]):
     def find(self, limit: int) -> Sequence[Worker]:
         return self.resources.store.workers.overdue(limit) if self._may_judge() else []
 
+    def key(self, item: Worker) -> str:
+        return item.id
+
     def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
         return _claims(self.resources, [worker.id for worker in page])
 

@@ -91,6 +91,13 @@ class Requeues:
         )
         return changed.modified_count
 
+    def look_later(self, ids: Sequence[str]) -> int:
+        """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
+        changed = self._collection.update_many(
+            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": after(self._message_timeout)}}]
+        )
+        return changed.modified_count
+
     def stamp(self, ids: Sequence[str]) -> int:
         """Give a deadline, now, to live decisions that lack one."""
         changed = self._collection.update_many(

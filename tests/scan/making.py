@@ -1,0 +1,69 @@
+"""Records in the conditions that scanners look for, and scanners of a world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from recovery.records import Decision, DecisionState, Graph, Process, Task
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
+from tests.store.writing import put
+from tests.world import World
+
+DAY = timedelta(days=1)
+SCANNERS: dict[str, Callable[[World], Scanner[Any]]] = {
+    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, lambda: True),
+    "decisions": lambda w: DecisionScanner(w.app.resources, w.app.applier),
+    "graphs": lambda w: GraphScanner(w.app.resources, w.app.applier),
+    "processes": lambda w: ProcessScanner(w.app.resources, w.app.applier),
+}
+
+
+def scanner(world: World, name: str) -> Scanner[Any]:
+    world.tell()
+    return SCANNERS[name](world)
+
+
+def overdue(world: World, state: DecisionState, count: int = 1, **changes: Any) -> list[Decision]:
+    """Decisions of the actor `add`, each with its process, whose deadlines are past."""
+    past = world.store.now() - DAY
+    made = [
+        Decision(
+            id=f"p{n:04}/start", actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
+            worker="w#1" if state is DecisionState.WORKING else None,
+        ).evolve(**changes)
+        for n in range(count)
+    ]  # fmt: skip
+    put(world.store, *made)
+    register(world, made)
+    return made
+
+
+def register(world: World, decisions: Sequence[Decision]) -> None:
+    """Give decisions of start tasks the rest of their processes' records."""
+    now, records = world.store.now(), list[Any]()
+    for decision in decisions:
+        process_id = decision.process_id
+        records += [
+            Task(id=decision.id, actor=decision.actor, args="[[],{}]"),
+            Process(id=process_id, type="add", args="[[],{}]", started_at=now, recovery_time=now + DAY),
+            Graph(
+                id=process_id, not_finished={"start": now}, touched_at=now, recovery_time=now + DAY, idle_timeout=60
+            ),
+        ]  # fmt: skip
+    put(world.store, *records)
+
+
+def after_find(scanner: Scanner[Any], act: Callable[[], object]) -> None:
+    """Make `scanner` do this once, between its find and what it does with what it found."""
+    real = scanner.find
+    todo = [act]
+
+    def find(limit: int) -> Sequence[Any]:
+        page = real(limit)
+        if todo:
+            todo.pop()()
+        return page
+
+    scanner.find = find  # type: ignore[method-assign]

@@ -1,0 +1,267 @@
+"""The Decision scanner against time, workers and itself: what is overdue is brought on once, and whatever came
+between its look and its write wins."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.rules import Rule
+from recovery.scan import DecisionScanner
+from recovery.store import Finished
+from tests.scan.making import DAY, after_find, overdue, register, scanner
+from tests.store.writing import contents, is_close, put
+from tests.waiting import wait_until
+from tests.world import World, arguments
+
+QUEUED, WORKING, FINISHED = DecisionState.QUEUED, DecisionState.WORKING, DecisionState.FINISHED
+
+
+@pytest.fixture(autouse=True)
+def add(world: World) -> Any:
+    return world.app.process("add")(lambda: "added")
+
+
+def get(world: World, key: str = "p0000/start") -> Decision:
+    found = world.store.decisions.get(key)
+    assert found is not None
+    return found
+
+
+def messages(world: World) -> list[list[str]]:
+    """[decision, pass] of each message in the queue `add`."""
+    texts: Any = world.redis.lrange("add", 0, -1)
+    return [arguments(json.loads(text)) for text in texts]
+
+
+def test_a_named_result(world: World) -> None:
+    overdue(world, WORKING, 3)
+    result = scanner(world, "decisions").run_once()
+    assert (result.scanner, result.looked_at, result.repaired) == ("decisions", 3, {Rule.WORK_TIMEOUT: 3})
+    assert (result.error, 0 < result.seconds < 10) == (None, True)
+    for key, document in contents(world.store, "decisions").items():
+        assert (document["state"], document["timeouts"], "worker" in document) == ("queued", 1, False)
+        assert [key, document["pass"]] in messages(world)
+    assert scanner(world, "decisions").run_once().looked_at == 0
+
+
+def test_ten_at_once_requeue_each_once(world: World) -> None:
+    """Ten scanners over the same two thousand: every one is requeued by one of them, and has one message."""
+    overdue(world, WORKING, 2000)
+    barrier = Barrier(10)
+
+    def scan(_: int) -> int:
+        one = DecisionScanner(world.app.resources, world.app.applier)
+        one.page = 150
+        barrier.wait()
+        result = one.run_once()
+        assert result.error is None
+        assert set(result.repaired) <= {Rule.WORK_TIMEOUT}
+        return result.repaired[Rule.WORK_TIMEOUT]
+
+    world.tell()
+    with ThreadPoolExecutor(10) as pool:
+        requeued = sum(pool.map(scan, range(10)))
+    assert requeued == 2000
+    documents = contents(world.store, "decisions")
+    assert {document["timeouts"] for document in documents.values()} == {1}
+    assert sorted(messages(world)) == sorted([key, document["pass"]] for key, document in documents.items())
+
+
+def test_a_heartbeat_between_look_and_write_wins(world: World) -> None:
+    overdue(world, WORKING, 2)
+    one = scanner(world, "decisions")
+    after_find(one, lambda: world.store.decisions.extend("p0000/start", "old", 60))
+    assert one.run_once().repaired == {Rule.WORK_TIMEOUT: 1}
+    alive = get(world)
+    assert (alive.state, alive.pass_key, alive.timeouts) == (WORKING, "old", 0)
+    assert [key for key, _ in messages(world)] == ["p0001/start"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_work_timeouts": 1}, {"restart_after_work_timeout": False}])
+def test_a_result_between_look_and_write_wins(world: World, settings: dict[str, Any]) -> None:
+    world.app.actors.clear()
+    world.app.process("add", **settings)(lambda: "added")
+    (decision,) = overdue(world, WORKING)
+    one = scanner(world, "decisions")
+
+    def finish() -> None:
+        outcome = Outcome(pass_key="old", value='"first"')
+        assert world.store.decisions.finish(decision, outcome, [], accept_first=False, worker="w#1", apply_timeout=60)
+
+    after_find(one, finish)
+    result = one.run_once()
+    assert (result.looked_at, result.repaired) == (1, {})
+    finished = get(world)
+    assert finished.state is FINISHED
+    assert finished.outcome is not None
+    assert finished.outcome.value == '"first"'
+    assert messages(world) == []
+    assert world.process("p0000").state is ProcessState.RUNNING
+
+
+def test_a_claim_between_look_and_write_wins(world: World) -> None:
+    """Its message was late, not lost."""
+    overdue(world, QUEUED)
+    world.store.queues.polled({"add": world.store.now()})
+    one = scanner(world, "decisions")
+    after_find(one, lambda: world.store.decisions.claim("p0000/start", "old", "w#1", 60))
+    assert one.run_once().repaired == {}
+    assert (get(world).state, get(world).pass_key) == (WORKING, "old")
+
+
+@pytest.mark.parametrize(
+    ("settings", "timeouts", "told"),
+    [
+        ({"max_work_timeouts": 3}, 2, "add lost 3 attempts, which is its max_work_timeouts"),
+        (
+            {"restart_after_work_timeout": False, "worker_timeout": 7},
+            0,
+            "add brought no result within 7 s, and restart_after_work_timeout is off",
+        ),
+    ],
+)
+def test_an_attempt_too_many_breaks_the_process(
+    world: World, settings: dict[str, Any], timeouts: int, told: str
+) -> None:
+    world.app.actors.clear()
+    world.app.process("add", **settings)(lambda: "added")
+    overdue(world, WORKING, timeouts=timeouts)
+    assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 1}
+    process = world.process("p0000")
+    assert process.state is ProcessState.BROKEN
+    assert process.error is not None
+    assert (process.error.kind, process.error.message, process.error.actor) == ("WorkTimeout", told, "add")
+    ended = get(world)
+    assert (ended.state, ended.timeouts, ended.recovery_time) == (FINISHED, timeouts + 1, None)
+    assert messages(world) == []
+
+
+def test_a_task_that_always_hangs_ends_after_so_many_attempts(world: World) -> None:
+    """From the first attempt to the broken process, with real claims whose time is up at once."""
+    world.app.actors.clear()
+
+    @world.app.process("add", worker_timeout=0.001, max_work_timeouts=3)
+    def hangs() -> None:
+        raise SystemExit  # as if the worker was killed: the attempt just ends
+
+    process_id = world.app.start(hangs)
+    attempts: list[str] = []
+
+    def ended() -> bool:
+        try:
+            world.pump()
+        except SystemExit:
+            attempts.append("lost")
+        scanner(world, "decisions").run_once()
+        return world.process(process_id).state is ProcessState.BROKEN
+
+    wait_until(ended, 10, "the process to break")
+    assert len(attempts) == 3
+
+
+def test_a_push_that_failed_is_a_lost_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compare-and-set is done, the message is not there: found when the queue is polled and empty."""
+    overdue(world, WORKING, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.app.resources.broker), "push", lambda *_: 0)
+        assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 2}
+    assert messages(world) == []
+    lost = get(world)
+
+    def found() -> bool:
+        world.store.queues.polled({"add": None})
+        return scanner(world, "decisions").run_once().repaired == {Rule.MESSAGE_LOST: 2}
+
+    wait_until(found, 10, "the lost messages")
+    again = get(world)
+    assert again.pass_key != lost.pass_key
+    assert ["p0000/start", again.pass_key] in messages(world)
+    assert (again.timeouts, len(messages(world))) == (1, 2)
+
+
+def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
+    overdue(world, QUEUED, 5)
+    world.app.resources.broker.push(world.store.requeues.unmessaged(["p0000/start"], world.store.now(), "new"))
+    past = world.store.now() - DAY
+    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": past, "queuedAt": past}})
+    world.store.queues.polled({"add": None})
+    result = scanner(world, "decisions").run_once()
+    assert (result.looked_at, result.repaired) == (5, {})
+    assert len(messages(world)) == 1
+    assert is_close(get(world).recovery_time, world.store.now() + DAY), "looked at again when it is twice as old"
+
+
+@pytest.mark.parametrize("state", [QUEUED, WORKING, DecisionState.DELAYED])
+def test_a_missing_deadline_is_stamped_and_then_the_record_is_repaired(world: World, state: DecisionState) -> None:
+    """Another program wrote it; the validators were passed by."""
+    overdue(world, state, 2, recovery_time=None)
+    world.store.queues.polled({"add": world.store.now()})
+    one = scanner(world, "decisions")
+    assert one.run_once().repaired == {Rule.DEADLINE_MISSING: 2}
+    assert is_close(get(world).recovery_time, world.store.now())
+    rule = {QUEUED: Rule.MESSAGE_LOST, WORKING: Rule.WORK_TIMEOUT, DecisionState.DELAYED: Rule.DUE}[state]
+    assert one.run_once().repaired == {rule: 2}
+    assert len(messages(world)) == 2
+
+
+def test_queued_without_a_time_is_pushed_again(world: World) -> None:
+    overdue(world, QUEUED, queued_at=None)
+    assert scanner(world, "decisions").run_once().repaired == {Rule.MESSAGE_LOST: 1}
+    assert len(messages(world)) == 1
+
+
+def test_finished_and_not_applied(world: World) -> None:
+    overdue(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"', finished_at=world.store.now() - DAY))
+    assert scanner(world, "decisions").run_once().repaired == {Rule.DECISION_NOT_APPLIED: 1}
+    assert world.process("p0000").result == '"added"'
+    assert get(world).recovery_time is None
+
+
+def test_applied_and_only_the_word_is_missing(world: World) -> None:
+    """Nothing was wrong: looked at, not repaired, and at rest."""
+    (decision,) = overdue(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"'))
+    world.store.graphs.apply("p0000", 0, [Finished("start", {}, ())])
+    result = scanner(world, "decisions").run_once()
+    assert (result.looked_at, result.repaired) == (1, {})
+    assert get(world, decision.id).recovery_time is None
+
+
+UNTOUCHABLE: dict[str, dict[str, Any]] = {
+    # Another program's: no rule says what to do about a waiting task with a deadline.
+    "waiting with a deadline": {"state": DecisionState.WAITING},
+    # Damaged: what was decided can't be applied without the task.
+    "finished, its task gone": {"state": FINISHED, "outcome": Outcome(pass_key="old", value="1")},
+}
+
+
+@pytest.mark.parametrize("what", UNTOUCHABLE)
+def test_a_page_full_of_what_cant_be_brought_on_hides_nothing(world: World, what: str) -> None:
+    """The longest overdue come first: these are put off, and the run ends."""
+    past = world.store.now() - 2 * DAY
+    odd = [Decision(id=f"odd{n}/start", actor="add", recovery_time=past, **UNTOUCHABLE[what]) for n in range(5)]
+    put(world.store, *odd)
+    overdue(world, WORKING, 3)
+    one = scanner(world, "decisions")
+    one.page = 5
+    result = one.run_once()
+    assert (result.looked_at, result.repaired) == (8, {Rule.WORK_TIMEOUT: 3})
+    left = world.store.decisions.get_many(decision.id for decision in odd)
+    assert all(is_close(d.recovery_time, world.store.now() + timedelta(seconds=0.3)) for d in left.values())
+    assert {d.state for d in left.values()} == {odd[0].state}
+
+
+def test_register_gives_whole_processes(world: World) -> None:
+    """What these tests start from is healthy but for what they make overdue."""
+    past = world.store.now() - DAY
+    decision = Decision(id="p/start", actor="add", state=QUEUED, queued_at=past, recovery_time=past + 3 * DAY)
+    put(world.store, decision)
+    register(world, [decision])
+    for name in ("decisions", "graphs", "processes"):
+        assert scanner(world, name).run_once().looked_at == 0

@@ -1,0 +1,114 @@
+"""The skeleton of all scanners: it ends, it tells what it did, and it does not raise for servers that are away."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from recovery import Recovery
+from recovery.records import Decision, DecisionState
+from recovery.rules import Finding, Rule, Surroundings
+from recovery.scan import Scanner, ScanResult
+from recovery.scan import scanner as skeleton
+from recovery.settings import Settings
+from recovery.stack.ports import free_port
+from recovery.store.overview import impatient
+from tests.scan.making import DAY, SCANNERS, overdue, scanner
+from tests.store.writing import put
+from tests.world import World
+
+
+class Counting(Scanner[int]):
+    """Looks at numbers, and finds nothing wrong with them."""
+
+    name = "numbers"
+    page = 3
+
+    def __init__(self, world: World, pages: Sequence[Sequence[int]]) -> None:
+        super().__init__(world.app.resources, world.app.applier)
+        self.pages, self.settled = list(pages), list[int]()
+
+    def find(self, limit: int) -> Sequence[int]:
+        assert limit == self.page
+        return self.pages.pop(0)
+
+    def key(self, item: int) -> str:
+        return str(item)
+
+    def judge(self, page: Sequence[int]) -> tuple[list[Finding], Surroundings]:
+        assert page, "an empty page needs no judgement"
+        return [], Surroundings(now=self.resources.store.now())
+
+    def settle(self, page: Sequence[int]) -> None:
+        self.settled += page
+
+
+@pytest.mark.parametrize(
+    ("pages", "looked_at"),
+    [
+        ([[]], 0),
+        ([[1, 2]], 2),
+        ([[1, 2, 3], []], 3),
+        ([[1, 2, 3], [4, 5, 6], [7]], 7),
+        ([[1, 2, 3], [3, 4, 5], [3, 4, 6], []], 9),
+    ],
+)
+def test_it_goes_on_while_pages_are_full(world: World, pages: list[list[int]], looked_at: int) -> None:
+    counting = Counting(world, pages)
+    result = counting.run_once()
+    assert (result.scanner, result.looked_at, result.repaired, result.error) == ("numbers", looked_at, Counter(), None)
+    assert counting.pages == []
+    assert len(counting.settled) == looked_at
+
+
+def test_it_ends_when_a_page_brings_the_same_and_nothing_helps(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    counting = Counting(world, [[1, 2, 3], [4, 5, 6], [6, 5, 4], [7]])
+    assert counting.run_once().looked_at == 9
+    assert "numbers scan: 3 records can't be brought on, first 4" in caplog.text
+
+
+def test_it_ends_after_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skeleton, "MOST_SECONDS", 0.0)
+    assert Counting(world, [[1, 2, 3], [4]]).run_once().looked_at == 3
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+def test_nothing_to_do(world: World, name: str) -> None:
+    result = scanner(world, name).run_once()
+    assert result == ScanResult(name, seconds=result.seconds)
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+def test_a_database_that_is_away(emptied: Settings, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    away = emptied.model_copy(update={"mongo_uri": f"mongodb://127.0.0.1:{free_port()}"})
+    world = World(emptied, Recovery(away))
+    with caplog.at_level(logging.WARNING), impatient(0.2):
+        result = SCANNERS[name](world).run_once()
+    assert result.error is not None
+    assert (result.scanner, result.looked_at) == (name, 0)
+    assert "Timeout" in result.error or "Selection" in result.error
+    assert f"{name} scan cut off" in caplog.text
+
+
+def test_a_redis_that_is_away_does_not_hold_up_the_records(emptied: Settings) -> None:
+    """The messages are lost; that they are is found out when Redis is back."""
+    away = emptied.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
+    world = World(emptied, Recovery(away))
+    overdue(world, DecisionState.WORKING, 3)
+    past = world.store.now() - DAY
+    put(
+        world.store,
+        Decision(
+            id="q/start", actor="add", state=DecisionState.QUEUED, pass_key="old", queued_at=past, recovery_time=past
+        ),
+    )
+    world.store.queues.polled({"add": None})
+    result = scanner(world, "decisions").run_once()
+    assert result.error is None
+    assert (result.looked_at, result.repaired) == (4, {Rule.WORK_TIMEOUT: 3})
+    found = world.store.decisions.get("q/start")
+    assert found is not None
+    assert found.pass_key == "old", "of a queue that can't be asked nothing is concluded"
