@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
+
+from pymongo.errors import ConnectionFailure
+from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
-from recovery.records import ErrorInfo
+from recovery.records import ErrorInfo, Process
 from recovery.records.ids import new_pass
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import Queued
@@ -22,6 +26,7 @@ from recovery.store import Queued
 log = logging.getLogger(__name__)
 
 Done = Counter[Rule]
+Item = TypeVar("Item")
 
 
 class Repairer:
@@ -118,12 +123,14 @@ class Repairer:
         return self._apply_all([f.record for f in findings])
 
     def _apply_all(self, ids: Sequence[str]) -> int:
-        store, changed = self._resources.store, 0
+        store = self._resources.store
         tasks, decisions = store.tasks.get_many(ids), store.decisions.get_many(ids)
-        for decision_id in ids:
-            task, decision = tasks.get(decision_id), decisions.get(decision_id)
-            if task is not None and decision is not None and decision.outcome is not None:
-                changed += self._applier.apply([Ended(task, decision)]) is Applied.NOW
+        ended = [
+            Ended(task, decision)
+            for key in ids
+            if (task := tasks.get(key)) and (decision := decisions.get(key)) and decision.outcome
+        ]
+        changed = _each(ended, lambda one: self._applier.apply([one]) is Applied.NOW)
         self._applier.flush()
         return changed
 
@@ -131,13 +138,29 @@ class Repairer:
         return enqueue(self._resources, [f.record for f in findings])
 
     def _register_start(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        for process in self._resources.store.processes.get_many(f.record for f in findings).values():
-            register(self._resources, process)
-        return len(findings)
+        processes = self._resources.store.processes.get_many(f.record for f in findings)
+        return _each(processes.values(), self._register)
+
+    def _register(self, process: Process) -> bool:
+        register(self._resources, process)
+        return True
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         processes = self._resources.store.processes.get_many(f.record for f in findings)
-        return sum(finish_process(self._resources, p.id, p.epoch) for p in processes.values())
+        return _each(processes.values(), lambda process: finish_process(self._resources, process.id, process.epoch))
+
+
+def _each(items: Iterable[Item], step: Callable[[Item], bool]) -> int:
+    """How many of these the step changed. One whose records are damaged does not hold up the others."""
+    changed = 0
+    for item in items:
+        try:
+            changed += step(item)
+        except Exception as error:
+            if isinstance(error, ConnectionFailure | RedisError) or getattr(error, "timeout", False):
+                raise  # the server's fault, not the record's
+            log.exception("could not repair %.300r; others go on", item)
+    return changed
 
 
 def count_timeouts(actor: str, count: int) -> None:

@@ -1,0 +1,200 @@
+"""The Graph and the Process scanner: what no decision's deadline shows is found in the whole process."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery.engine import enqueue
+from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
+from recovery.rules import Rule
+from recovery.scan import Scanner
+from recovery.store import Finished
+from tests.scan.making import DAY, after_find, scanner
+from tests.store.writing import is_close, put
+from tests.world import World, check_quiet
+
+BOTH = pytest.mark.parametrize("name", ["graphs", "processes"])
+
+
+@pytest.fixture(autouse=True)
+def actors(world: World) -> None:
+    step = world.app.actor("step")(lambda: "stepped")
+    world.app.process("order")(step.schedule)
+
+
+def started(world: World, *, steps: int = 0) -> str:
+    """A process `steps` messages into its life, which nobody has touched for a day."""
+    process_id = world.app.start("order")
+    for _ in range(steps):
+        world.pump(serve={"order": world.app.actors["order"]})
+    world.redis.flushdb()
+    return process_id
+
+
+def make_old(world: World) -> None:
+    """All that happened so far was a day ago, and every deadline of a graph and a process is past."""
+    past = world.store.now() - DAY
+    change = {"startedAt": past, "touchedAt": past, "recoveryTime": past}
+    for name in ("processes", "graphs"):
+        world.store.database[name].update_many({"recoveryTime": {"$exists": True}}, {"$set": change})
+    finished = {"state": "finished"}
+    world.store.database["decisions"].update_many(finished, {"$set": {"outcome.finishedAt": past}})
+
+
+def found_by(one: Scanner[Any], rule: Rule, count: int = 1) -> None:
+    result = one.run_once()
+    assert (result.scanner, result.error) == (one.name, None)
+    assert result.repaired == {rule: count}
+
+
+@BOTH
+@pytest.mark.parametrize("gone", [["decisions"], ["decisions", "graphs"], ["decisions", "graphs", "tasks"]])
+def test_a_start_cut_off(world: World, name: str, gone: list[str]) -> None:
+    process_id = started(world)
+    make_old(world)
+    if name == "graphs" and "graphs" in gone:
+        return  # there is no graph whose deadline could be past
+    for collection in gone:
+        world.store.database[collection].delete_many({})
+    found_by(scanner(world, name), Rule.START_NOT_REGISTERED)
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == "stepped"
+    check_quiet(world, process_id)
+
+
+@BOTH
+def test_ready_and_not_queued(world: World, name: str) -> None:
+    process_id = started(world, steps=1)
+    make_old(world)
+    waiting = {"$set": {"state": "waiting"}, "$unset": {"recoveryTime": "", "pass": "", "queuedAt": ""}}
+    world.store.database["decisions"].update_one({"actor": "step"}, waiting)
+    found_by(scanner(world, name), Rule.READY_NOT_QUEUED)
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == "stepped"
+
+
+@BOTH
+def test_children_missing(world: World, name: str) -> None:
+    """Applied, and then a failover took back the children's records."""
+    process_id = started(world, steps=1)
+    make_old(world)
+    world.store.database["decisions"].delete_one({"actor": "step"})
+    world.store.database["tasks"].delete_one({"actor": "step"})
+    one = scanner(world, name)
+    assert one.run_once().error is None
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == "stepped"
+    check_quiet(world, process_id)
+
+
+@BOTH
+def test_finished_and_not_applied(world: World, name: str) -> None:
+    process_id = started(world)
+    world.store.database["decisions"].update_one({}, {"$unset": {"recoveryTime": ""}, "$set": {
+        "state": "finished", "children": [],
+        "outcome": {"pass": "k", "value": '"done"'},
+    }})  # fmt: skip
+    make_old(world)
+    found_by(scanner(world, name), Rule.DECISION_NOT_APPLIED)
+    assert world.app.result(process_id, timeout=0) == "done"
+
+
+@BOTH
+def test_finish_not_recorded(world: World, name: str) -> None:
+    process_id = started(world)
+    outcome = Outcome(pass_key="k", value='"done"')
+    world.store.database["decisions"].delete_many({})
+    put(world.store, Decision(id=f"{process_id}/start", actor="order", state=DecisionState.FINISHED, outcome=outcome))
+    world.store.graphs.apply(process_id, 0, [Finished("start", {}, ())])
+    make_old(world)
+    found_by(scanner(world, name), Rule.FINISH_NOT_RECORDED)
+    assert world.app.result(process_id, timeout=0) == "done"
+    check_quiet(world, process_id)
+
+
+@BOTH
+def test_a_healthy_process_is_looked_at_ever_more_rarely(world: World, name: str) -> None:
+    process_id = started(world)
+    make_old(world)
+    result = scanner(world, name).run_once()
+    assert (result.looked_at, result.repaired) == (1, {})
+    record: Any = world.store.graphs.get(process_id) if name == "graphs" else world.process(process_id)
+    assert is_close(record.recovery_time, world.store.now() + DAY)
+    assert scanner(world, name).run_once().looked_at == 0
+
+
+def test_a_process_without_a_deadline_is_stamped_and_looked_at(world: World) -> None:
+    process_id = started(world)
+    change = {"$unset": {"recoveryTime": ""}}
+    world.store.database.command(
+        "update", "processes", updates=[{"q": {"_id": process_id}, "u": change}], bypassDocumentValidation=True
+    )
+    found_by(scanner(world, "processes"), Rule.DEADLINE_MISSING)
+    process = world.process(process_id)
+    assert process.recovery_time is not None
+    assert process.recovery_time <= world.store.now() + timedelta(seconds=61)
+
+
+def test_the_graph_of_a_process_that_ended_goes_to_rest(world: World) -> None:
+    past = world.store.now() - DAY
+    put(
+        world.store,
+        Process(id="done", type="order", args="", state=ProcessState.FINISHED),
+        Graph(id="done", finished=("start",), recovery_time=past),
+        Process(id="broken", type="order", args="", state=ProcessState.BROKEN),
+        Graph(id="broken", not_finished={"start": past}, failed={"start": True}, recovery_time=past),
+        Process(id="busy", type="order", args="", state=ProcessState.BROKEN),
+        Graph(id="busy", not_finished={"a": past, "b": past}, failed={"a": True}, touched_at=past, recovery_time=past),
+        Decision(id="busy/b", actor="step", state=DecisionState.WORKING, recovery_time=past + 2 * DAY),
+        Graph(id="orphan", not_finished={"start": past}, touched_at=past, recovery_time=past),
+    )
+    result = scanner(world, "graphs").run_once()
+    assert (result.looked_at, result.repaired) == (4, {})
+    graphs = world.store.graphs.get_many(["done", "broken", "busy", "orphan"])
+    assert {key for key, graph in graphs.items() if graph.recovery_time is None} == {"done", "broken"}
+    assert scanner(world, "graphs").run_once().looked_at == 0
+
+
+@BOTH
+def test_what_goes_on_between_look_and_write_wins(world: World, name: str) -> None:
+    """Diagnosed as ready and not queued; meanwhile it was queued, taken and finished."""
+    process_id = started(world, steps=1)
+    make_old(world)
+    waiting = {"$set": {"state": "waiting"}, "$unset": {"recoveryTime": "", "pass": "", "queuedAt": ""}}
+    world.store.database["decisions"].update_one({"actor": "step"}, waiting)
+    (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]
+
+    def meanwhile() -> None:
+        assert enqueue(world.app.resources, [child.id]) == 1
+        world.pump()
+
+    one = scanner(world, name)
+    after_find(one, meanwhile)
+    assert one.run_once().repaired == {}
+    assert world.app.result(process_id, timeout=0) == "stepped"
+    assert world.redis.llen("step") == 0
+    check_quiet(world, process_id)
+
+
+@BOTH
+@pytest.mark.parametrize("odd", ["complete, its start undecided", "not a process"])
+def test_one_that_cant_be_repaired_holds_up_no_other(world: World, name: str, odd: str) -> None:
+    past = world.store.now() - 2 * DAY
+    bad = Graph(id="0", finished=("start",), touched_at=past, recovery_time=past)
+    put(world.store, bad)
+    if odd == "complete, its start undecided":
+        put(world.store, Process(id="0", type="order", args="", started_at=past, recovery_time=past))
+        put(world.store, Task(id="0/start", actor="order", args="[[],{}]"))
+        put(world.store, Decision(id="0/start", actor="order", state=DecisionState.WAITING))
+    process_id = started(world)
+    outcome = Outcome(pass_key="k", value='"done"')
+    world.store.database["decisions"].delete_many({"_id": {"$ne": "0/start"}})
+    put(world.store, Decision(id=f"{process_id}/start", actor="order", state=DecisionState.FINISHED, outcome=outcome))
+    world.store.graphs.apply(process_id, 0, [Finished("start", {}, ())])
+    make_old(world)
+    found_by(scanner(world, name), Rule.FINISH_NOT_RECORDED)
+    assert world.app.result(process_id, timeout=0) == "done"
+    assert scanner(world, name).run_once().looked_at == 0, "what can't be repaired is looked at later"
