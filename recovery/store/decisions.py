@@ -28,12 +28,12 @@ class Decisions:
         self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
         self._restorable = collection.with_options(write_concern=RESTORABLE)
 
-    def insert(self, decisions: Sequence[Decision]) -> None:
-        """Save new decisions, all waiting; those that are there already are left as they are.
+    def insert(self, decisions: Sequence[Decision]) -> int:
+        """Save new decisions, all waiting; those that are there already are left as they are. How many were not.
 
         Restorable: CHILDREN_MISSING and START_NOT_REGISTERED make them again.
         """
-        insert_missing(self._restorable, [to_document(decision) for decision in decisions])
+        return insert_missing(self._restorable, [to_document(decision) for decision in decisions])
 
     def get(self, decision_id: str) -> Decision | None:
         """The decision of this id, `P/T`."""

@@ -58,9 +58,9 @@ class Graphs:
     def __init__(self, collection: MongoCollection[Document]) -> None:
         self._collection = collection.with_options(write_concern=RESTORABLE)
 
-    def insert(self, graph: Graph) -> None:
-        """Save a process's first graph, unless it has one."""
-        insert_missing(self._collection, [to_document(graph)])
+    def insert(self, graph: Graph) -> int:
+        """Save a process's first graph, unless it has one: 1 or 0."""
+        return insert_missing(self._collection, [to_document(graph)])
 
     def get(self, process_id: str) -> Graph | None:
         """The graph of this process."""

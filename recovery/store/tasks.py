@@ -19,9 +19,9 @@ class Tasks:
     def __init__(self, collection: Collection[Document]) -> None:
         self._collection = collection.with_options(write_concern=RESTORABLE)
 
-    def insert(self, tasks: Sequence[Task]) -> None:
-        """Save tasks; those that are there already are left as they are."""
-        insert_missing(self._collection, [to_document(task) for task in tasks])
+    def insert(self, tasks: Sequence[Task]) -> int:
+        """Save tasks; those that are there already are left as they are. How many were not."""
+        return insert_missing(self._collection, [to_document(task) for task in tasks])
 
     def get(self, task_id: str) -> Task | None:
         """The task of this id, `P/T`."""
@@ -34,17 +34,18 @@ class Tasks:
         return {document["_id"]: from_document(Task, document) for document in found}
 
 
-def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> None:
-    """Insert documents, unordered; one whose key is there already counts as inserted."""
+def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:
+    """Insert documents, unordered; one whose key is there already is left as it is. How many were not there."""
     if not documents:
-        return
+        return 0
     try:
         if len(documents) == 1:  # half as dear as a batch of one
             collection.insert_one(documents[0])
-        else:
-            collection.insert_many(documents, ordered=False)
+            return 1
+        return len(collection.insert_many(documents, ordered=False).inserted_ids)
     except DuplicateKeyError:
-        return
+        return 0
     except BulkWriteError as error:
         if any(failure["code"] != 11000 for failure in error.details["writeErrors"]):
             raise
+        return int(error.details["nInserted"])

@@ -178,14 +178,12 @@ def test_apply_later(store: Store) -> None:
 
 def test_inserted_twice_is_inserted_once(store: Store) -> None:
     first = [Decision(id=f"p/{n}", actor="add") for n in range(3)]
-    store.decisions.insert(first[:1])
+    assert store.decisions.insert(first[:1]) == 1
     assert store.decisions.claim_ready("p/0", MINE, "w#1", 30)
-    for _ in range(2):
-        store.decisions.insert(first)
-        store.decisions.insert(first[:1])
+    assert store.decisions.insert(first) == 2
+    assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
     assert set(store.decisions.get_many(["p/0", "p/1", "p/2", "p/3"])) == {"p/0", "p/1", "p/2"}
-    store.decisions.insert([])
 
 
 def test_outcomes_are_of_what_is_finished(store: Store) -> None:
