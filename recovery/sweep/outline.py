@@ -9,6 +9,7 @@ repaired is made from a snapshot that was read whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from recovery.records import Child, Decision, DecisionState, Graph, Process, from_document
 from recovery.records.ids import SEPARATOR
@@ -65,5 +66,11 @@ def _in_outline(decision: Document) -> Decision:
         id=decision["_id"],
         actor=NOT_READ,
         state=DecisionState(decision["state"]),
-        children=tuple(Child(id=child["_id"], actor=NOT_READ, args=NOT_READ) for child in children),
+        children=tuple(_child(child["_id"]) for child in children),
     )
+
+
+@lru_cache(maxsize=10_000)
+def _child(task: str) -> Child:
+    """Ids are derived from the parent's and the place, so processes of one type share theirs."""
+    return Child(id=task, actor=NOT_READ, args=NOT_READ)

@@ -11,11 +11,10 @@ repetition.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import median
-from typing import Any
 
 from recovery.engine import Resources
 from recovery.repair import look_around
@@ -26,6 +25,7 @@ from recovery.store.ranges import BRIEF, PAGE, Range
 from recovery.sweep import sweep
 from recovery.sweep.plan import plan
 from recovery.sweep.session import spark
+from tests.bench.rows import Row, ratio_row, row
 from tests.bench.sweep_data import fill
 
 CORES = 2
@@ -33,10 +33,10 @@ PROCESSES = 100_000
 LOOPED = 2_000
 """Processes that the loop checks: enough for its rate."""
 REPETITIONS = 7
-OVER_LOOP, OVER_READ = 10.0, 0.5
+OVER_LOOP, OVER_READ = ">= 10", ">= 0.5"
 
 
-def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPETITIONS) -> list[dict[str, Any]]:
+def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPETITIONS) -> list[Row]:
     """Fill the database of `settings`, which should be empty, measure, and tell how both bars are met."""
     settings = settings.model_copy(update={"spark_master": f"local[{CORES}]"})
     broken = fill(settings, processes)
@@ -57,41 +57,18 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
             rates["sweep"].append(processes / report.seconds)
     facts = f"{processes:,} processes, {report.decisions:,} decisions, {report.ranges} ranges, {sum(read) / 1e6:.0f} MB"
     return [
-        _row("sweep over a plain loop", rates["sweep"], rates["loop"], OVER_LOOP, facts),
-        _row("sweep over a bare read", rates["sweep"], rates["read"], OVER_READ, facts),
+        ratio_row("sweep over a plain loop", _ratios(rates, "loop"), OVER_LOOP, facts),
+        ratio_row("sweep over a bare read", _ratios(rates, "read"), OVER_READ, facts),
         *(
-            {
-                "name": f"sweep: {name}",
-                "value": round(median(found)),
-                "bar": None,
-                "met": True,
-                "unit": "processes/s",
-                "detail": f"{min(found):,.0f} to {max(found):,.0f} in {len(found)} repetitions",
-            }
+            row(f"sweep: {name}", median(found), "", "processes/s", f"range {min(found):,.0f} to {max(found):,.0f}")
             for name, found in rates.items()
         ),
-        {
-            "name": "sweep: start of the Spark session",
-            "value": round(session_seconds, 1),
-            "bar": None,
-            "met": True,
-            "unit": "s",
-            "detail": "once, and not in the rates: JVM, context, executors with their imports",
-        },
+        row("sweep: start of Spark", session_seconds, "", "s", "once, not in the rates: JVM, executors, imports"),
     ]
 
 
-def _row(name: str, ours: Sequence[float], theirs: Sequence[float], bar: float, facts: str) -> dict[str, Any]:
-    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
-    value = median(ratios)
-    return {
-        "name": name,
-        "value": round(value, 2),
-        "bar": bar,
-        "met": value >= bar,
-        "unit": "x",
-        "detail": f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} repetitions; {facts}",
-    }
+def _ratios(rates: dict[str, list[float]], other: str) -> list[float]:
+    return [ours / theirs for ours, theirs in zip(rates["sweep"], rates[other], strict=True)]
 
 
 def _rate(processes: int, work: Callable[[], object]) -> float:
