@@ -14,6 +14,7 @@ import redis
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import Store, schema
+from recovery.store.expressions import RESTORABLE
 
 REDIS_DATABASE = 15
 
@@ -37,7 +38,7 @@ def emptied(lasting: Settings) -> Settings:
     """Settings with all collections there and empty, and an empty broker."""
     database = Store(lasting).database
     for name in schema.VALIDATORS:
-        database[name].delete_many({})
+        database[name].with_options(write_concern=RESTORABLE).delete_many({})
     with redis.Redis.from_url(lasting.broker_url) as broker:
         broker.flushdb()
     return lasting

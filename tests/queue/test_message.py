@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 import redis
-from celery import Celery
+from celery import Celery, signals
 from celery.contrib.testing.worker import start_worker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def queued(**changes: Any) -> Queued:
 def celery(settings: Settings) -> tuple[Celery, SimpleQueue[tuple[str, str]]]:
     """Celery as workers have it, with a task that notes what it is called with."""
     app, calls = Celery("test", set_as_current=False), SimpleQueue[tuple[str, str]]()
-    app.conf.update(configuration(settings, [ACTOR]))
+    app.conf.update(configuration(settings, [ACTOR]), worker_redirect_stdouts=False)
 
     @app.task(name=ACTOR, shared=False)  # type: ignore[untyped-decorator]
     def note(decision_id: str, pass_key: str) -> None:
@@ -77,6 +78,18 @@ def test_it_is_what_apply_async_sends(emptied: Settings, first: bool) -> None:
     assert all(type(our_fields[f]) is type(their_fields[f]) for f in our_fields.keys() & their_fields.keys())
 
 
+@pytest.fixture
+def our_logging() -> Iterator[None]:
+    """Else a worker that is started in this process sets up logging for all tests after it."""
+
+    def leave_it(**_: Any) -> None: ...
+
+    signals.setup_logging.connect(leave_it)
+    yield
+    signals.setup_logging.disconnect(leave_it)
+
+
+@pytest.mark.usefixtures("our_logging")
 def test_a_real_worker_takes_it(emptied: Settings) -> None:
     app, calls = celery(emptied)
     batch = [queued() for _ in range(3)] + [queued(first=True)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from recovery.records import Decision, Graph, Process, Record, Task, Worker, to_document
 from recovery.store import Store, schema
+from recovery.store.expressions import RESTORABLE
 
 COLLECTIONS: dict[type[Record], str] = {
     Process: schema.PROCESSES,
@@ -26,7 +27,8 @@ def put(store: Store, *made: Record) -> None:
     for record in made:
         by_kind.setdefault(type(record), []).append(to_document(record))
     for kind, documents in by_kind.items():
-        store.database[COLLECTIONS[kind]].insert_many(documents, bypass_document_validation=True)
+        collection = store.database[COLLECTIONS[kind]].with_options(write_concern=RESTORABLE)
+        collection.insert_many(documents, bypass_document_validation=True)
 
 
 def get(store: Store, decision_id: str) -> Decision:
