@@ -7,8 +7,6 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path for package in ("recovery", "workers") for path in (ROOT / package).rglob("*.py"))
 LONGEST = 400
@@ -58,47 +56,43 @@ def within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.")
 
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=name_of)
-
-
 def test_all_modules_are_looked_at() -> None:
     assert len(MODULES) > 80
     assert {"recovery", "recovery.rules.model", "workers.tasks"} <= {name_of(path) for path in MODULES}
 
 
-@each_module
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(tree(path))
-
-
-@each_module
-def test_a_module_is_not_two(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
-
-
-@each_module
-def test_only_the_command_line_prints(path: Path) -> None:
-    """Workers and libraries log. A worker that can't be configured says so before there is a log."""
-    if any(within(name_of(path), talks) for talks in ("recovery.cli", "recovery.demo")):
-        return
-    calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    printed = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
-    to_stderr = [call for call in printed if any(keyword.arg == "file" for keyword in call.keywords)]
-    assert printed == (to_stderr if name_of(path) == "workers.app" else [])
-
-
-@each_module
-def test_a_driver_is_imported_by_the_modules_made_for_it(path: Path) -> None:
-    module = name_of(path)
-    for what in imported(path):
-        allowed = DRIVERS.get(what.partition(".")[0])
-        if allowed is not None:
-            who = [user for part, users in allowed.items() if within(what, part) for user in users]
-            assert any(within(module, user) for user in who), f"{module} imports {what}; that may: {who}"
+def test_a_module_says_what_it_is_for() -> None:
+    assert [name_of(path) for path in MODULES if not ast.get_docstring(tree(path))] == []
 
 
 def test_a_package_tells_the_design_of_its_room() -> None:
+    rooms = [path for path in MODULES if path.name == "__init__.py" and path.parent.parent != ROOT]
+    assert [name_of(path) for path in rooms if len((ast.get_docstring(tree(path)) or "").split()) < 10] == []
+
+
+def test_a_module_is_not_two() -> None:
+    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_only_the_command_line_prints() -> None:
+    """Workers and libraries log. A worker that can't be configured says so before there is a log."""
+    talkers = [
+        name_of(path)
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    may = ("recovery.cli", "recovery.demo", "workers.app")
+    assert [name for name in talkers if not any(within(name, talker) for talker in may)] == []
+
+
+def test_a_driver_is_imported_by_the_modules_made_for_it() -> None:
+    wrong = []
     for path in MODULES:
-        if path.name == "__init__.py" and path.parent.parent != ROOT:
-            text = ast.get_docstring(tree(path)) or ""
-            assert len(text.split()) >= 10, f"{name_of(path)}: {text!r}"
+        for what in imported(path):
+            allowed = DRIVERS.get(what.partition(".")[0])
+            users = [user for part, users in (allowed or {}).items() if within(what, part) for user in users]
+            if allowed is not None and not any(within(name_of(path), user) for user in users):
+                wrong.append(f"{name_of(path)} imports {what}; that may: {', '.join(users) or 'nobody'}")
+    assert wrong == []

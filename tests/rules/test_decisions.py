@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -151,25 +152,23 @@ POLLED: dict[str, datetime | None] = {
 
 
 @pytest.mark.parametrize("polled", POLLED)
-@pytest.mark.parametrize("depth", [None, 0, 5])
-@pytest.mark.parametrize("overdue", [False, True])
-@pytest.mark.parametrize("younger_taken", [False, True])
-@pytest.mark.parametrize("known", [False, True])
-def test_lost_or_still_to_come(polled: str, depth: int | None, overdue: bool, younger_taken: bool, known: bool) -> None:
+def test_lost_or_still_to_come(polled: str) -> None:
     """The whole truth table of MESSAGE_LOST, ACTORS_LAG and NO_ACTORS for a message a minute old."""
     queued_at = NOW - timedelta(minutes=1)
-    statistics = {"polled_at": POLLED[polled], "taken_queued_at": NOW if younger_taken else LONG_AGO}
-    judged = decision(QUEUED, queued_at=queued_at, recovery_time=JUST_NOW if overdue else SOON)
-    depths = {"another": 0} if depth is None else {"add": depth}
-    found = judge_decision(judged, around(queue=statistics if known else None, depths=depths))
-    is_polled = known and polled == "now"
-    if (known and younger_taken) or (is_polled and depth == 0):
-        expected: tuple[Rule, Repair] | None = (Rule.MESSAGE_LOST, Repair.PUSH_AGAIN)
-    elif not overdue:
-        expected = None
-    else:
-        expected = (Rule.ACTORS_LAG if is_polled else Rule.NO_ACTORS, Repair.WAIT)
-    assert (found and (found.rule, found.repair)) == expected
+    for depth, *flags in product((None, 0, 5), *[(False, True)] * 3):
+        overdue, younger_taken, known = flags
+        statistics = {"polled_at": POLLED[polled], "taken_queued_at": NOW if younger_taken else LONG_AGO}
+        judged = decision(QUEUED, queued_at=queued_at, recovery_time=JUST_NOW if overdue else SOON)
+        depths = {"another": 0} if depth is None else {"add": depth}
+        found = judge_decision(judged, around(queue=statistics if known else None, depths=depths))
+        is_polled = known and polled == "now"
+        expected: tuple[Rule, Repair] | None = None
+        if (known and younger_taken) or (is_polled and depth == 0):
+            expected = (Rule.MESSAGE_LOST, Repair.PUSH_AGAIN)
+        elif overdue:
+            expected = (Rule.ACTORS_LAG if is_polled else Rule.NO_ACTORS, Repair.WAIT)
+        condition = f"depth {depth}, overdue {overdue}, a younger one taken {younger_taken}, queue known {known}"
+        assert (found and (found.rule, found.repair)) == expected, condition
 
 
 @pytest.mark.parametrize(
