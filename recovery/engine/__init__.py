@@ -6,7 +6,8 @@ each a function that may run twice, in two places, or stop half way. Repairs cal
 
 from recovery.engine.actor import Actor
 from recovery.engine.app import Recovery
-from recovery.engine.apply import Applied, Applier, Ended, records_of_children
+from recovery.engine.applier import Applier
+from recovery.engine.apply import Applied, Ended
 from recovery.engine.attempt import Result, Slot
 from recovery.engine.complete import break_process, finish_process
 from recovery.engine.context import heartbeat
@@ -30,7 +31,6 @@ __all__ = [
     "heartbeat",
     "load_app",
     "push",
-    "records_of_children",
     "register",
     "start",
 ]

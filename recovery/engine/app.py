@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from recovery.engine import start as starting
 from recovery.engine.actor import Actor, encode_call, is_seconds, preferences
-from recovery.engine.apply import Applier
+from recovery.engine.applier import Applier
 from recovery.engine.resources import Resources
 from recovery.errors import (
     InputError,

@@ -14,19 +14,21 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from recovery import metrics
 from recovery.engine.actor import Actor
-from recovery.engine.apply import Applier, Ended
+from recovery.engine.applier import Applier
+from recovery.engine.apply import Ended
 from recovery.engine.context import Attempt
 from recovery.engine.heartbeats import beating
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.errors import ClaimLost
 from recovery.records import Child, Decision, ErrorInfo, Outcome, Task
-from recovery.records.ids import new_pass
+from recovery.records.ids import new_pass, record_id
 from recovery.records.values import decode, encode
 
 log = logging.getLogger(__name__)
@@ -84,8 +86,8 @@ class Slot:
         result, outcome, children = self._work(actor, task, decision, known)
         successor = None
         if outcome is not None:
-            take = self._take if time.monotonic() < until else None
-            taken = self._applier.submit(Ended(task, decision.evolve(outcome=outcome, children=children)), take)
+            ended = Ended(task, decision.evolve(outcome=outcome, children=children))
+            taken = self._hand_on(ended, may_take=time.monotonic() < until)
             successor = (taken, {decision.task_id: outcome}) if taken is not None else None
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         return result, successor
@@ -125,6 +127,18 @@ class Slot:
             log.info("%s %s: its result came too late and is dropped", actor.name, decision.id)
             return Result.STALE_RESULT, None, ()
         return (Result.FAILED if outcome.error else Result.FINISHED), outcome, children
+
+    def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
+        """Have a decision applied; a task of those that became ready, claimed to be run here."""
+        if not may_take:
+            return self._applier.submit(ended)
+        if ended.task.unlocks and not ended.failed and not ended.decision.children:
+            # Ready whatever the graph says: it can learn that later, with what comes next.
+            unlocked = {record_id(ended.process_id, task): actor for task, actor in ended.task.unlocks.items()}
+            if (taken := self._take(unlocked)) is not None:
+                self._applier.submit(replace(ended, successor=taken.task_id))
+                return taken
+        return self._applier.submit(ended, self._take)
 
     def _take(self, ready: Mapping[str, str]) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""

@@ -69,11 +69,14 @@ class Attempt:
     def children(self) -> tuple[Child, ...]:
         """The children, each with the siblings that wait for it."""
         dependents: dict[str, dict[str, str]] = defaultdict(dict)
+        unlocks: dict[str, dict[str, str]] = defaultdict(dict)
         for child in self._children.values():
             for dep in child.deps:
                 dependents[dep][child.id] = child.actor
+                if len(child.deps) == 1:
+                    unlocks[dep][child.id] = child.actor
         return tuple(
-            child.evolve(dependents=dependents[child.id]) if child.id in dependents else child
+            child.evolve(dependents=dependents.get(child.id, {}), unlocks=unlocks.get(child.id, {}))
             for child in self._children.values()
         )
 

@@ -8,17 +8,17 @@ to the caller; he would start the process a second time.
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pymongo.errors import PyMongoError
 
 from recovery import metrics
-from recovery.engine.apply import first_decision
-from recovery.engine.dispatch import enqueue
+from recovery.engine.children import first_decision
+from recovery.engine.dispatch import push
 from recovery.engine.resources import Resources
 from recovery.errors import ServerUnavailable
 from recovery.records import Graph, Process, Task
-from recovery.records.ids import new_process_id, record_id
+from recovery.records.ids import new_pass, new_process_id, record_id
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,8 @@ def start(resources: Resources, process_type: str, args: str, *, custom_id: str 
         return process.id
     metrics.PROCESSES_STARTED.labels(process_type).inc()
     try:
-        register(resources, process)
+        assert process.started_at is not None
+        register(resources, process, process.started_at)
     except PyMongoError as error:
         log.warning(
             "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s",
@@ -51,24 +52,25 @@ def start(resources: Resources, process_type: str, args: str, *, custom_id: str 
     return process.id
 
 
-def register(resources: Resources, process: Process) -> None:
-    """Make the Task, Graph and Decision of the start task, as far as they are missing, and enqueue it.
+def register(resources: Resources, process: Process, now: datetime) -> int:
+    """Make the Task, Graph and Decision of the start task, as far as they are missing, and push its message.
 
-    The Decision comes last: it is what can be enqueued, and by then there is a graph to apply its result to.
+    The Decision comes last, queued already: it is what can be claimed, and by then there is a graph to apply its
+    result to. `now` is the database's time. How many of the three were missing.
     """
-    assert process.started_at is not None
-    store, task_id = resources.store, process.start_task
-    key = record_id(process.id, task_id)
+    store, key = resources.store, record_id(process.id, process.start_task)
     task = Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)
-    store.tasks.insert([task])
+    made = store.tasks.insert([task])
     graph = Graph(
         id=process.id,
         epoch=process.epoch,
-        not_finished={task_id: process.started_at},
+        not_finished={process.start_task: now},
         idle_timeout=process.idle_timeout,
-        touched_at=process.started_at,
-        recovery_time=process.started_at + timedelta(seconds=process.idle_timeout),
+        touched_at=now,
+        recovery_time=now + timedelta(seconds=process.idle_timeout),
     )
-    store.graphs.insert(graph)
-    store.decisions.insert([first_decision(task)])
-    enqueue(resources, [key])
+    made += store.graphs.insert(graph)
+    queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, resources.settings.message_timeout)
+    if queued is not None:
+        push(resources, [queued])
+    return made + (queued is not None)

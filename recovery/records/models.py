@@ -52,6 +52,8 @@ class Child(Record):
     deps: tuple[str, ...] = ()
     dependents: dict[str, str] = field(default_factory=dict)
     """{sibling that waits for this one: its actor}."""
+    unlocks: dict[str, str] = field(default_factory=dict)
+    """Those of the dependents that wait for nothing else."""
     eta: datetime | None = None
     delay: float | None = None
 
@@ -69,6 +71,8 @@ class Task(Record):
     """Tasks that the arguments wait for."""
     dependents: dict[str, str] = field(default_factory=dict)
     """{task whose arguments wait for this one: its actor}."""
+    unlocks: dict[str, str] = field(default_factory=dict)
+    """Those of the dependents that wait for nothing else: ready as soon as this one is finished."""
 
     @property
     def process_id(self) -> str:
@@ -83,7 +87,9 @@ class Task(Record):
         size = len(self.args) + 40 * (len(self.deps) + len(self.dependents))
         if size > CALL_BYTES:
             return None
-        return Call(args=self.args, parent=self.parent, deps=self.deps, dependents=self.dependents)
+        return Call(
+            args=self.args, parent=self.parent, deps=self.deps, dependents=self.dependents, unlocks=self.unlocks
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,7 @@ class Call(Record):
     parent: str | None = None
     deps: tuple[str, ...] = ()
     dependents: dict[str, str] = field(default_factory=dict)
+    unlocks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +150,7 @@ class Decision(Record):
             epoch=self.epoch,
             deps=call.deps,
             dependents=call.dependents,
+            unlocks=call.unlocks,
         )
 
     @property

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
-from recovery.records import ErrorInfo, Process
+from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import Queued
@@ -130,20 +130,16 @@ class Repairer:
             for key in ids
             if (task := tasks.get(key)) and (decision := decisions.get(key)) and decision.outcome
         ]
-        changed = _each(ended, lambda one: self._applier.apply([one]) is Applied.NOW)
+        changed = _each(ended, lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED))
         self._applier.flush()
         return changed
 
     def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return enqueue(self._resources, [f.record for f in findings])
 
-    def _register_start(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         processes = self._resources.store.processes.get_many(f.record for f in findings)
-        return _each(processes.values(), self._register)
-
-    def _register(self, process: Process) -> bool:
-        register(self._resources, process)
-        return True
+        return _each(processes.values(), lambda process: register(self._resources, process, around.now) > 0)
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         processes = self._resources.store.processes.get_many(f.record for f in findings)

@@ -18,10 +18,10 @@ from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema, snapshots
 from recovery.store.client import Document, check_server, client, is_too_large
-from recovery.store.decisions import Decisions
+from recovery.store.decisions import Decisions, Queued
 from recovery.store.graphs import Finished, Graphs, GraphView
 from recovery.store.processes import Processes
-from recovery.store.requeues import Queued, Requeues
+from recovery.store.requeues import Requeues
 from recovery.store.tasks import Tasks
 from recovery.store.workers import Actors, Queues, Workers
 

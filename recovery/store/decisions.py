@@ -7,6 +7,8 @@ whether it took place. The updates of a batch of decisions stand in `requeues`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from pymongo.collection import Collection
 
@@ -19,6 +21,17 @@ from recovery.store.tasks import insert_missing
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A decision that was just queued: what its message needs. One that had its turn already is `first` in line."""
+
+    id: str
+    actor: str
+    pass_key: str
+    queued_at: datetime
+    first: bool = False
 
 
 class Decisions:
@@ -34,6 +47,20 @@ class Decisions:
         Restorable: CHILDREN_MISSING and START_NOT_REGISTERED make them again.
         """
         return insert_missing(self._restorable, [to_document(decision) for decision in decisions])
+
+    def insert_queued(self, decision: Decision, pass_key: str, now: datetime, message_timeout: float) -> Queued | None:
+        """Save a new decision as queued; what its message needs, or None if it is there already.
+
+        An insert does not know the database's clock: `now` was read from it.
+        """
+        queued = decision.evolve(
+            state=DecisionState.QUEUED,
+            pass_key=pass_key,
+            queued_at=now,
+            recovery_time=now + timedelta(seconds=message_timeout),
+        )
+        made = insert_missing(self._restorable, [to_document(queued)])
+        return Queued(decision.id, decision.actor, pass_key, now) if made else None
 
     def get(self, decision_id: str) -> Decision | None:
         """The decision of this id, `P/T`."""

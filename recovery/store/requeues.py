@@ -12,7 +12,6 @@ pushed carries a pass that no longer matches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,19 +19,8 @@ from pymongo.collection import Collection
 
 from recovery.records import ErrorInfo, to_document
 from recovery.store.client import Document
-from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING
+from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
 from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal, plus_one
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A decision that was just queued: what its message needs. One that had its turn already is `first` in line."""
-
-    id: str
-    actor: str
-    pass_key: str
-    queued_at: datetime
-    first: bool = False
 
 
 class Requeues:

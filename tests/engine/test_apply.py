@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery import Recovery
-from recovery.engine import Applied, Ended, apply
+from recovery.engine import Applied, Ended, applier, children
 from recovery.engine.context import Attempt
 from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
@@ -73,7 +73,7 @@ def test_of_another_epoch_or_no_graph(one_child: tuple[World, Ended], gone: bool
 
 
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "LARGE_GRAPH", 500)
+    monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
     leaf = world.app.actor("leaf")(lambda number: number)
     deep = world.app.actor("deep")(leaf.schedule)
     total = world.app.actor("total")(sum)
@@ -94,7 +94,7 @@ def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.M
 
 
 def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "LARGE_GRAPH", 500)
+    monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
 
     @world.app.actor()
     def leaf(number: int) -> int:
@@ -153,7 +153,7 @@ def test_links_count_too(app: Recovery) -> None:
 
 def test_a_task_is_what_its_decision_says(one_child: tuple[World, Ended]) -> None:
     world, ended = one_child
-    tasks, decisions = apply.records_of_children(ended.task, ended.decision)
+    tasks, decisions = children.records_of_children(ended.task, ended.decision)
     (task,), (decision,) = tasks, decisions
     assert isinstance(task, Task)
     assert world.store.tasks.get(task.id) == task == decision.task()

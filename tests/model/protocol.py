@@ -123,6 +123,11 @@ def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
     elif step == "children":
         yield f"insert children of {task}", at("graph", world=_insert_children(world, task))
     elif step == "graph":
+        if task == "S" and (queued := _enqueue(world, "C")) is not None:
+            # A task that waits for this one alone is claimed before the graph learns of it. That may then never
+            # come from here, as if the worker had been killed: DECISION_NOT_APPLIED has to do.
+            new = _of(queued, "C").pas
+            yield "claim C before S is applied", at("run", "C", new, _set(queued, "C", Decision("running", new)))
         yield f"apply {task}", at("enqueue", world=_apply(world, task))
     elif step == "enqueue":
         ready = [t for t in sorted(world.open) if _of(world, t).state == "waiting"]
@@ -144,7 +149,10 @@ def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
 def _rules(world: World, faults: bool) -> Iterator[Step]:
     """Each rule's repair is one write of the normal path; cut off after it is the same as stopping there."""
     if world.S.state == "-":
-        yield "START_NOT_REGISTERED decision", _set(world, "S", WAITING)
+        # Queued as it is inserted; the message may be pushed, or be lost with whoever was to push it.
+        queued = _set(world, "S", Decision("queued", 1))
+        yield "START_NOT_REGISTERED decision", queued
+        yield "START_NOT_REGISTERED decision, pushed", queued._replace(queue=queued.queue | {("S", 1)})
     elif not world.graph and world.S.state != "finished":
         yield "START_NOT_REGISTERED graph", world._replace(graph=True, open=frozenset("S"))
     for task in "SC":

@@ -7,6 +7,7 @@ own process. Everything else is real: MongoDB, Redis, the engine, the deadlines.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -45,6 +46,13 @@ def make_app(settings: Settings) -> Recovery:
     def pyramid(numbers: list[int]) -> Any:
         return double.schedule(squares.schedule(numbers))
 
+    @app.process(idle_timeout=0.4, worker_timeout=0.4)
+    def chain(steps: int) -> Any:
+        promise = double.schedule(1)
+        for _ in range(steps - 1):
+            promise = double.schedule(promise)
+        return promise
+
     return app
 
 
@@ -57,12 +65,13 @@ class World(world.World):
         schema.create(self.store.database)
         self.tell()
 
-    def dies(self, at: str, work: Callable[[World], object]) -> None:
-        """Do `work` in a process of its own that must end by SIGKILL `at` 'Class.method:before' or ':after'."""
+    def dies(self, at: str, work: Callable[[World], object], skipped: int = 0) -> None:
+        """Do `work` in a process of its own that must end by SIGKILL `at` 'Class.method:before' or ':after', the
+        first time that it gets there, or after having been there some times."""
         child = os.fork()
         if child == 0:
             try:
-                with _death(at):
+                with _death(at, skipped):
                     work(World(self.settings))
             finally:
                 os._exit(1)  # it lived: the test fails
@@ -71,17 +80,20 @@ class World(world.World):
 
 
 @contextmanager
-def _death(at: str) -> Iterator[None]:
+def _death(at: str, skipped: int) -> Iterator[None]:
     step, _, when = at.partition(":")
     owner_name, _, method = step.partition(".")
     owner = _owners()[owner_name]
     real = getattr(owner, method)
 
+    left = itertools.count(skipped, -1)
+
     def deadly(*args: Any, **kwargs: Any) -> Any:
-        if when == "after":
-            real(*args, **kwargs)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("dead")
+        last = next(left) <= 0
+        result = real(*args, **kwargs) if when == "after" or not last else None
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
 
     with patch.object(owner, method, deadly):
         yield

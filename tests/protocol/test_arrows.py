@@ -14,8 +14,7 @@ START = [
     "Tasks.insert:before",
     "Tasks.insert:after",
     "Graphs.insert:after",
-    "Decisions.insert:after",
-    "Requeues.ready:after",
+    "Decisions.insert_queued:after",
     "Broker.push:after",
 ]
 WORK = [
@@ -79,6 +78,20 @@ def test_work_cut_off_on_the_spot(world: World, at: str) -> None:
     process_id = start(world)
     world.dies(at, lambda doomed: doomed.pump("doomed#1"))
     assert world.bring_on(process_id).result == str(RESULT)
+    check_quiet(world, process_id)
+
+
+CHAIN = ["claim_ready:before", "claim_ready:after", "finish:before", "finish:after", "rest:before", "rest:after"]
+
+
+@pytest.mark.parametrize("at", [*(f"Decisions.{step}" for step in CHAIN), "Graphs.apply:before", "Graphs.apply:after"])
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+def test_chain_cut_off(world: World, at: str, skipped: int) -> None:
+    """A chain's steps run before the graph has learnt of those before them; cut off at the first, second, third."""
+    process_id = world.app.start("chain", 5)
+    skipped = 0 if "rest" in at or "Graphs" in at else skipped
+    world.dies(at, lambda doomed: doomed.pump("doomed#1"), skipped)
+    assert world.bring_on(process_id).result == "32"
     check_quiet(world, process_id)
 
 

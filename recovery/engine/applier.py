@@ -1,0 +1,141 @@
+"""When finished decisions are applied, and when it is written that they are.
+
+A graph's update is what costs most of a task that does nothing. So a finished task waits for others of its process,
+and they are applied in one update, where nobody waits for it to be applied:
+
+- its successor was claimed on the spot, so the graph only has to learn it;
+- its graph is large, and slow to write.
+
+Nothing waits for longer than PATIENCE, far below `apply_timeout`, from which on others would apply it. That a
+decision is applied needs no haste at all: those words are written for many at once, and one whose word is lost is
+applied once more, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pymongo.errors import PyMongoError
+
+from recovery.engine.apply import Applied, Ended, Take, apply
+from recovery.engine.resources import Resources
+from recovery.records import Decision
+
+log = logging.getLogger(__name__)
+
+LARGE_GRAPH = 64 * 1024
+"""Bytes from which on a graph's update costs more than all else that a task costs."""
+TOGETHER = 64
+"""Finished tasks that are applied in one update, at most."""
+PATIENCE = 0.05
+"""Seconds that a finished task waits for others."""
+
+
+class Applier:
+    """Applies finished decisions for one process of a worker. Safe for threads."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
+        self._sizes: dict[str, int] = {}
+        self._applied: list[str] = []
+        self._flusher: threading.Thread | None = None
+
+    def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
+        """Apply a decision, and what of its process waits; or let it wait.
+
+        Of the tasks that become ready `take` may claim one for the caller; it is returned, not enqueued.
+        """
+        key = (ended.process_id, ended.decision.epoch)
+        large = self._sizes.get(ended.process_id, 0) > LARGE_GRAPH
+        waits = not ended.failed and (ended.successor is not None or (large and not ended.decision.children))
+        with self._lock:
+            buffer = self._buffers[key]
+            if not ended.failed:
+                buffer.append(ended)
+            if waits and len(buffer) < TOGETHER:
+                self._start_flusher()
+                return None
+            together = self._buffers.pop(key)
+        taken = self._apply(together, take) if together else None
+        if ended.failed:
+            self.apply([ended])
+        return taken
+
+    def apply(self, together: Sequence[Ended]) -> Applied:
+        """Apply decisions of one process and epoch now; what came of the last of them."""
+        effect = apply(self._resources, together)
+        if effect is None:
+            return [self.apply([ended]) for ended in together][-1]
+        self._note(together, effect.applied, effect.size)
+        return effect.applied
+
+    def flush(self) -> None:
+        """Apply what waits, and write which decisions are applied."""
+        self._apply_waiting()
+        self._write_applied()
+
+    def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
+        effect = apply(self._resources, together, take)
+        if effect is None:
+            self.apply(together)
+            return None
+        self._note(together, effect.applied, effect.size)
+        return effect.taken
+
+    def _note(self, together: Sequence[Ended], applied: Applied, size: int) -> None:
+        """Remember what is applied, and how large the graph is."""
+        process_id = together[0].process_id
+        with self._lock:
+            if size > LARGE_GRAPH:
+                self._sizes[process_id] = size
+            else:
+                self._sizes.pop(process_id, None)
+            if applied is not Applied.NOT_YET:
+                self._applied += [ended.decision.id for ended in together]
+            full = len(self._applied) >= TOGETHER
+            self._start_flusher()
+        if full:
+            self._write_applied()
+
+    def _apply_waiting(self) -> None:
+        with self._lock:
+            buffers, self._buffers = self._buffers, defaultdict(list)
+        for together in buffers.values():
+            if together:
+                self.apply(together)
+
+    def _write_applied(self) -> None:
+        with self._lock:
+            applied, self._applied = self._applied, []
+        if applied:
+            self._resources.store.decisions.rest(applied)
+
+    def _start_flusher(self) -> None:
+        if self._flusher is None:
+            self._flusher = threading.Thread(target=self._flush_always, name="applier", daemon=True)
+            self._flusher.start()
+        self._wake.set()
+
+    def _flush_always(self) -> None:
+        written, pause = time.monotonic(), threading.Event()
+        while self._wake.wait():
+            self._wake.clear()
+            pause.wait(PATIENCE)
+            try:
+                self._apply_waiting()
+                if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
+                    self._write_applied()
+                    written = time.monotonic()
+                elif self._applied:
+                    self._wake.set()
+            except PyMongoError as error:
+                log.warning("could not apply yet (%s): it is done again within the apply timeout", error)
+            except Exception:  # one process's records must not end this thread, which applies for all
+                log.exception("could not apply: it is tried again after the apply timeout")
