@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -188,6 +189,59 @@ def test_any_plan_of_promises(world: World, plan: list[set[int]]) -> None:
     process_id = app.start("planned", waits)
     world.pump()
     assert app.result(process_id, timeout=0) == expected
+
+
+NODES: st.SearchStrategy[Any] = st.recursive(
+    st.builds(lambda own: {"own": own, "children": []}, st.integers(0, 9)),
+    lambda inner: st.fixed_dictionaries(
+        {
+            "own": st.integers(0, 9),
+            "children": st.lists(st.tuples(inner, st.sets(st.integers(0, 2), max_size=2)), min_size=1, max_size=3),
+            "returns": st.sampled_from(["value", "one", "all"]),
+            "which": st.integers(0, 2),
+        }
+    ),
+    max_leaves=6,
+)
+
+
+def perform(node: Any, inputs: list[Any], schedule: Callable[..., Any]) -> Any:
+    """What a node comes to: itself and its inputs, or what one or all of its children come to."""
+    base = node["own"] + sum(flat(inputs))
+    promises: list[Any] = []
+    for child, waits in node["children"]:
+        promises.append(schedule(child, [promises[n] for n in sorted(waits) if n < len(promises)]))
+    if not promises or node["returns"] == "value":
+        return base
+    return promises[node["which"] % len(promises)] if node["returns"] == "one" else [base, *promises]
+
+
+def flat(value: Any) -> list[int]:
+    return [number for item in value for number in flat(item)] if isinstance(value, list) else [value]
+
+
+def size(node: Any) -> int:
+    return 1 + sum(size(child) for child, _ in node["children"])
+
+
+@given(node=NODES)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_program(world: World, node: Any) -> None:
+    """Deciders within deciders, which wait for each other and promise what their children promise: as Python."""
+    node = json.loads(json.dumps(node, default=sorted))
+    app = world.app
+    if "program" not in app.actors:
+        app.actor("program")(lambda node, inputs: perform(node, inputs, app.actors["program"].schedule))
+        app.process("run")(lambda node: app.actors["program"].schedule(node, []))
+
+    def directly(node: Any, inputs: list[Any]) -> Any:
+        return perform(node, inputs, directly)
+
+    process_id = app.start("run", node)
+    world.pump()
+    assert app.result(process_id, timeout=0) == directly(node, [])
+    assert len(world.decisions(process_id)) == 1 + size(node)
+    check_quiet(world, process_id)
 
 
 def test_the_ways_differ(world: World) -> None:

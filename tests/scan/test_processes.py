@@ -83,8 +83,7 @@ def test_children_missing(world: World, name: str) -> None:
     make_old(world)
     world.store.database["decisions"].delete_one({"actor": "step"})
     world.store.database["tasks"].delete_one({"actor": "step"})
-    one = scanner(world, name)
-    assert one.run_once().error is None
+    found_by(scanner(world, name), Rule.CHILDREN_MISSING)
     world.pump()
     assert world.app.result(process_id, timeout=0) == "stepped"
     check_quiet(world, process_id)
