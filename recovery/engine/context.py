@@ -15,8 +15,9 @@ from recovery.store import Store
 
 _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 
-CHILD_BYTES = 250
-"""What a child takes in its decider's record beside its arguments and links, at most."""
+CHILD_BYTES = 160
+"""What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
+that stands there twice, with itself and with the one task that it waits for, if it is one."""
 LINK_BYTES = 64
 """What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
 
@@ -37,7 +38,7 @@ class Attempt:
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))
-        self._add_size(len(args.text.encode()) + CHILD_BYTES + links, f"scheduling {actor}")
+        self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links, f"scheduling {actor}")
         self._children[task_id] = Child(
             id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay
         )

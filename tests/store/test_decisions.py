@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from recovery.records import Child, Decision, DecisionState, ErrorInfo, Outcome
-from recovery.store import Store
+from recovery.store import Queued, Store
 from tests.store.writing import contents, get, is_close, put
 
 DAY = timedelta(days=1)
@@ -184,6 +184,17 @@ def test_inserted_twice_is_inserted_once(store: Store) -> None:
     assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
     assert set(store.decisions.get_many(["p/0", "p/1", "p/2", "p/3"])) == {"p/0", "p/1", "p/2"}
+
+
+def test_inserted_as_queued(store: Store) -> None:
+    now = store.now()
+    queued = store.decisions.insert_queued(Decision(id="p/t", actor="add"), MINE, now, 7)
+    assert queued == Queued("p/t", "add", MINE, now)
+    found = get(store, "p/t")
+    assert (found.state, found.pass_key, found.queued_at) == (DecisionState.QUEUED, MINE, now)
+    assert found.recovery_time == now + seconds(7)
+    assert store.decisions.insert_queued(Decision(id="p/t", actor="add"), NEWER, now, 7) is None
+    assert get(store, "p/t") == found
 
 
 def test_outcomes_are_of_what_is_finished(store: Store) -> None:
