@@ -148,13 +148,13 @@ def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
 
 def _rules(world: World, faults: bool) -> Iterator[Step]:
     """Each rule's repair is one write of the normal path; cut off after it is the same as stopping there."""
-    if world.S.state == "-":
+    if not world.graph:
+        yield "START_NOT_REGISTERED graph", world._replace(graph=True, open=frozenset("S"))
+    elif world.S.state == "-":
         # Queued as it is inserted; the message may be pushed, or be lost with whoever was to push it.
         queued = _set(world, "S", Decision("queued", 1))
         yield "START_NOT_REGISTERED decision", queued
         yield "START_NOT_REGISTERED decision, pushed", queued._replace(queue=queued.queue | {("S", 1)})
-    elif not world.graph and world.S.state != "finished":
-        yield "START_NOT_REGISTERED graph", world._replace(graph=True, open=frozenset("S"))
     for task in "SC":
         yield from _task_rules(world, task, faults)
     if world.graph and "S" in world.done and world.C.state == "-":
