@@ -60,10 +60,13 @@ class Actor(Generic[P, R]):
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise InputError unless the function can be called like this."""
+        signature = _signature(self.function)
+        if signature is None:
+            return
         try:
-            _signature(self.function).bind(*args, **kwargs)
+            signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InputError(f"{self.name}{_signature(self.function)}: {error}") from None
+            raise InputError(f"{self.name}{signature}: {error}") from None
 
     def options(self, *, eta: datetime | None = None, delay: timedelta | float | None = None) -> Actor[P, R]:
         """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready.
@@ -79,8 +82,11 @@ class Actor(Generic[P, R]):
 
 
 @lru_cache(maxsize=4096)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None  # some of Python's own, such as max, have none: a wrong call fails when it runs
 
 
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:

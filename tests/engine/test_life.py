@@ -164,6 +164,16 @@ def test_an_actor_called_as_a_function_runs_in_place(add: Any, run: Any, world: 
     assert world.counts()["tasks"] == 1
 
 
+def test_pythons_own_functions_are_actors_too(app: Recovery, run: Any) -> None:
+    """Those that tell nothing of their arguments as well."""
+    largest, length = app.actor("largest")(max), app.actor("length")(len)
+
+    def own(numbers: list[int]) -> Any:
+        return [largest.schedule(numbers), length.schedule(numbers)]
+
+    assert run(own, [3, 1, 2]) == [3, 3]
+
+
 PLANS = st.lists(st.sets(st.integers(0, 9), max_size=4), min_size=1, max_size=8)
 
 
