@@ -7,7 +7,7 @@ from typing import Any
 
 import bson
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery import Recovery
@@ -17,6 +17,7 @@ from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
 from recovery.records.values import encode
 from recovery.store import Store
+from tests.examples import examples
 from tests.world import World, check_quiet
 
 
@@ -125,7 +126,7 @@ LONG_CHAIN = [("x" * 100, {n - 1} & set(range(300)), "") for n in range(300)]
 
 @given(plan=st.lists(st.tuples(NAMES, st.sets(st.integers(0, 29)), st.text('aé"', max_size=30)), max_size=30))
 @example(plan=LONG_CHAIN)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_what_is_counted_is_never_less_than_what_the_record_takes(plan: list[tuple[str, set[int], str]]) -> None:
     """Children with any links: else the one write that must not fail is refused by MongoDB."""
     made = Attempt(None, Decision(id="p/start", actor="order", pass_key="k"), ActorPreferences(id="order"))  # type: ignore[arg-type]

@@ -8,12 +8,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery import Recovery
 from recovery.engine import attempt
 from recovery.records import ProcessState, Promise
+from tests.examples import examples
 from tests.world import World, by_message_only, check_quiet
 
 
@@ -178,7 +179,7 @@ PLANS = st.lists(st.sets(st.integers(0, 9), max_size=4), min_size=1, max_size=8)
 
 
 @given(plan=PLANS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8)
 def test_any_plan_of_promises(world: World, plan: list[set[int]]) -> None:
     """Each task sums what it waits for, and one; so does Python."""
     app = world.app
@@ -235,7 +236,7 @@ def size(node: Any) -> int:
 
 
 @given(node=NODES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12)
 def test_any_program(world: World, node: Any) -> None:
     """Deciders within deciders, which wait for each other and promise what their children promise: as Python."""
     node = json.loads(json.dumps(node, default=sorted))

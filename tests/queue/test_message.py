@@ -20,6 +20,7 @@ from recovery.queue import Broker, MessageId, encode, parse_id
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.settings import Settings
 from recovery.store import Queued
+from tests.examples import examples
 from workers.config import configuration
 
 ACTOR = "add.up-2"
@@ -110,6 +111,7 @@ def test_each_message_has_its_own_name() -> None:
     assert len(set(tags)) == 3
 
 
+@examples(30)
 @given(
     st.uuids().map(lambda u: u.hex),
     st.integers(0, 1000),

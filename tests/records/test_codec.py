@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import bson
 import pytest
 from bson.codec_options import CodecOptions
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery import records
@@ -32,6 +32,7 @@ from recovery.records import (
     from_document,
     to_document,
 )
+from tests.examples import examples
 
 ALL = (ActorPreferences, Call, Child, Decision, ErrorInfo, Graph, Outcome, Process, QueueStatistics, Task, Worker)
 
@@ -79,7 +80,7 @@ def test_all_records_are_tried() -> None:
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_comes_back_the_same(kind: type[Record], data: st.DataObject) -> None:
     record = data.draw(instances(kind))
     document = to_document(record)
@@ -128,7 +129,7 @@ def test_a_record_is_frozen_and_evolves() -> None:
 
 
 @given(instances(Task))
-@settings(max_examples=15)
+@examples(15)
 def test_a_call_has_all_of_a_small_task(task: Task) -> None:
     decision = Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call())
     assert decision.task() == task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records.ids import (
@@ -20,6 +20,7 @@ from recovery.records.ids import (
     split_record_id,
     worker_of,
 )
+from tests.examples import examples
 
 TASKS = st.sampled_from([START_TASK]) | st.builds(child_task_id, st.text(max_size=5), st.integers(0), st.integers(0))
 
@@ -34,7 +35,7 @@ def test_passes_differ() -> None:
     assert len({new_pass() for _ in range(1000)}) == 1000
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.uuids().map(lambda u: u.hex), min_size=2, max_size=5, unique=True), st.lists(TASKS, min_size=1))
 def test_the_records_of_a_process_are_one_range(processes: Sequence[str], tasks: Sequence[str]) -> None:
     for process in processes:
@@ -45,7 +46,7 @@ def test_the_records_of_a_process_are_one_range(processes: Sequence[str], tasks:
         assert not low <= process < high
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.uuids().map(lambda u: u.hex), TASKS)
 def test_a_record_id_comes_apart(process: str, task: str) -> None:
     assert split_record_id(record_id(process, task)) == (process, task)
@@ -56,7 +57,7 @@ def test_a_child_id_is_the_same_everywhere() -> None:
     assert child_task_id("start", 0, 0) == "2d6kojyolo2sa2lk"
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(st.tuples(TASKS, st.integers(0, 300), st.integers(0, 300)), min_size=2, max_size=20, unique=True),
 )
@@ -67,7 +68,7 @@ def test_child_ids_are_distinct_by_parent_epoch_and_place(places: list[tuple[str
     assert all(len(i) == 16 and i.isalnum() for i in ids)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.uuids().map(lambda u: u.hex), st.integers(1, 2**22), st.integers(1, 2**22))
 def test_the_holders_of_a_worker_are_one_range(worker: str, pid: int, other: int) -> None:
     name = holder(worker, pid)

@@ -10,12 +10,13 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.errors import NotEncodable, TooLarge
 from recovery.records import Promise, values
 from recovery.records.values import MAX_BYTES, decode, encode
+from tests.examples import examples
 
 TEXTS = st.text('ab.$\\"é\U0001f600\0\u2028', max_size=6)
 TASKS = st.from_regex(r"[a-z2-7]{16}", fullmatch=True)
@@ -49,7 +50,7 @@ def promised(value: Any) -> list[str]:
 
 
 @given(JSON)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_json_comes_back_the_same(value: Any) -> None:
     encoded = encode(value, "value")
     assert encoded.promises == ()
@@ -59,7 +60,7 @@ def test_json_comes_back_the_same(value: Any) -> None:
 
 
 @given(WITH_PROMISES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_promises_come_back_as_their_values(value: Any) -> None:
     encoded = encode(value, "value")
     assert list(encoded.promises) == list(dict.fromkeys(promised(value))), "each once, in order"

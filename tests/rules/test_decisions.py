@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from recovery.records import Decision, DecisionState, Outcome
 from recovery.rules import Repair, Rule, Surroundings, judge_decision
+from tests.examples import examples
 from tests.rules.surroundings import (
     JUST_NOW,
     LONG_AGO,
@@ -212,6 +213,7 @@ def test_an_attempt_that_is_lost_for_good(
 MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedelta(seconds=seconds))
 
 
+@examples(100)
 @given(
     judged=st.builds(
         Decision,

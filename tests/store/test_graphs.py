@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records import Graph
 from recovery.store import Finished, Store
+from tests.examples import examples
 from tests.store.writing import contents, is_close, put
 
 DAY = timedelta(days=1)
@@ -190,7 +191,7 @@ PLANS = st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)
 
 
 @given(plan=PLANS, together=st.integers(1, 4), data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15)
 def test_any_order_and_any_batches_end_complete(
     store: Store, plan: list[set[int]], together: int, data: st.DataObject
 ) -> None:
