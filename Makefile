@@ -25,7 +25,7 @@ venv: .venv/installed
 	@touch $@
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: venv
 	$(BIN)/python -m ruff format --check .

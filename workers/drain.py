@@ -47,9 +47,9 @@ class Drain:
     def _force(self) -> None:
         deadline = time.monotonic() + self._app.settings.shutdown_grace
         pause = threading.Event()
-        while state.active_requests and time.monotonic() < deadline:
+        while state.reserved_requests and time.monotonic() < deadline:
             pause.wait(0.05)
-        if not state.active_requests:
+        if not state.reserved_requests:
             return  # Celery ends by itself
         # Killed before it is given back: a task must not run here and elsewhere at once.
         self._lifeline.stop()
@@ -70,15 +70,15 @@ class Drain:
         given = 0
         try:
             self._app.applier.flush()
-            held = resources.store.decisions.held_by([worker], resources.settings.scan_batch)
-            working = [decision for decision in held if decision.state is DecisionState.WORKING]
-            if working:
+            while working := resources.store.decisions.held_by(
+                [worker], resources.settings.scan_batch, DecisionState.WORKING
+            ):
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.given_back(ids, holders, new_pass())
                 push(resources, queued)
-                given = len(queued)
-                metrics.REQUEUES.labels("GIVEN_BACK").inc(given)
+                given += len(queued)
+                metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
         except PyMongoError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
         return given

@@ -19,7 +19,7 @@ def identify(name: str, queues: tuple[str, ...]) -> Worker:
         name=name,
         host=host(),
         pid=pid,
-        pid_started=started(pid) or 0,
+        pid_started=_own_start(pid),
         queues=queues,
     )
 
@@ -37,18 +37,30 @@ def host() -> str:
 def is_gone(worker: Worker) -> bool:
     """Whether a worker's parent process has ended for certain: seen on its own host, by pid and start time.
 
-    A zombie counts as gone. False where it can't be told, as for another host.
+    A zombie counts as gone. False where it can't be told: on another host, or where /proc is hidden from us.
     """
     if not worker.host or worker.host != host() or not worker.pid_started:
         return False
-    return started(worker.pid) != worker.pid_started
+    try:
+        os.kill(worker.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # somebody else's process
+    try:
+        return started(worker.pid) != worker.pid_started
+    except OSError:
+        return False
 
 
 def started(pid: int) -> int | None:
-    """When a process was started, in clock ticks since boot; None if there is no such process any more."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
+    """When a process was started, in clock ticks since boot; None if it has ended. OSError if that is hidden."""
+    fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _own_start(pid: int) -> int:
+    try:
+        return started(pid) or 0
+    except OSError:
+        return 0

@@ -1,4 +1,4 @@
-"""The lifeline of a worker, in a thread of its parent process: heartbeats, and what is known at once.
+"""The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
 
 Every `heartbeat_interval` it writes the worker's record with a new deadline and the poll statistics of its
 queues, and looks whether a worker of the same host is gone; that one's claims are requeued at once. When the
@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from datetime import datetime
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
@@ -27,8 +27,8 @@ from workers.identity import is_gone
 
 log = logging.getLogger(__name__)
 
-ALL_TRIES = 10
-"""Dead children seen to before the next heartbeat is due; one that the database can't take now is kept."""
+RETRY = 1.0
+"""Seconds until a rescue that the database could not take is tried again."""
 
 
 class Lifeline:
@@ -39,21 +39,25 @@ class Lifeline:
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
-        self._lost: SimpleQueue[int] = SimpleQueue()
-        self._wake, self._ending = threading.Event(), threading.Event()
+        self._lost: SimpleQueue[str | None] = SimpleQueue()
+        self._ending = threading.Event()
         self._served_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name="lifeline", daemon=True)
+        self._served_last = 0.0
+        self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
+        self._rescuing = threading.Thread(target=self._rescue_always, name="rescue", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""
-        self._thread.start()
+        self._beating.start()
+        self._rescuing.start()
 
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
         self._ending.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5)
+        self._lost.put(None)
+        for thread in (self._beating, self._rescuing):
+            if thread.is_alive():
+                thread.join(timeout=5)
 
     def took(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
@@ -64,59 +68,57 @@ class Lifeline:
     def child_died(self, pid: int) -> None:
         """A pool child died while it ran something."""
         if self._settings.events and not self._ending.is_set():
-            self._lost.put(pid)
-            self._wake.set()
+            log.warning("pool process %d died; what it had claimed is requeued", pid)
+            self._lost.put(holder(self.worker.id, pid))
 
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
         if not self._settings.events or self._served_since is None:
             return False
-        return time.monotonic() - self._served_since > self._settings.heartbeat_timeout
+        now = time.monotonic()
+        fresh = now - self._served_last < 2 * self._settings.heartbeat_interval
+        return fresh and now - self._served_since > self._settings.heartbeat_timeout
 
-    def _run(self) -> None:
+    def _beat_always(self) -> None:
         next_beat = time.monotonic()
-        while not self._ending.is_set():
-            if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + self._settings.heartbeat_interval
+        while not self._ending.wait(max(0.0, next_beat - time.monotonic())):
+            next_beat = time.monotonic() + self._settings.heartbeat_interval
+            try:
                 self._beat()
-            self._requeue_lost()
-            self._wake.wait(max(0.0, next_beat - time.monotonic()))
-            self._wake.clear()
+            except PyMongoError as error:
+                self._served_since = None
+                log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
+            except Exception:  # a worker that works but does not beat would be taken for dead
+                log.exception("heartbeat failed")
 
     def _beat(self) -> None:
         store, began = self._app.resources.store, time.monotonic()
-        try:
-            store.workers.beat(self.worker, self._settings.heartbeat_timeout)
-            store.queues.polled(dict(self._taken))
-            if time.monotonic() - began > self._settings.heartbeat_interval:
-                self._served_since = None  # the database was away for a while, and so for all
-            elif self._served_since is None:
-                self._served_since = time.monotonic()
-            if self._settings.events:
-                self._rescue_neighbours()
-        except (PyMongoError, RedisError) as error:
-            self._served_since = None
-            log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
+        store.workers.beat(self.worker, self._settings.heartbeat_timeout)
+        store.queues.polled(dict(self._taken))
+        self._served_last = now = time.monotonic()
+        if now - began > self._settings.heartbeat_interval:
+            self._served_since = None  # the database was away for a while, and so for all
+        elif self._served_since is None:
+            self._served_since = now
+        if self._settings.events:
+            self._look_around()
 
-    def _rescue_neighbours(self) -> None:
+    def _look_around(self) -> None:
+        """Have what workers of this host had claimed requeued whose process is gone."""
         neighbours = self._app.resources.store.workers.on_host(self.worker.host)
-        gone = [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]
-        if gone:
-            log.warning("gone from this host: %s; what they had claimed is requeued", ", ".join(gone))
-            self._rescue(gone)
+        for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
+            log.warning("gone from this host: %s; what it had claimed is requeued", gone)
+            self._lost.put(gone)
 
-    def _requeue_lost(self) -> None:
-        for _ in range(ALL_TRIES):
+    def _rescue_always(self) -> None:
+        """In a thread of its own: a rescue may take longer than a heartbeat may be late."""
+        while (lost := self._lost.get()) is not None:
+            resources = self._app.resources
             try:
-                pid = self._lost.get_nowait()
-            except Empty:
-                return
-            try:
-                log.warning("pool process %d died; what it had claimed is requeued", pid)
-                self._rescue([holder(self.worker.id, pid)])
-            except PyMongoError as error:
-                log.warning("not requeued yet (%s)", error)
-                self._lost.put(pid)
-
-    def _rescue(self, lost: list[str]) -> None:
-        rescue(self._app.resources, Repairer(self._app.resources, self._app.applier), lost)
+                rescue(resources, Repairer(resources, self._app.applier), [lost])
+            except (PyMongoError, RedisError) as error:
+                log.warning("%s: not requeued yet (%s)", lost, error)
+                self._ending.wait(RETRY)
+                self._lost.put(lost)
+            except Exception:  # its deadlines stand
+                log.exception("%s: could not be rescued", lost)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from typing import Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
@@ -14,6 +16,8 @@ from recovery.engine import Actor, Recovery, Slot
 from recovery.records.ids import holder
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
+
+log = logging.getLogger(__name__)
 
 
 class Running:
@@ -52,9 +56,14 @@ def register(celery: Celery, app: Recovery) -> None:
 
 def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
-        _slot(app).run(actor, decision_id, pass_key)
+        try:
+            _slot(app).run(actor, decision_id, pass_key)
+        except SystemExit:
+            if threading.current_thread() is threading.main_thread():
+                raise  # the pool process ends, and its parent sees it
+            # A thread's would be lost in the pool, and its message never acknowledged.
+            log.warning("%s %s: called sys.exit(); its deadline brings another attempt", actor.name, decision_id)
 
-    attempt.__name__ = actor.name
     attempt.__module__ = actor.function.__module__
     return attempt
 

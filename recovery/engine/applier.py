@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 LARGE_GRAPH = 64 * 1024
 """Bytes from which on a graph's update costs more than all else that a task costs."""
+LARGE_GRAPHS = 1000
+"""Of so many processes it is remembered that their graph is large."""
 TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
 PATIENCE = 0.05
@@ -44,6 +46,7 @@ class Applier:
         self._wake = threading.Event()
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         self._sizes: dict[str, int] = {}
+        self._term: object = None
         self._applied: list[str] = []
         self._flusher: threading.Thread | None = None
 
@@ -97,6 +100,11 @@ class Applier:
                 self._sizes[process_id] = size
             else:
                 self._sizes.pop(process_id, None)
+                while len(self._sizes) > LARGE_GRAPHS:  # of processes that others finish nothing is heard any more
+                    del self._sizes[next(iter(self._sizes))]
+            if self._term != (term := self._resources.store.term()):
+                # What an old primary had applied may be taken back, and must not be called applied by a new one.
+                self._term, self._applied = term, []
             if applied is not Applied.NOT_YET:
                 self._applied += [ended.decision.id for ended in together]
             full = len(self._applied) >= TOGETHER
@@ -107,15 +115,24 @@ class Applier:
     def _apply_waiting(self) -> None:
         with self._lock:
             buffers, self._buffers = self._buffers, defaultdict(list)
-        for together in buffers.values():
-            if together:
+        failed: Exception | None = None
+        for together in filter(None, buffers.values()):
+            try:
                 self.apply(together)
+            except Exception as error:  # one process's records must not hold up the others'
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _write_applied(self) -> None:
         with self._lock:
             applied, self._applied = self._applied, []
-        if applied:
-            self._resources.store.decisions.rest(applied)
+            same = self._term == self._resources.store.term()
+        if applied and same:
+            try:
+                self._resources.store.decisions.rest(applied)
+            except PyMongoError as error:  # only a hint: they are found applied when they are overdue
+                log.warning("not written that %d decisions are applied (%s)", len(applied), error)
 
     def _start_flusher(self) -> None:
         if self._flusher is None:
@@ -133,9 +150,9 @@ class Applier:
                 if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
                     self._write_applied()
                     written = time.monotonic()
-                elif self._applied:
-                    self._wake.set()
             except PyMongoError as error:
-                log.warning("could not apply yet (%s): it is done again within the apply timeout", error)
+                log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception:  # one process's records must not end this thread, which applies for all
                 log.exception("could not apply: it is tried again after the apply timeout")
+            if self._applied:
+                self._wake.set()

@@ -108,8 +108,9 @@ def _go_on(
 ) -> Effect:
     """Claim or enqueue what is ready, or finish the process."""
     process_id = together[0].process_id
-    begun = {ended.task.task_id for ended in together} | {ended.successor for ended in together}
-    ready = [record_id(process_id, task) for task in view.ready if task not in begun]
+    ended_now = {ended.task.task_id for ended in together}
+    # Among them what was claimed on the spot, in case a failover took that claim back: the guard tells.
+    ready = [record_id(process_id, task) for task in view.ready if task not in ended_now]
     taken = take({key: _actor_of(together, key) for key in ready}) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:

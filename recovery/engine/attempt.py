@@ -1,8 +1,7 @@
 """One attempt: claim, run, finish (design §3), then apply; and perhaps the next task of the same process.
 
 What comes of it is told by name, so that the worker can count it. An actor's exception ends its task with an
-error; an exception of the database or of this library ends the attempt only, and the deadline of the decision
-brings another.
+error; an exception of the database ends the attempt only, and what it held is given back.
 
 A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
 place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for.
@@ -18,18 +17,23 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from pymongo.errors import PyMongoError
+
 from recovery import metrics
 from recovery.engine.actor import Actor
 from recovery.engine.applier import Applier
 from recovery.engine.apply import Ended
 from recovery.engine.context import Attempt
+from recovery.engine.dispatch import push
 from recovery.engine.heartbeats import beating
+from recovery.engine.patience import patiently
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.errors import ClaimLost
 from recovery.records import Child, Decision, ErrorInfo, Outcome, Task
 from recovery.records.ids import new_pass, record_id
 from recovery.records.values import decode, encode
+from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class Slot:
     ) -> None:
         """`actors` are those whose queues this worker serves."""
         self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
+        self._in_hand: Decision | None = None
 
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
         """Do the task of a message, if its pass is still the current one. Errors of servers are raised.
@@ -70,12 +75,33 @@ class Slot:
         if claimed is None:
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE
+        self._in_hand = claimed
+        try:
+            return self._run_on(actor, claimed)
+        except PyMongoError:
+            self._give_back()
+            raise
+
+    def _run_on(self, actor: Actor[..., Any], claimed: Decision) -> Result:
         until = time.monotonic() + CONTINUE_FOR
         first, successor = self._attempt(actor, claimed, {}, until)
         while successor is not None:
             decision, known = successor
             _, successor = self._attempt(self._actors[decision.actor], decision, known, until)
         return first
+
+    def _give_back(self) -> None:
+        """Requeue what was claimed and is not run, or whose end could not be written: its holder lives, so nobody
+        else would before its deadline."""
+        decision = self._in_hand
+        if decision is None:
+            return
+        patience = self._resources.settings.message_timeout
+
+        def give() -> list[Queued]:
+            return self._resources.store.requeues.given_back([decision.id], [self._holder], new_pass())
+
+        push(self._resources, patiently(give, patience, decision.id))
 
     def _attempt(
         self, actor: Actor[..., Any], decision: Decision, known: dict[str, Outcome], until: float
@@ -111,17 +137,23 @@ class Slot:
         except Exception as error:
             described = _describe(error, decision)
             outcome = Outcome(pass_key=_pass(decision), error=described)
-            log.warning("%s %s: %s", actor.name, decision.id, described.message, exc_info=True)
+            log.warning("%s %s: %s\n%s", actor.name, decision.id, described.message, described.stack)
         finally:
             metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
-        accepted = self._resources.store.decisions.finish(
-            decision,
-            outcome,
-            children,
-            accept_first=actor.preferences.accept_first,
-            worker=self._holder,
-            apply_timeout=self._resources.settings.apply_timeout,
-        )
+
+        def finish() -> bool:
+            return self._resources.store.decisions.finish(
+                decision,
+                outcome,
+                children,
+                accept_first=actor.preferences.accept_first,
+                worker=self._holder,
+                apply_timeout=self._resources.settings.apply_timeout,
+            )
+
+        # The work is done; an outage shorter than the time it was given must not throw it away.
+        accepted = patiently(finish, actor.preferences.worker_timeout, decision.id)
+        self._in_hand = None
         if not accepted:
             metrics.STALE.labels("result").inc()
             log.info("%s %s: its result came too late and is dropped", actor.name, decision.id)
@@ -144,8 +176,9 @@ class Slot:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
         for decision_id, name in ready.items():
             if (actor := self._actors.get(name)) is not None:
-                timeout = actor.preferences.worker_timeout
-                return self._resources.store.decisions.claim_ready(decision_id, new_pass(), self._holder, timeout)
+                timeout, decisions = actor.preferences.worker_timeout, self._resources.store.decisions
+                self._in_hand = decisions.claim_ready(decision_id, new_pass(), self._holder, timeout)
+                return self._in_hand
         return None
 
 

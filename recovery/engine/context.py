@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from contextvars import ContextVar
 from datetime import datetime
+
+from pymongo.errors import PyMongoError
 
 from recovery.errors import ClaimLost, InputError, NotInActor, TooLarge
 from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
 from recovery.records.ids import child_task_id
 from recovery.records.values import MAX_BYTES
 from recovery.store import Store
+
+log = logging.getLogger(__name__)
 
 _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 
@@ -113,10 +118,16 @@ def heartbeat() -> None:
     """Tell that the running actor is alive: it gets another `worker_timeout` from now.
 
     Raises ClaimLost if the task was meanwhile given to another attempt or decided: stop then. With
-    `accept_first` the work may still be used if it ends before the other attempt; without it never.
+    `accept_first` the work may still be used if it ends before the other attempt; without it never. That the
+    database is away is no error of the actor's: then nothing is told, and the deadline stands.
     """
     attempt = current("heartbeat()")
-    if attempt.lost.is_set() or not attempt.heartbeat():
+    try:
+        lost = attempt.lost.is_set() or not attempt.heartbeat()
+    except PyMongoError as error:
+        log.warning("%s: heartbeat not written (%s); go on", attempt.decision.id, error)
+        return
+    if lost:
         raise ClaimLost(
             f"{attempt.decision.actor} {attempt.decision.id}: this attempt no longer holds its task; stop working"
         )

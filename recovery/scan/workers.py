@@ -7,6 +7,7 @@ applied. Only then is its record removed: cut off in between, the next scan goes
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -32,7 +33,13 @@ class WorkerScanner(Scanner[Worker]):
         self._may_judge = may_judge
 
     def find(self, limit: int) -> Sequence[Worker]:
-        return self.resources.store.workers.overdue(limit) if self._may_judge() else []
+        if not self._may_judge():
+            return []
+        began = time.monotonic()
+        overdue = self.resources.store.workers.overdue(limit)
+        # The query itself may have waited for a new primary, while all others waited too: ask again.
+        slow = time.monotonic() - began > self.resources.settings.heartbeat_interval
+        return [] if slow or not self._may_judge() else overdue
 
     def key(self, item: Worker) -> str:
         return item.id

@@ -46,6 +46,14 @@ class Store:
         """All records of these processes, as rules look at them."""
         return snapshots.load(self.database, process_ids)
 
+    def term(self) -> object:
+        """Which primary serves us, and since which election; no round trip. Changes with every failover."""
+        topology = self.database.client.topology_description
+        for server in topology.server_descriptions().values():
+            if server.is_writable:
+                return server.address, server.election_id
+        return None
+
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""
         # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.

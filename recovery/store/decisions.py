@@ -168,13 +168,14 @@ class Decisions:
         found = self._restorable.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
         return [from_document(Decision, document) for document in found]
 
-    def held_by(self, workers: Sequence[str], limit: int) -> list[Decision]:
+    def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
         """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
 
         A name is that of a worker, for all of its processes, or of one of them; see `records.ids.holder`.
         """
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
-        found = self._restorable.find({"$or": ranges}, _BRIEF).limit(limit)
+        only = {"state": state.value} if state is not None else {}
+        found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
         return [from_document(Decision, document) for document in found]
 
 

@@ -142,14 +142,15 @@ def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
     applied = {one.task for one in finished}
     opened = {child: "$$NOW" for one in finished for child in one.children}
     links: Document = {}
-    removed: list[str] = [f"notFinished.{task}" for task in applied]
+    removed = [f"{part}.{task}" for task in applied for part in ("notFinished", "links")]
     for one in finished:
         for child, deps in one.children.items():
             if open_deps := dict.fromkeys(deps, True):
                 links[f"links.{child}"] = literal(open_deps)
         for dependent in one.dependents:
-            links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
-            removed.append(f"links.{dependent}.{one.task}")
+            if dependent not in applied:  # whose links go as a whole
+                links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
+                removed.append(f"links.{dependent}.{one.task}")
     changes: Document = {
         **links,
         "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},

@@ -35,6 +35,7 @@ VALIDATORS: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
     TASKS: {"actor": {"$type": "string"}},
     DECISIONS: {
+        "actor": {"$type": "string"},
         "state": {"$in": [state.value for state in DecisionState]},
         "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
     },

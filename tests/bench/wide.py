@@ -7,7 +7,7 @@ from recovery.stack import Stack
 from tests.bench import apps, workers
 from tests.bench.rows import Row, ratio_row
 
-TASKS, NARROW, REPEATS = 10_000, 100, 3
+TASKS, NARROW, REPEATS = 10_000, 100, 2
 
 
 def run(stack: Stack, settings: Settings) -> list[Row]:

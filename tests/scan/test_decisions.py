@@ -15,6 +15,7 @@ from recovery.records import Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner
 from recovery.store import Finished
+from recovery.store.requeues import LONGEST_WAIT
 from tests.scan.making import DAY, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put
 from tests.waiting import wait_until
@@ -195,7 +196,8 @@ def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
     result = scanner(world, "decisions").run_once()
     assert (result.looked_at, result.repaired) == (5, {})
     assert len(messages(world)) == 1
-    assert is_close(get(world).recovery_time, world.store.now() + DAY), "looked at again when it is twice as old"
+    most = timedelta(seconds=LONGEST_WAIT * world.settings.message_timeout)
+    assert is_close(get(world).recovery_time, world.store.now() + most), "looked at again, however old it is"
 
 
 @pytest.mark.parametrize("state", [QUEUED, WORKING, DecisionState.DELAYED])

@@ -14,13 +14,13 @@ NOW = datetime.now(UTC)
 
 LIVE: list[tuple[str, dict[str, Any]]] = [
     ("processes", {"state": "running"}),
-    *(("decisions", {"state": state}) for state in ("delayed", "queued", "working")),
+    *(("decisions", {"actor": "a", "state": state}) for state in ("delayed", "queued", "working")),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {}}),
     ("workers", {}),
 ]
 AT_REST: list[tuple[str, dict[str, Any]]] = [
     *(("processes", {"state": state}) for state in ("finished", "broken", "aborted")),
-    *(("decisions", {"state": state}) for state in ("waiting", "finished")),
+    *(("decisions", {"actor": "a", "state": state}) for state in ("waiting", "finished")),
     ("graphs", {"notFinished": {}, "failed": {}}),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {"start": True}}),
 ]

@@ -105,9 +105,7 @@ def test_a_published_file_is_loaded(path: Path) -> None:
     assert {task.id: task.runtime for task in workflow.tasks} == {
         task["id"]: task["runtimeInSeconds"] for task in execution(content)
     }
-    assert set(workflow.edges) == {
-        (task["id"], child) for task in specification(content) for child in task["children"]
-    }
+    assert set(workflow.edges) == {(task["id"], child) for task in specification(content) for child in task["children"]}
     assert_topological(workflow)
 
 

@@ -66,9 +66,7 @@ def test_not_an_object(tmp_path: Path, content: object) -> None:
 @pytest.mark.parametrize("version", ["1.3", "2.0", 1.5, ["1.5"]])
 def test_unsupported_version(tmp_path: Path, version: object) -> None:
     message = refusal(write(tmp_path, document() | {"schemaVersion": version}))
-    assert message == (
-        f"schemaVersion {version!r} is not supported; convert the file to '1.5' (read are 1.4, 1.5)"
-    )
+    assert message == (f"schemaVersion {version!r} is not supported; convert the file to '1.5' (read are 1.4, 1.5)")
 
 
 def test_no_version(tmp_path: Path) -> None:
@@ -79,9 +77,7 @@ def test_no_version(tmp_path: Path) -> None:
 
 def test_layout_from_before_1_5(tmp_path: Path) -> None:
     content = document(version="1.4") | {"workflow": {"tasks": [{"name": "a", "parents": []}]}}
-    assert refusal(write(tmp_path, content)).startswith(
-        "workflow.tasks is the layout from before WfFormat 1.5; "
-    )
+    assert refusal(write(tmp_path, content)).startswith("workflow.tasks is the layout from before WfFormat 1.5; ")
 
 
 def case(
@@ -140,9 +136,7 @@ FIELDS = [
     case("run not object", lambda d: execution(d).append(None), f"{EXEC}[4] must be an object, not None"),  # type: ignore[arg-type]
     case("no id", lambda d: specification(d).append({}), f"{SPEC}[4]: id is missing; add {TEXT}"),
     case("no id of a run", lambda d: execution(d).append({}), f"{EXEC}[4]: id is missing; add {TEXT}"),
-    case(
-        "empty id", lambda d: specification(d).append({"id": ""}), f"{SPEC}[4]: id is ''; it must be {TEXT}"
-    ),
+    case("empty id", lambda d: specification(d).append({"id": ""}), f"{SPEC}[4]: id is ''; it must be {TEXT}"),
     case(
         "half a character",
         lambda d: specification(d).append({"id": "\ud800"}),
@@ -269,9 +263,7 @@ GRAPHS = [
     ("spoil", "lines"),
     [pytest.param(spoil, lines, id=name) for name, spoil, lines in FIELDS + RUNTIMES + GRAPHS],
 )
-def test_refused_for_just_this(
-    tmp_path: Path, spoil: Callable[[Document], object], lines: tuple[str, ...]
-) -> None:
+def test_refused_for_just_this(tmp_path: Path, spoil: Callable[[Document], object], lines: tuple[str, ...]) -> None:
     content = document()
     spoil(content)
     expected = lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} problems:", *lines])

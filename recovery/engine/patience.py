@@ -1,0 +1,35 @@
+"""Waiting for a database that is away, where giving up would throw work away.
+
+Only for steps that may run twice. pymongo itself waits for a new primary (20 s) and tries a write once more; this is
+for outages that last longer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pymongo.errors import ConnectionFailure
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+
+
+def patiently(step: Callable[[], T], seconds: float, what: str) -> T:
+    """What `step` gives, tried again for up to `seconds` while the database can't be reached."""
+    until, pause = time.monotonic() + seconds, FIRST_PAUSE
+    while True:
+        try:
+            return step()
+        except ConnectionFailure as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("%s: the database is away (%s); trying again", what, error)
+        threading.Event().wait(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)

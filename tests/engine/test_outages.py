@@ -1,0 +1,92 @@
+"""The database is away for a while: no error of the actor's, and nothing that was done is thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from recovery import heartbeat
+from recovery.engine.patience import patiently
+from recovery.records import DecisionState
+from recovery.store.decisions import Decisions
+from recovery.store.graphs import Graphs
+from tests.world import World
+
+
+def away(times: int, real: Callable[..., Any], *, after: bool = False) -> Callable[..., Any]:
+    """`real`, of which the first calls find nobody; `after`: they take place, and the reply is lost."""
+    left = iter(range(times))
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            return real(*args, **kwargs)
+        if after:
+            real(*args, **kwargs)
+        raise AutoReconnect("away")
+
+    return step
+
+
+def test_a_heartbeat_that_can_not_be_written_is_no_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    @world.app.process()
+    def order() -> str:
+        heartbeat()
+        return "done"
+
+    monkeypatch.setattr(Decisions, "extend", away(1, Decisions.extend))
+    assert world.bring_on(world.app.start(order)).result == '"done"'
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_result_is_kept_until_it_can_be_written(world: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    calls: list[int] = []
+
+    def order() -> str:
+        calls.append(1)
+        return "done"
+
+    process_id = world.app.start(world.app.process()(order))
+    monkeypatch.setattr(Decisions, "finish", away(2, Decisions.finish, after=after))
+    world.pump()
+    assert world.process(process_id).result == '"done"'
+    assert len(calls) == 1
+
+
+def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next step is claimed on the spot, and then its predecessor can't be applied: nobody runs it."""
+
+    @world.app.actor(worker_timeout=600)
+    def step(number: int) -> int:
+        return number + 1
+
+    @world.app.process()
+    def order() -> Any:
+        return step.schedule(1)
+
+    process_id = world.app.start(order)
+    monkeypatch.setattr("recovery.engine.apply.enqueue", away(1, lambda *_: 0))
+    with pytest.raises(AutoReconnect):
+        world.pump()
+    (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]
+    assert (child.state, child.timeouts) == (DecisionState.QUEUED, 0)
+    assert world.bring_on(process_id).result == "2"
+
+
+def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    @world.app.process()
+    def order() -> str:
+        return "done"
+
+    process_id = world.app.start(order)
+    monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
+    with pytest.raises(AutoReconnect):
+        world.pump()
+    assert world.bring_on(process_id).result == '"done"'
+
+
+def test_patience_has_an_end() -> None:
+    with pytest.raises(AutoReconnect):
+        patiently(away(1000, lambda: None), 0.3, "a step")

@@ -1,0 +1,95 @@
+"""Who may call whom dead: by proof on the same host, by silence only where the judge himself was served."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recovery.records import Worker
+from recovery.scan import WorkerScanner
+from recovery.settings import Settings
+from recovery.store import schema
+from tests.world import World
+from workers import identity
+
+
+@pytest.fixture
+def me() -> Worker:
+    return identity.identify("me", ())
+
+
+def test_a_living_process_is_not_gone(me: Worker) -> None:
+    assert not identity.is_gone(me)
+
+
+def test_an_ended_process_is_gone(me: Worker) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert identity.is_gone(me.evolve(pid=child))
+
+
+def test_a_zombie_is_gone(me: Worker) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    try:
+        assert identity.is_gone(me.evolve(pid=child))
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_another_process_of_the_same_pid_does_not_hide_it(me: Worker) -> None:
+    assert identity.is_gone(me.evolve(pid_started=me.pid_started - 1))
+
+
+def test_of_another_host_nothing_is_known(me: Worker) -> None:
+    assert not identity.is_gone(me.evolve(host="elsewhere", pid=2**22))
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_what_is_hidden_is_not_gone(me: Worker, monkeypatch: pytest.MonkeyPatch, error: type[OSError]) -> None:
+    def hidden(_pid: int) -> int:
+        raise error("hidden")
+
+    monkeypatch.setattr(identity, "started", hidden)
+    assert not identity.is_gone(me)
+
+
+class TestSilence:
+    """A database that is away makes all silent at once."""
+
+    @pytest.fixture
+    def world(self, settings: Settings, me: Worker) -> World:
+        world = World(settings)
+        schema.create(world.store.database)
+        world.store.workers.beat(me, timeout=-1)
+        return world
+
+    def scanner(self, world: World, *, may_judge: Any) -> WorkerScanner:
+        return WorkerScanner(world.app.resources, world.app.applier, may_judge)
+
+    def test_who_was_served_may_judge(self, world: World) -> None:
+        assert self.scanner(world, may_judge=lambda: True).run_once().looked_at == 1
+        assert world.store.workers.all() == []
+
+    def test_who_was_not_served_may_not(self, world: World) -> None:
+        assert self.scanner(world, may_judge=lambda: False).run_once().looked_at == 0
+
+    def test_who_was_cut_off_while_he_looked_may_not(self, world: World) -> None:
+        answers = iter([True, False])
+        assert self.scanner(world, may_judge=lambda: next(answers)).run_once().looked_at == 0
+        assert len(world.store.workers.all()) == 1
+
+    def test_who_waited_for_the_answer_may_not(self, world: World) -> None:
+        scanner = self.scanner(world, may_judge=lambda: True)
+        # As if the query had taken longer than any heartbeat may.
+        impatient = world.settings.model_copy(update={"heartbeat_interval": 0.0})
+        scanner.resources = replace(scanner.resources, settings=impatient)
+        assert list(scanner.find(10)) == []
+        assert len(world.store.workers.all()) == 1
