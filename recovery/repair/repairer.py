@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from redis.exceptions import RedisError
 from recovery import metrics
 from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
 from recovery.records import ErrorInfo
-from recovery.records.ids import new_pass
+from recovery.records.ids import new_pass, split_record_id
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import Queued
 
@@ -88,9 +89,14 @@ class Repairer:
         return self._handed_over(rule, findings, queued)
 
     def _handed_over(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> int:
-        push(self._resources, queued)
         if queued:
-            self._resources.store.graphs.touch({one.id.partition("/")[0] for one in queued})
+            # Messages are made here while the database writes the graphs' deadlines.
+            with ThreadPoolExecutor(max_workers=1) as beside:
+                touched = beside.submit(
+                    self._resources.store.graphs.touch, {split_record_id(one.id)[0] for one in queued}
+                )
+                push(self._resources, queued)
+                touched.result()
             metrics.REQUEUES.labels(rule.value).inc(len(queued))
             _observe_lag(findings, queued)
         return len(queued)
