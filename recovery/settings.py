@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     heartbeat_interval: float = Field(2.0, gt=0, description="How often a worker says that it lives.")
     heartbeat_timeout: float = Field(6.0, gt=0, description="Silence after which a worker counts as lost.")
     scan_interval: float = Field(1.0, gt=0, description="How often Celery beat nudges the scanners.")
-    scan_batch: int = Field(1000, ge=1, le=100_000, description="Records that a scanner claims at once.")
+    scan_batch: int = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
     # The net under the nets: every step has a deadline of its own that is shorter. It doubles while a
     # process is found healthy, so a process that waits for weeks costs a look a day.
     idle_timeout: float = Field(60.0, gt=0, description="First look at a process in which nothing changes.")

@@ -64,10 +64,9 @@ class Drain:
         logging.shutdown()
         os._exit(0)  # Celery would wait for the tasks that were given back
 
-    def give_back(self) -> int:
-        """Requeue everything that this worker still holds; how much that was."""
+    def give_back(self) -> None:
+        """Requeue everything that this worker still holds."""
         resources, worker = self._app.resources, self._lifeline.worker.id
-        given = 0
         try:
             self._app.applier.flush()
             while working := resources.store.decisions.held_by(
@@ -77,11 +76,9 @@ class Drain:
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.given_back(ids, holders, new_pass())
                 push(resources, queued)
-                given += len(queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
         except PyMongoError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
-        return given
 
     def _remove(self) -> None:
         """Apply what the pool had finished and not yet said to be applied, then forget this worker."""

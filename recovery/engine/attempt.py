@@ -99,9 +99,11 @@ class Slot:
         patience = self._resources.settings.message_timeout
 
         def give() -> list[Queued]:
-            return self._resources.store.requeues.given_back([decision.id], [self._holder], new_pass())
+            return self._resources.store.requeues.not_run(decision.id, _pass(decision), new_pass())
 
-        push(self._resources, patiently(give, patience, decision.id))
+        queued = patiently(give, patience, decision.id)
+        push(self._resources, queued)
+        metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
 
     def _attempt(
         self, actor: Actor[..., Any], decision: Decision, known: dict[str, Outcome], until: float

@@ -32,8 +32,8 @@ def field_name(name: str) -> str:
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record."""
     document: dict[str, Any] = {}
-    cls = type(record)
-    for name, key, _ in _fields(cls):
+    cls: Any = type(record)
+    for name, key, _ in _plan(cls):
         value = getattr(record, name)
         if value is None or (value in ((), {}) and (cls, name) not in _KEPT_WHEN_EMPTY):
             continue
@@ -62,10 +62,6 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return value
-
-
-def _fields(cls: Any) -> tuple[tuple[str, str, Decoder | None], ...]:
-    return _plan(cls)
 
 
 @cache

@@ -67,6 +67,13 @@ class Requeues:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
         return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
+    def not_run(self, decision_id: str, held_pass: str, pass_key: str) -> list[Queued]:
+        """working under `held_pass`, whose holder could not run it or write its end → queued; no timeout.
+
+        By the pass and not by the holder, who may be several threads and hold the task under a later pass.
+        """
+        return self._requeue({"state": WORKING, "pass": held_pass}, [decision_id], pass_key)
+
     def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another

@@ -75,6 +75,21 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
     assert world.bring_on(process_id).result == "2"
 
 
+def test_only_what_is_held_under_its_own_pass_is_given_back(world: World) -> None:
+    """Another thread of the same worker holds the task by now: that one's claim is left alone."""
+
+    @world.app.process()
+    def order() -> str:
+        return "done"
+
+    key = f"{world.app.start(order)}/start"
+    queued = world.store.decisions.get(key)
+    assert queued is not None and queued.pass_key is not None
+    world.store.decisions.claim(key, queued.pass_key, "w#1", 60)
+    assert world.store.requeues.not_run(key, "an earlier pass", "new") == []
+    assert [one.pass_key for one in world.store.requeues.not_run(key, queued.pass_key, "new")] == ["new"]
+
+
 def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     @world.app.process()
     def order() -> str:
