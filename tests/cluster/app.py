@@ -78,8 +78,9 @@ def one_long(folder: str, seconds: float) -> Any:
 @app.actor(worker_timeout=600, accept_first=False)
 def beating(folder: str) -> str:
     """Beats until it is told that its claim is lost."""
+    # Told before the sign is left: whoever waits for it may stop this process at once.
+    first = not any(Path(folder).glob("began-*"))
     (Path(folder) / f"began-{os.getpid()}-{uuid.uuid4().hex[:8]}").touch()
-    first = len(list(Path(folder).glob("began-*"))) == 1
     try:
         while first:
             PAUSE.wait(0.05)
