@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from pymongo.errors import PyMongoError
 
-from recovery.engine.apply import Applied, Ended, Take, apply
+from recovery.engine.apply import Applied, Effect, Ended, Take, apply
 from recovery.engine.resources import Resources
 from recovery.records import Decision
 
@@ -33,7 +33,7 @@ LARGE_GRAPHS = 1000
 """Of so many processes it is remembered that their graph is large."""
 TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
-PATIENCE = 0.05
+PATIENCE = 0.1
 """Seconds that a finished task waits for others."""
 
 
@@ -48,6 +48,7 @@ class Applier:
         self._sizes: dict[str, int] = {}
         self._term: object = None
         self._applied: list[str] = []
+        self._complete: list[str] = []
         self._flusher: threading.Thread | None = None
 
     def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
@@ -76,7 +77,7 @@ class Applier:
         effect = apply(self._resources, together)
         if effect is None:
             return [self.apply([ended]) for ended in together][-1]
-        self._note(together, effect.applied, effect.size)
+        self._note(together, effect)
         return effect.applied
 
     def flush(self) -> None:
@@ -89,15 +90,15 @@ class Applier:
         if effect is None:
             self.apply(together)
             return None
-        self._note(together, effect.applied, effect.size)
+        self._note(together, effect)
         return effect.taken
 
-    def _note(self, together: Sequence[Ended], applied: Applied, size: int) -> None:
+    def _note(self, together: Sequence[Ended], effect: Effect) -> None:
         """Remember what is applied, and how large the graph is."""
         process_id = together[0].process_id
         with self._lock:
-            if size > LARGE_GRAPH:
-                self._sizes[process_id] = size
+            if effect.size > LARGE_GRAPH:
+                self._sizes[process_id] = effect.size
             else:
                 self._sizes.pop(process_id, None)
                 while len(self._sizes) > LARGE_GRAPHS:  # of processes that others finish nothing is heard any more
@@ -105,8 +106,10 @@ class Applier:
             if self._term != (term := self._resources.store.term()):
                 # What an old primary had applied may be taken back, and must not be called applied by a new one.
                 self._term, self._applied = term, []
-            if applied is not Applied.NOT_YET:
+            if effect.applied is not Applied.NOT_YET:
                 self._applied += [ended.decision.id for ended in together]
+            if effect.complete:
+                self._complete.append(process_id)
             full = len(self._applied) >= TOGETHER
             self._start_flusher()
         if full:
@@ -127,12 +130,15 @@ class Applier:
     def _write_applied(self) -> None:
         with self._lock:
             applied, self._applied = self._applied, []
+            complete, self._complete = self._complete, []
             same = self._term == self._resources.store.term()
-        if applied and same:
-            try:
+        try:
+            if applied and same:
                 self._resources.store.decisions.rest(applied)
-            except PyMongoError as error:  # only a hint: they are found applied when they are overdue
-                log.warning("not written that %d decisions are applied (%s)", len(applied), error)
+            if complete:
+                self._resources.store.graphs.rest(complete)
+        except PyMongoError as error:  # only a hint: they are found applied when they are overdue
+            log.warning("not written that %d decisions are applied (%s)", len(applied), error)
 
     def _start_flusher(self) -> None:
         if self._flusher is None:
@@ -154,5 +160,5 @@ class Applier:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception:  # one process's records must not end this thread, which applies for all
                 log.exception("could not apply: it is tried again after the apply timeout")
-            if self._applied:
+            if self._applied or self._complete:
                 self._wake.set()

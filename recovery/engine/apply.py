@@ -53,11 +53,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed."""
+    """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed. With
+    `complete` its process has ended, and it is to be laid to rest."""
 
     applied: Applied
     taken: Decision | None = None
     size: int = 0
+    complete: bool = False
 
 
 Take = Callable[[Mapping[str, str]], Decision | None]
@@ -114,8 +116,10 @@ def _go_on(
     taken = take({key: _actor_of(together, key) for key in ready}) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:
-        finish_process(resources, process_id, view.epoch)
-    return Effect(applied, taken, 0 if view.complete else view.size)
+        known = {ended.decision.task_id: ended.decision.outcome for ended in together if ended.decision.outcome}
+        over = finish_process(resources, process_id, view.epoch, known) is not None
+        return Effect(applied, taken, complete=over)
+    return Effect(applied, taken, view.size)
 
 
 def _fail(resources: Resources, ended: Ended) -> Effect:

@@ -4,25 +4,27 @@ What comes of it is told by name, so that the worker can count it. An actor's ex
 error; an exception of the database ends the attempt only, and what it held is given back.
 
 A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
-place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for.
+place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for. If it was
+seen being scheduled here, it need not even be read: finishing the one and claiming the other is one round trip.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-import traceback
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from pymongo.errors import PyMongoError
 
 from recovery import metrics
+from recovery.engine import outcomes
 from recovery.engine.actor import Actor
 from recovery.engine.applier import Applier
 from recovery.engine.apply import Ended
+from recovery.engine.children import records_of_children
 from recovery.engine.context import Attempt
 from recovery.engine.dispatch import push
 from recovery.engine.heartbeats import beating
@@ -30,16 +32,13 @@ from recovery.engine.patience import patiently
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.errors import ClaimLost
-from recovery.records import Child, Decision, ErrorInfo, Outcome, Task
+from recovery.records import Child, Decision, Outcome, Task
 from recovery.records.ids import new_pass, record_id
-from recovery.records.values import decode, encode
+from recovery.records.values import decode
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
-MESSAGE_LENGTH = 500
-STACK_BYTES = 20_000
-"""Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
 CONTINUE_FOR = 0.5
 """Seconds from a message's claim during which ready tasks are run on the spot. A bound, so that a long process
 shares the worker with the queue: it waits as long for others as others wait for it."""
@@ -55,6 +54,17 @@ class Result(StrEnum):
     CLAIM_LOST = "claim lost"
 
 
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """A claimed decision, and what this slot knows of its process without asking."""
+
+    decision: Decision
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    """{task: its outcome}, of the one that ran just before."""
+    scheduled: Mapping[str, Decision] = field(default_factory=dict)
+    """{id: decision as it was first written}, of tasks that were scheduled here."""
+
+
 class Slot:
     """A place that attempts run in: one pool process or thread, on behalf of one holder of claims."""
 
@@ -63,104 +73,131 @@ class Slot:
     ) -> None:
         """`actors` are those whose queues this worker serves."""
         self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
-        self._in_hand: Decision | None = None
+        self._held: Decision | None = None
 
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
         """Do the task of a message, if its pass is still the current one. Errors of servers are raised.
 
         The result is that of the message's task; of those run after it, the metrics tell.
         """
-        decisions = self._resources.store.decisions
-        claimed = decisions.claim(decision_id, pass_key, self._holder, actor.preferences.worker_timeout)
-        if claimed is None:
-            metrics.STALE.labels("message").inc()
-            return Result.STALE_MESSAGE
-        self._in_hand = claimed
+        decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
+        # Held from before it is claimed: a claim whose reply is lost took place, perhaps, and is given back.
+        self._held = Decision(id=decision_id, actor=actor.name, pass_key=pass_key)
         try:
+            claimed = decisions.claim(decision_id, pass_key, self._holder, timeout)
+            if claimed is None:
+                metrics.STALE.labels("message").inc()
+                return Result.STALE_MESSAGE
             return self._run_on(actor, claimed)
         except PyMongoError:
-            self._give_back()
+            if self._held is not None:
+                self._give_back(self._held)
             raise
 
     def _run_on(self, actor: Actor[..., Any], claimed: Decision) -> Result:
         until = time.monotonic() + CONTINUE_FOR
-        first, successor = self._attempt(actor, claimed, {}, until)
-        while successor is not None:
-            decision, known = successor
-            _, successor = self._attempt(self._actors[decision.actor], decision, known, until)
+        first, following = self._attempt(actor, InHand(claimed), until)
+        while following is not None:
+            _, following = self._attempt(self._actors[following.decision.actor], following, until)
         return first
 
-    def _give_back(self) -> None:
+    def _give_back(self, decision: Decision) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written: its holder lives, so nobody
         else would before its deadline."""
-        decision = self._in_hand
-        if decision is None:
-            return
         patience = self._resources.settings.message_timeout
 
         def give() -> list[Queued]:
-            return self._resources.store.requeues.not_run(decision.id, _pass(decision), new_pass())
+            return self._resources.store.requeues.not_run(decision.id, outcomes.pass_of(decision), new_pass())
 
         queued = patiently(give, patience, decision.id)
         push(self._resources, queued)
         metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
 
-    def _attempt(
-        self, actor: Actor[..., Any], decision: Decision, known: dict[str, Outcome], until: float
-    ) -> tuple[Result, tuple[Decision, dict[str, Outcome]] | None]:
+    def _attempt(self, actor: Actor[..., Any], here: InHand, until: float) -> tuple[Result, InHand | None]:
+        """Run a task that is in hand and write its end; what is in hand then."""
+        decision = here.decision
         task = decision.task() or self._resources.store.tasks.get(decision.id)
         if task is None:
             raise LookupError(f"{decision.id}: there is a decision, but no Task record")
-        result, outcome, children = self._work(actor, task, decision, known)
-        successor = None
-        if outcome is not None:
+        result, following = Result.CLAIM_LOST, None
+        if (ran := self._run(actor, task, here)) is not None:
+            outcome, children = ran
             ended = Ended(task, decision.evolve(outcome=outcome, children=children))
-            taken = self._hand_on(ended, may_take=time.monotonic() < until)
-            successor = (taken, {decision.task_id: outcome}) if taken is not None else None
+            result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-        return result, successor
+        return result, following
 
-    def _work(
-        self, actor: Actor[..., Any], task: Task, decision: Decision, known: dict[str, Outcome]
-    ) -> tuple[Result, Outcome | None, tuple[Child, ...]]:
-        """Run and finish; what was accepted, if it was."""
-        values = resolve(self._resources.store, decision.process_id, task.deps, known) if task.deps else {}
+    def _run(self, actor: Actor[..., Any], task: Task, here: InHand) -> tuple[Outcome, tuple[Child, ...]] | None:
+        """Call the actor's function: its outcome and the children it scheduled; None if it gave up its claim."""
+        decision = here.decision
+        values = resolve(self._resources.store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
         positional, named = decode(task.args, values.__getitem__)
         attempt = Attempt(self._resources.store, decision, actor.preferences)
-        children: tuple[Child, ...] = ()
         began = time.perf_counter()
         try:
             with attempt, beating(attempt):
-                outcome = _outcome(attempt, actor.function(*positional, **named))
-                children = attempt.children()
+                return outcomes.of_value(attempt, actor.function(*positional, **named)), attempt.children()
         except ClaimLost:
             metrics.STALE.labels("claim lost").inc()
-            return Result.CLAIM_LOST, None, ()
+            return None
         except Exception as error:
-            described = _describe(error, decision)
-            outcome = Outcome(pass_key=_pass(decision), error=described)
-            log.warning("%s %s: %s\n%s", actor.name, decision.id, described.message, described.stack)
+            outcome = outcomes.of_error(error, decision)
+            assert outcome.error is not None
+            log.warning("%s %s: %s\n%s", actor.name, decision.id, outcome.error.message, outcome.error.stack)
+            return outcome, ()
         finally:
             metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
 
-        def finish() -> bool:
-            return self._resources.store.decisions.finish(
-                decision,
-                outcome,
-                children,
-                accept_first=actor.preferences.accept_first,
-                worker=self._holder,
-                apply_timeout=self._resources.settings.apply_timeout,
-            )
-
-        # The work is done; an outage shorter than the time it was given must not throw it away.
-        accepted = patiently(finish, actor.preferences.worker_timeout, decision.id)
-        self._in_hand = None
+    def _end(self, actor: Actor[..., Any], ended: Ended, here: InHand, until: float) -> tuple[Result, InHand | None]:
+        """Finish, and have the effects applied; perhaps claim a task of those that became ready."""
+        foreseen = self._foreseen(ended, here) if time.monotonic() < until else None
+        accepted, taken = self._finish(actor, ended, foreseen)
+        self._held = taken
         if not accepted:
             metrics.STALE.labels("result").inc()
-            log.info("%s %s: its result came too late and is dropped", actor.name, decision.id)
-            return Result.STALE_RESULT, None, ()
-        return (Result.FAILED if outcome.error else Result.FINISHED), outcome, children
+            log.info("%s %s: its result came too late and is dropped", actor.name, ended.decision.id)
+            return Result.STALE_RESULT, None
+        result = Result.FAILED if ended.failed else Result.FINISHED
+        if taken is not None:
+            self._applier.submit(replace(ended, successor=taken.task_id))
+        else:
+            taken = self._hand_on(ended, may_take=time.monotonic() < until)
+        return result, _in_hand(taken, ended, here) if taken is not None else None
+
+    def _finish(self, actor: Actor[..., Any], ended: Ended, foreseen: Decision | None) -> tuple[bool, Decision | None]:
+        """Write the end of an attempt: whether it was accepted, and the task claimed with it."""
+        decisions, decision, outcome = self._resources.store.decisions, ended.decision, ended.decision.outcome
+        assert outcome is not None
+        options: Any = {
+            "accept_first": actor.preferences.accept_first,
+            "worker": self._holder,
+            "apply_timeout": self._resources.settings.apply_timeout,
+        }
+        if foreseen is not None:
+            timeout, foreseen = self._timeout(foreseen.actor), foreseen.evolve(pass_key=new_pass())
+            try:
+                return decisions.finish_and_claim(decision, outcome, foreseen, timeout, **options)
+            except PyMongoError as error:
+                log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
+        # The work is done; an outage shorter than the time it was given must not throw it away.
+        accepted = patiently(
+            lambda: decisions.finish(decision, outcome, decision.children, **options),
+            actor.preferences.worker_timeout,
+            decision.id,
+        )
+        if foreseen is not None:
+            self._give_back(foreseen)  # if it was claimed: the answer that would tell was lost
+        return accepted, None
+
+    def _foreseen(self, ended: Ended, here: InHand) -> Decision | None:
+        """A task that waits for nothing but this one, is served here, and is known as it was first written."""
+        if ended.failed or ended.decision.children:
+            return None
+        for task, name in ended.task.unlocks.items():
+            first = here.scheduled.get(record_id(ended.process_id, task))
+            if first is not None and name in self._actors and first.call and not (first.eta or first.delay):
+                return first
+        return None
 
     def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
         """Have a decision applied; a task of those that became ready, claimed to be run here."""
@@ -177,39 +214,22 @@ class Slot:
     def _take(self, ready: Mapping[str, str]) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
         for decision_id, name in ready.items():
-            if (actor := self._actors.get(name)) is not None:
-                timeout, decisions = actor.preferences.worker_timeout, self._resources.store.decisions
-                self._in_hand = decisions.claim_ready(decision_id, new_pass(), self._holder, timeout)
-                return self._in_hand
+            if name in self._actors:
+                pass_key, decisions = new_pass(), self._resources.store.decisions
+                self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
+                self._held = decisions.claim_ready(decision_id, pass_key, self._holder, self._timeout(name))
+                return self._held
         return None
 
-
-def _outcome(attempt: Attempt, value: Any) -> Outcome:
-    """The accepted form of a returned value. Raises NotEncodable, TooLarge, InputError: the actor's errors."""
-    what = f"value returned by {attempt.decision.actor}"
-    encoded = encode(value, what)
-    attempt.add_value(encoded, what)
-    return Outcome(pass_key=_pass(attempt.decision), value=encoded.text, waits=encoded.promises)
+    def _timeout(self, name: str) -> float:
+        return self._actors[name].preferences.worker_timeout
 
 
-def _pass(decision: Decision) -> str:
-    assert decision.pass_key is not None, "a claimed decision has a pass"
-    return decision.pass_key
-
-
-def _describe(error: Exception, decision: Decision) -> ErrorInfo:
-    stack = "".join(traceback.format_exception(error))
-    return ErrorInfo(
-        kind=type(error).__name__,
-        message=_text(error)[:MESSAGE_LENGTH].encode(errors="replace").decode(),
-        task=decision.task_id,
-        actor=decision.actor,
-        stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
-    )
-
-
-def _text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception as failure:  # the application's own __str__
-        return f"(its text can't be had: {type(failure).__name__})"
+def _in_hand(taken: Decision, ended: Ended, here: InHand) -> InHand:
+    """What is known beside a task that was claimed because this one ended."""
+    scheduled, outcome = here.scheduled, ended.decision.outcome
+    assert outcome is not None
+    if any(child.unlocks for child in ended.decision.children):
+        _, decisions = records_of_children(ended.task, ended.decision)
+        scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
+    return InHand(taken, {ended.decision.task_id: outcome}, scheduled)

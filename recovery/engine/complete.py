@@ -1,17 +1,18 @@
 """The end of a process: finished with its start task's value, or broken with an error.
 
-The graph goes to rest after the process has ended, never before: cut off in between, the graph is looked at
-again, and finds its process ended.
+The graph goes to rest after the process has ended, never before (`Graphs.rest`, by the caller, for many at once): cut
+off in between, the graph is looked at again, and its process found ended.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from recovery import metrics
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
-from recovery.records import ErrorInfo, ProcessState, values
+from recovery.records import ErrorInfo, Outcome, ProcessState, values
 
 _TOO_DEEP = ErrorInfo(
     kind="NotEncodable",
@@ -19,18 +20,21 @@ _TOO_DEEP = ErrorInfo(
 )
 
 
-def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
-    """running → finished with the start task's value; False if it had ended before.
+def finish_process(
+    resources: Resources, process_id: str, epoch: int, known: Mapping[str, Outcome] | None = None
+) -> bool | None:
+    """running → finished with the start task's value; False if it had ended before, None if there is none in this
+    epoch. Outcomes `known` are not read.
 
     Broken instead, where the value with all that it promises is more than one record holds. Each of its parts
     could be kept, and only here are they together; the arguments are in the same record.
     """
     process = resources.store.processes.get(process_id)
     if process is None or process.epoch != epoch:
-        return False
+        return None
     ended = False
     if process.state is ProcessState.RUNNING:
-        value = resolve(resources.store, process_id, [process.start_task])[process.start_task]
+        value = resolve(resources.store, process_id, [process.start_task], known)[process.start_task]
         try:
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         except RecursionError:
@@ -40,7 +44,6 @@ def finish_process(resources: Resources, process_id: str, epoch: int) -> bool:
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
-    resources.store.graphs.rest([process_id])
     return ended
 
 

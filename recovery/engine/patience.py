@@ -1,7 +1,6 @@
 """Waiting for a database that is away, where giving up would throw work away.
 
-Only for steps that may run twice. pymongo itself waits for a new primary (20 s) and tries a write once more; this is
-for outages that last longer.
+Only for steps that may run twice. pymongo itself waits for a primary for up to 20 s, and does not try a write again.
 """
 
 from __future__ import annotations

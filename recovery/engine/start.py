@@ -15,12 +15,17 @@ from pymongo.errors import PyMongoError
 from recovery import metrics
 from recovery.engine.children import first_decision
 from recovery.engine.dispatch import push
+from recovery.engine.patience import patiently
 from recovery.engine.resources import Resources
 from recovery.errors import ServerUnavailable
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, new_process_id, record_id
 
 log = logging.getLogger(__name__)
+
+CONFIRMED_WITHIN = 10.0
+"""Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
+what to do about that."""
 
 
 def start(resources: Resources, process_type: str, args: str, *, custom_id: str | None, idle_timeout: float) -> str:
@@ -30,7 +35,9 @@ def start(resources: Resources, process_type: str, args: str, *, custom_id: str 
     """
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
     try:
-        process = resources.store.processes.insert(wanted, first_look=idle_timeout)
+        process = patiently(
+            lambda: resources.store.processes.insert(wanted, first_look=idle_timeout), CONFIRMED_WITHIN, wanted.id
+        )
     except PyMongoError as error:
         raise ServerUnavailable(
             f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
-from recovery.records import ErrorInfo
+from recovery.records import ErrorInfo, Process
 from recovery.records.ids import new_pass, split_record_id
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import Queued
@@ -149,7 +149,17 @@ class Repairer:
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         processes = self._resources.store.processes.get_many(f.record for f in findings)
-        return _each(processes.values(), lambda process: finish_process(self._resources, process.id, process.epoch))
+        over: list[str] = []
+
+        def finish(process: Process) -> bool:
+            ended = finish_process(self._resources, process.id, process.epoch)
+            if ended is not None:
+                over.append(process.id)
+            return bool(ended)
+
+        changed = _each(processes.values(), finish)
+        self._resources.store.graphs.rest(over)
+        return changed
 
 
 def _each(items: Iterable[Item], step: Callable[[Item], bool]) -> int:

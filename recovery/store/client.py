@@ -1,7 +1,9 @@
 """Connections to MongoDB: one client per process and address, checked once.
 
-A client must not cross a fork: after one, the child makes its own. pymongo retries a write once by itself,
-which its transaction numbers make safe; every update here is a compare-and-set beside.
+A client must not cross a fork: after one, the child makes its own. pymongo is told not to try writes again: the server
+would keep a record of each for that, a tenth of what a task costs, and ours is the better retry. Every step may run
+twice, lost replies included, so what somebody waits for is tried again for as long as it may be useful
+(`engine.patience`), and the rest is found overdue.
 """
 
 from __future__ import annotations
@@ -26,12 +28,11 @@ def client(uri: str) -> MongoClient[Document]:
 
 @lru_cache(maxsize=8)
 def _client(uri: str, _pid: int) -> MongoClient[Document]:
-    # A failover takes some 10 s. Given as an option it would win over what the address says.
-    patience: dict[str, Any] = {}
-    if "serverselectiontimeoutms" not in uri.lower():
-        patience["serverSelectionTimeoutMS"] = 20_000
+    # A failover takes some 10 s. Given as options they would win over what the address says.
+    defaults = {"serverSelectionTimeoutMS": 20_000, "retryWrites": False}
+    options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
     try:
-        return MongoClient(uri, tz_aware=True, appname="recovery-workers", **patience)
+        return MongoClient(uri, tz_aware=True, appname="recovery-workers", **options)
     except (ConfigurationError, ValueError) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={uri}: {error}") from None
 

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pymongo import UpdateOne
 from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError
 
 from recovery.records import Child, Decision, DecisionState, Outcome, from_document, to_document
 from recovery.records.ids import HOLDER_END
@@ -21,6 +23,10 @@ from recovery.store.tasks import insert_missing
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
+
+_NOT_MATCHED = (11000, 121)
+"""Codes that an upsert fails with which matched nothing: there is a record of that id, or what would be inserted is
+no valid record, since there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +133,44 @@ class Decisions:
         current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
         gets True if its own result is the one that was taken.
         """
-        holder = {"state": WORKING, "pass": decision.pass_key}
-        any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
-        guard = any_attempt if accept_first and outcome.error is None else holder
-        fields = finished_fields(outcome, children, apply_timeout) | {"worker": literal(worker)}
-        changed = self._acknowledged.update_one(
-            {"_id": decision.id, "epoch": decision.epoch, **guard}, [{"$set": fields}]
-        )
-        if changed.matched_count == 1:
+        guard, stages = _finish(decision, outcome, children, accept_first, worker, apply_timeout)
+        if self._acknowledged.update_one(guard, stages).matched_count == 1:
             return True
+        return self._was_taken(decision, outcome)
+
+    def finish_and_claim(
+        self,
+        decision: Decision,
+        outcome: Outcome,
+        successor: Decision,
+        timeout: float,
+        *,
+        accept_first: bool,
+        worker: str,
+        apply_timeout: float,
+    ) -> tuple[bool, Decision | None]:
+        """`finish` without children, and with it `claim_ready` for a decision that it makes ready: one round trip.
+
+        `successor` is as it was first written, with a new pass. Returned as it was claimed, but for the times, or
+        None. It is claimed only if the first was finished: that one is an upsert, and where its condition does not
+        match it fails, since there is a record of its id; an error ends an ordered bulk.
+        """
+        guard, stages = _finish(decision, outcome, (), accept_first, worker, apply_timeout)
+        first = {"_id": successor.id, "state": WAITING, "epoch": successor.epoch, "attempts": successor.attempts}
+        claimed = {**_claimed(worker, timeout), "pass": successor.pass_key, "queuedAt": "$$NOW"}
+        writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claimed}])]
+        try:
+            done = self._acknowledged.bulk_write(writes, ordered=True)
+        except BulkWriteError as error:
+            if not any(one["code"] in _NOT_MATCHED for one in error.details["writeErrors"]):
+                raise
+            return self._was_taken(decision, outcome), None
+        if done.matched_count < len(writes):
+            return True, None
+        return True, successor.evolve(state=DecisionState.WORKING, worker=worker, attempts=successor.attempts + 1)
+
+    def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
+        """Whether a result that is not accepted now was accepted before, and the reply lost."""
         ours = {"_id": decision.id, "epoch": decision.epoch, "outcome.pass": outcome.pass_key}
         return self._acknowledged.find_one(ours, {"_id": True}) is not None
 
@@ -187,6 +222,22 @@ def _claimed(worker: str, timeout: float) -> Document:
         "attempts": plus_one("attempts"),
         "recoveryTime": after(timeout),
     }
+
+
+def _finish(
+    decision: Decision,
+    outcome: Outcome,
+    children: Sequence[Child],
+    accept_first: bool,
+    worker: str,
+    apply_timeout: float,
+) -> tuple[Document, list[Document]]:
+    """Condition and stages of the update that finishes a decision."""
+    holder = {"state": WORKING, "pass": decision.pass_key}
+    any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
+    guard = any_attempt if accept_first and outcome.error is None else holder
+    fields = finished_fields(outcome, children, apply_timeout) | {"worker": literal(worker)}
+    return {"_id": decision.id, "epoch": decision.epoch, **guard}, [{"$set": fields}]
 
 
 def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: float) -> Document:

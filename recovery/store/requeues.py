@@ -68,11 +68,13 @@ class Requeues:
         return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
     def not_run(self, decision_id: str, held_pass: str, pass_key: str) -> list[Queued]:
-        """working under `held_pass`, whose holder could not run it or write its end → queued; no timeout.
+        """Claimed under `held_pass`, or in a message that is used up, and not run or its end not written → queued; no
+        timeout.
 
         By the pass and not by the holder, who may be several threads and hold the task under a later pass.
         """
-        return self._requeue({"state": WORKING, "pass": held_pass}, [decision_id], pass_key)
+        guard = {"state": {"$in": [WORKING, QUEUED]}, "pass": held_pass}
+        return self._requeue(guard, [decision_id], pass_key)
 
     def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -58,7 +59,8 @@ def test_arguments_of_a_child_that_its_function_does_not_take(world: World) -> N
     assert "missing a required argument: 'number'" in error.message
 
 
-def test_a_start_that_the_database_does_not_confirm(settings: Settings) -> None:
+def test_a_start_that_the_database_does_not_confirm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("recovery.engine.start"), "CONFIRMED_WITHIN", 0.5)
     away = settings.model_copy(update={"mongo_uri": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=100"})
     app = Recovery(away)
 

@@ -75,6 +75,39 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
     assert world.bring_on(process_id).result == "2"
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_a_claim_whose_reply_is_lost_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    """Its message is used up, whether it was claimed or not."""
+    process_id = world.app.start(world.app.process("order", worker_timeout=600)(lambda: "done"))
+    monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim, after=after))
+    with pytest.raises(AutoReconnect):
+        world.pump()
+    world.pump()  # no scan: a message is there
+    assert world.process(process_id).result == '"done"'
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_step_is_finished_and_the_next_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    calls: list[int] = []
+
+    @world.app.actor(worker_timeout=600)
+    def step(number: int) -> int:
+        calls.append(number)
+        return number + 1
+
+    @world.app.process()
+    def order() -> Any:
+        return step.schedule(step.schedule(step.schedule(1)))
+
+    process_id = world.app.start(order)
+    monkeypatch.setattr(Decisions, "finish_and_claim", away(1, Decisions.finish_and_claim, after=after))
+    world.pump()  # no scan: what was claimed, and its reply lost, has a message again
+    assert world.process(process_id).result == "4"
+    assert calls == [1, 2, 3], "each once"
+
+
 def test_only_what_is_held_under_its_own_pass_is_given_back(world: World) -> None:
     """Another thread of the same worker holds the task by now: that one's claim is left alone."""
 

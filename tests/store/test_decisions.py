@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 
-from recovery.records import Child, Decision, DecisionState, ErrorInfo, Outcome
+from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome
 from recovery.store import Queued, Store
 from tests.store.writing import contents, get, is_close, put
 
@@ -130,6 +131,53 @@ def test_who_asks_again_after_a_lost_reply_is_told_that_it_is_taken(
     before = contents(store, "decisions")
     assert finish(store, "p/t", OUTCOMES[kind], accept_first)
     assert contents(store, "decisions") == before, "asking changes nothing"
+
+
+def finish_and_claim(store: Store, key: str, successor: Decision) -> tuple[bool, Decision | None]:
+    """Finish `key` as its holder, and claim the successor."""
+    claimed = Decision(id=key, actor="add", pass_key=MINE)
+    return store.decisions.finish_and_claim(
+        claimed, OUTCOMES["value"], successor, 30, accept_first=False, worker="w#1", apply_timeout=5
+    )
+
+
+def test_finish_and_claim(store: Store) -> None:
+    put(store, decision("p/t", DecisionState.WORKING, store))
+    first = Decision(id="p/u", actor="add", call=Call(args="[[],{}]"))
+    put(store, first)
+    accepted, claimed = finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER))
+    assert accepted and claimed is not None
+    done, found = get(store, "p/t"), get(store, "p/u")
+    assert done.state is DecisionState.FINISHED and done.outcome is not None and done.outcome.value is not None
+    assert is_close(found.recovery_time, store.now() + seconds(30))
+    times = {"queued_at": None, "claimed_at": None, "recovery_time": None}
+    assert found.evolve(**times) == claimed, "told as it was claimed, but for the times"
+    before = contents(store, "decisions")
+    assert finish_and_claim(store, "p/t", first.evolve(pass_key=MINE)) == (True, None), "asked again"
+    assert contents(store, "decisions") == before
+
+
+@pytest.mark.parametrize("state", [None, *(s for s in DecisionState if s != "working")])
+def test_a_stale_finish_claims_nothing(store: Store, state: DecisionState | None) -> None:
+    """Whether another attempt decided the task, or there is no record of it."""
+    if state is not None:
+        put(store, decision("p/t", state, store, pass_key=NEWER))
+    put(store, first := Decision(id="p/u", actor="add"))
+    before = contents(store, "decisions")
+    assert finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER)) == (False, None)
+    assert contents(store, "decisions") == before
+
+
+@pytest.mark.parametrize(
+    "found", [{"state": DecisionState.FINISHED}, {"attempts": 1}, {"epoch": 1}, {"state": DecisionState.QUEUED}]
+)
+def test_a_successor_that_is_not_as_it_was_first_written_is_left_alone(store: Store, found: dict[str, Any]) -> None:
+    put(store, decision("p/t", DecisionState.WORKING, store))
+    first = Decision(id="p/u", actor="add")
+    put(store, first.evolve(**found, recovery_time=store.now()))
+    before = contents(store, "decisions", ["p/u"])
+    assert finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER)) == (True, None)
+    assert contents(store, "decisions", ["p/u"]) == before
 
 
 def test_of_two_results_one_is_taken(store: Store) -> None:

@@ -1,0 +1,52 @@
+"""What a run of an actor's function comes to: its value as it is accepted, or its error, described."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from recovery.engine.context import Attempt
+from recovery.records import Decision, ErrorInfo, Outcome
+from recovery.records.values import encode
+
+MESSAGE_LENGTH = 500
+STACK_BYTES = 20_000
+"""Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
+
+
+def of_value(attempt: Attempt, value: Any) -> Outcome:
+    """The accepted form of a returned value. Raises NotEncodable, TooLarge, InputError: the actor's errors."""
+    what = f"value returned by {attempt.decision.actor}"
+    encoded = encode(value, what)
+    attempt.add_value(encoded, what)
+    return Outcome(pass_key=pass_of(attempt.decision), value=encoded.text, waits=encoded.promises)
+
+
+def pass_of(decision: Decision) -> str:
+    """The pass that an attempt claimed its task under."""
+    assert decision.pass_key is not None, "a claimed decision has a pass"
+    return decision.pass_key
+
+
+def of_error(error: Exception, decision: Decision) -> Outcome:
+    """What an actor's exception ends its task with."""
+    return Outcome(pass_key=pass_of(decision), error=describe(error, decision))
+
+
+def describe(error: Exception, decision: Decision) -> ErrorInfo:
+    """The record of an exception: its type, message, and the end of its stack."""
+    stack = "".join(traceback.format_exception(error))
+    return ErrorInfo(
+        kind=type(error).__name__,
+        message=_text(error)[:MESSAGE_LENGTH].encode(errors="replace").decode(),
+        task=decision.task_id,
+        actor=decision.actor,
+        stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
+    )
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # the application's own __str__
+        return f"(its text can't be had: {type(failure).__name__})"
