@@ -10,17 +10,16 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import TypeVar
 
 from pymongo.errors import ConnectionFailure
 from redis.exceptions import RedisError
 
 from recovery import metrics
-from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, push, register
+from recovery.engine import Applied, Applier, Ended, Resources, enqueue, finish_process, register
 from recovery.records import ErrorInfo, Process
-from recovery.records.ids import new_pass, split_record_id
+from recovery.records.ids import new_pass
+from recovery.repair.handover import HandOver
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import Queued
 
@@ -37,6 +36,7 @@ class Repairer:
         self._resources = resources
         self._applier = applier
         self._source = source
+        self.hand_over = HandOver(resources)
         self._actions: dict[Repair, Callable[[Rule, Sequence[Finding], Surroundings], int]] = {
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,
@@ -89,16 +89,7 @@ class Repairer:
         return self._handed_over(rule, findings, queued)
 
     def _handed_over(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> int:
-        if queued:
-            # Messages are made here while the database writes the graphs' deadlines.
-            with ThreadPoolExecutor(max_workers=1) as beside:
-                touched = beside.submit(
-                    self._resources.store.graphs.touch, {split_record_id(one.id)[0] for one in queued}
-                )
-                push(self._resources, queued)
-                touched.result()
-            metrics.REQUEUES.labels(rule.value).inc(len(queued))
-            _observe_lag(findings, queued)
+        self.hand_over(rule, findings, queued)
         return len(queued)
 
     def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
@@ -194,13 +185,3 @@ def _timeout_error(rule: Rule, actor: str, around: Surroundings) -> ErrorInfo:
     else:
         why = f"brought no result within {preferences.worker_timeout:g} s, and restart_after_work_timeout is off"
     return ErrorInfo(kind="WorkTimeout", message=f"{actor} {why}", actor=actor)
-
-
-def _observe_lag(findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
-    deadlines: dict[str, datetime | None] = {
-        f.record: f.decision.recovery_time for f in findings if f.decision is not None
-    }
-    for one in queued:
-        deadline = deadlines.get(one.id)
-        if deadline is not None:
-            metrics.LAG.observe(max(0.0, (one.queued_at - deadline).total_seconds()))

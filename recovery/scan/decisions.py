@@ -22,6 +22,7 @@ class DecisionScanner(Scanner[Decision]):
     """
 
     name = "decisions"
+    repairs_settle = True
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         super().__init__(resources, applier)

@@ -49,6 +49,8 @@ class Scanner(ABC, Generic[Item]):
 
     name: str
     page: int
+    repairs_settle = False
+    """Whether a page is settled by as many repairs as it has records: each has one at the most."""
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources = resources
@@ -76,18 +78,20 @@ class Scanner(ABC, Generic[Item]):
         error = None
         ids: set[str] = set()
         try:
-            while page := self.find(self.page):
-                looked_at += len(page)
-                findings, around = self.judge(page)
-                done = self.repairer.repair(findings, around)
-                repaired += done
-                self.settle(page)
-                before, ids = ids, {self.key(item) for item in page}
-                if len(page) < self.page or time.perf_counter() - began > MOST_SECONDS:
-                    break
-                if ids == before and not done:
-                    log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
-                    break
+            with self.repairer.hand_over.ahead():
+                while page := self.find(self.page):
+                    looked_at += len(page)
+                    findings, around = self.judge(page)
+                    done = self.repairer.repair(findings, around)
+                    repaired += done
+                    if not (self.repairs_settle and done.total() == len(page)):
+                        self.settle(page)
+                    before, ids = ids, {self.key(item) for item in page}
+                    if len(page) < self.page or time.perf_counter() - began > MOST_SECONDS:
+                        break
+                    if ids == before and not done:
+                        log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
+                        break
         except (PyMongoError, RedisError) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)

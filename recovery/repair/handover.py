@@ -1,0 +1,80 @@
+"""Handing requeued decisions over to workers: their messages, their graphs' new deadlines, and what is counted.
+
+The database writes the graphs while messages are made here. A scanner that has more pages goes on to the next one
+meanwhile (`ahead`). Cut off, the decisions are queued and MESSAGE_LOST finds them.
+
+Metrics: recovery_requeues by rule, recovery_lag_seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+
+from recovery import metrics
+from recovery.engine import Resources, push
+from recovery.records.ids import split_record_id
+from recovery.rules import Finding, Rule
+from recovery.store import Queued
+
+
+class HandOver:
+    """Hands over one batch after the other."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._beside: ThreadPoolExecutor | None = None
+        self._under_way: list[Future[None]] = []
+
+    def __call__(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+        """Hand over what was queued because of `findings`. Raises PyMongoError, within `ahead` a batch later."""
+        if not queued:
+            return
+        if self._beside is not None:
+            self._begin(self._beside, rule, findings, queued)
+            return
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            touched = beside.submit(self._touch, queued)
+            self._push(rule, findings, queued)
+            touched.result()
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Within, a batch is handed over while the caller goes on; by the end all are."""
+        with ThreadPoolExecutor(max_workers=2) as self._beside:
+            try:
+                yield
+                self._wait()
+            finally:
+                self._beside = None
+
+    def _begin(
+        self, beside: ThreadPoolExecutor, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]
+    ) -> None:
+        self._wait()  # one batch at a time: whoever is faster waits
+        self._under_way = [beside.submit(self._touch, queued), beside.submit(self._push, rule, findings, queued)]
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, []
+        for one in under_way:
+            one.result()
+
+    def _touch(self, queued: Sequence[Queued]) -> None:
+        self._resources.store.graphs.touch({split_record_id(one.id)[0] for one in queued})
+
+    def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+        push(self._resources, queued)
+        metrics.REQUEUES.labels(rule.value).inc(len(queued))
+        _observe_lag(findings, queued)
+
+
+def _observe_lag(findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+    deadlines: dict[str, datetime | None] = {
+        f.record: f.decision.recovery_time for f in findings if f.decision is not None
+    }
+    for one in queued:
+        deadline = deadlines.get(one.id)
+        if deadline is not None:
+            metrics.LAG.observe(max(0.0, (one.queued_at - deadline).total_seconds()))
