@@ -16,20 +16,31 @@ class Rule(StrEnum):
 
     WORK_TIMEOUT = "WORK_TIMEOUT"
     WORKER_LOST = "WORKER_LOST"
+    TASK_TIMEOUT = "TASK_TIMEOUT"
     DUE = "DUE"
     DEADLINE_MISSING = "DEADLINE_MISSING"
+    SERVERS_WERE_DOWN = "SERVERS_WERE_DOWN"
     NO_ACTORS = "NO_ACTORS"
     ACTORS_LAG = "ACTORS_LAG"
-    MESSAGE_LOST = "MESSAGE_LOST"
     DECISION_NOT_APPLIED = "DECISION_NOT_APPLIED"
     CHILDREN_MISSING = "CHILDREN_MISSING"
     READY_NOT_QUEUED = "READY_NOT_QUEUED"
+    MESSAGE_LOST = "MESSAGE_LOST"
     START_NOT_REGISTERED = "START_NOT_REGISTERED"
+    GRAPH_MISSING = "GRAPH_MISSING"
+    FINISHED_UNDECIDED = "FINISHED_UNDECIDED"
+    TASK_MISSING = "TASK_MISSING"
+    DECISION_MISSING = "DECISION_MISSING"
+    DEAD_LINK = "DEAD_LINK"
+    CYCLE = "CYCLE"
     FINISH_NOT_RECORDED = "FINISH_NOT_RECORDED"
+    FINISHED_TOO_EARLY = "FINISHED_TOO_EARLY"
+    PROCESS_TIMEOUT = "PROCESS_TIMEOUT"
+    ORPHAN = "ORPHAN"
 
 
 class Repair(StrEnum):
-    """What is to be done about a finding. Each is a step of the normal path, run again."""
+    """What is to be done about a finding. Most are steps of the normal path, run again."""
 
     REQUEUE = "requeue"
     FAIL = "fail"
@@ -41,6 +52,12 @@ class Repair(StrEnum):
     ENQUEUE_READY = "enqueue what is ready"
     REGISTER_START = "register the start"
     FINISH_PROCESS = "finish the process"
+    REBUILD_GRAPH = "rebuild the graph"
+    REOPEN = "put back to not finished"
+    RESTORE = "rebuild from the parent's decision"
+    DROP_LINKS = "drop dead links"
+    BREAK = "break the process"
+    REPORT = "report only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,7 @@ class Finding:
     repair: Repair
     evidence: str
     decision: Decision | None = None
+    """The decision that was judged; for RESTORE the parent's, which has all that it takes."""
 
     @property
     def process_id(self) -> str:
