@@ -1,24 +1,34 @@
 """Answers Celery beat: a nudge makes the scanners of one worker run, in a thread of its parent process.
 
 Not in the pool, which may be full of long attempts just when recovery is wanted. Nudges that come while a scan
-runs are one more scan, however many they are.
+runs are one more scan, however many they are. What beat sends while nobody takes it would grow in Redis, which does
+not drop what has expired (kombu hands over `expires`, and its Redis transport keeps the message): so whoever sends a
+nudge cuts the queue to the last few. An old nudge is taken like a new one: to tell them apart by an expiry would
+compare beat's clock with this worker's, and a wrong one would end all scans.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
+from redis.exceptions import RedisError
 
 from recovery.engine import Recovery
+from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
 from workers.config import NUDGE
 from workers.lifeline import Lifeline
+from workers.notes import Notes
 
 log = logging.getLogger(__name__)
+
+NUDGES_KEPT = 10
+"""Nudges that wait at most. One would do: it makes one worker scan; some more set several to work after an outage."""
 
 
 class Scanning:
@@ -32,6 +42,7 @@ class Scanning:
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),
         ]
+        self._notes = Notes(resources.store.scanners, lifeline.worker.id)
         self._nudged, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
 
@@ -53,7 +64,7 @@ class Scanning:
             self._nudged.clear()
             for scanner in self._scanners:
                 try:
-                    scanner.run_once()
+                    self._notes.add(scanner.run_once())
                 except Exception:  # a scanner that fails must not end the others
                     log.exception("%s scan failed", scanner.name)
 
@@ -72,3 +83,18 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
     def _nudged(self, _body: Any, _message: Any) -> None:
         if self.scanning is not None:
             self.scanning.nudge()
+
+
+def keep_short(app: Recovery) -> Callable[..., None]:
+    """What to do after a nudge was sent: leave only the last few. For the signal `after_task_publish`."""
+
+    broker = Broker(app.settings.broker_url)  # not app.resources: a beat needs no MongoDB
+
+    def cut(sender: str | None = None, **_: Any) -> None:
+        if sender == NUDGE:
+            try:
+                broker.cut(NUDGE, NUDGES_KEPT)
+            except RedisError as error:
+                log.warning("nudges not cut (%s); after the next one", error)
+
+    return cut

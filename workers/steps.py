@@ -14,7 +14,7 @@ from recovery.store import check_server, schema
 from workers.drain import Drain
 from workers.identity import identify
 from workers.lifeline import Lifeline
-from workers.nudges import NudgeConsumer, Scanning
+from workers.nudges import NudgeConsumer, Scanning, keep_short
 from workers.tasks import Running
 
 CHILD_WATCH_INTERVAL = 0.25
@@ -68,6 +68,7 @@ def install(celery: Celery, app: Recovery) -> None:
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
+    signals.after_task_publish.connect(keep_short(app), weak=False)
 
 
 def prepare(app: Recovery) -> None:

@@ -19,6 +19,8 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from recovery.errors import ServerUnavailable, SettingsError
+from recovery.queue import condition
+from recovery.queue.condition import Condition
 from recovery.queue.message import encode
 from recovery.store import Queued
 
@@ -65,6 +67,14 @@ class Broker:
             for name in names:
                 pipeline.llen(name)
             return dict(zip(names, pipeline.execute(), strict=True))
+
+    def cut(self, queue: str, most: int) -> None:
+        """Leave the `most` messages of a queue that were pushed last."""
+        self._redis.ltrim(queue, 0, most - 1)
+
+    def condition(self) -> Condition:
+        """How the server is, by what it tells of itself."""
+        return condition.ask(self._redis)
 
     def check(self) -> None:
         """Raise ServerUnavailable unless the server answers."""

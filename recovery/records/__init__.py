@@ -20,6 +20,7 @@ from recovery.records.models import (
     Worker,
 )
 from recovery.records.preferences import ActorPreferences
+from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.values import Encoded, Promise
 
@@ -39,6 +40,7 @@ __all__ = [
     "Promise",
     "QueueStatistics",
     "Record",
+    "ScannerRun",
     "Task",
     "Worker",
     "field_name",

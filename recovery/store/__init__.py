@@ -22,6 +22,7 @@ from recovery.store.decisions import Decisions, Queued
 from recovery.store.graphs import Finished, Graphs, GraphView
 from recovery.store.processes import Processes
 from recovery.store.requeues import Requeues
+from recovery.store.scanners import Scanners
 from recovery.store.tasks import Tasks
 from recovery.store.workers import Actors, Queues, Workers
 
@@ -41,6 +42,7 @@ class Store:
         self.workers = Workers(self.database[schema.WORKERS])
         self.queues = Queues(self.database[schema.QUEUES])
         self.actors = Actors(self.database[schema.ACTORS])
+        self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pymongo
 from pymongo.database import Database
 
-from recovery.records import Decision, DecisionState, ProcessState, Worker, from_document
+from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker, from_document
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE
@@ -23,6 +23,8 @@ from recovery.store.snapshots import LEFT_OUT, record_range
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
 """Collections whose deadlines a scanner looks at."""
 
+_LIVE = [state.value for state in LIVE_DECISIONS]
+_RUNNING: Document = {"state": ProcessState.RUNNING.value}
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
 
@@ -85,6 +87,41 @@ class Overview:
         find of one record."""
         found = self._database[collection].find(OVERDUE, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
         return max((float(document["age"]) for document in found), default=0.0)
+
+    def without_deadline(self) -> dict[str, int]:
+        """{collection: live records without a deadline}, which nobody would look at. Costs what is live.
+
+        Processes and decisions: index `deadlineMissing`, empty while all is well. Graphs have no such index, since
+        each apply would pay for it: those of the running processes are looked up, one key per process.
+        """
+        return {
+            schema.DECISIONS: self._count_missing(schema.DECISIONS, {"state": {"$in": _LIVE}}),
+            schema.GRAPHS: self._graphs_without(_HAS_DEADLINE, "deadline")
+            + self._graphs_without(_RUNNING | {"recoveryTime": None}, "deadlineMissing"),
+            schema.PROCESSES: self._count_missing(schema.PROCESSES, _RUNNING),
+        }
+
+    def _count_missing(self, collection: str, live: Document) -> int:
+        return self._database[collection].count_documents(live | {"recoveryTime": None}, hint="deadlineMissing")
+
+    def _graphs_without(self, of_processes: Document, index: str) -> int:
+        odd: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
+        lookup: Document = {
+            "from": schema.GRAPHS,
+            "localField": "_id",
+            "foreignField": "_id",
+            "pipeline": [{"$match": odd}, {"$project": {"_id": True}}],
+            "as": "odd",
+        }
+        stages: list[Document] = [
+            {"$match": of_processes},
+            {"$project": {"_id": True}},
+            {"$lookup": lookup},
+            {"$match": {"odd": {"$ne": []}}},
+            {"$count": "count"},
+        ]
+        found = self._database[schema.PROCESSES].aggregate(stages, hint=index)
+        return sum(int(document["count"]) for document in found)
 
     def workers_alive(self) -> list[Worker]:
         """Workers whose heartbeat is not overdue. There are as many as workers."""

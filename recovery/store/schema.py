@@ -22,7 +22,8 @@ from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.store.client import Document
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
-WORKERS, ACTORS, QUEUES = "workers", "actors", "queues"
+WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
+PROCESS_TYPES = "processTypes"
 
 INDEX_BUILT_WITHIN = 600.0
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
@@ -43,7 +44,9 @@ VALIDATORS: dict[str, Document] = {
     GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"recoveryTime": _DATE}]},
     WORKERS: {"recoveryTime": _DATE},
     ACTORS: {},
+    PROCESS_TYPES: {},
     QUEUES: {},
+    SCANNERS: {},
 }
 
 _DEADLINE: tuple[Any, Document] = (
@@ -94,10 +97,16 @@ def create(database: Database[Document]) -> None:
     for name, validator in VALIDATORS.items():
         if name not in existing:
             _create_collection(database, name, validator)
-        elif existing[name].get("validator", {}) != validator:
+        elif not is_validated(existing[name], validator):
             _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
+
+
+def is_validated(options: Document, validator: Document) -> bool:
+    """Whether a collection of these options refuses what `validator` does."""
+    held = options.get("validationLevel", "strict"), options.get("validationAction", "error")
+    return options.get("validator", {}) == validator and (not validator or held == ("strict", "error"))
 
 
 def _create_collection(database: Database[Document], name: str, validator: Document) -> None:
@@ -115,7 +124,7 @@ def _change_validator(database: Database[Document], name: str, validator: Docume
     deadline = time.monotonic() + INDEX_BUILT_WITHIN
     while True:
         try:
-            database.command("collMod", name, validator=validator, validationLevel="strict")
+            database.command("collMod", name, validator=validator, validationLevel="strict", validationAction="error")
             return
         except OperationFailure as error:
             if error.code != 12587 or time.monotonic() > deadline:  # BackgroundOperationInProgressForNamespace

@@ -1,0 +1,87 @@
+"""How a MongoDB is, by what it tells of itself: for `recovery doctor`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pymongo import WriteConcern
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+from recovery.store import schema
+from recovery.store.client import Document
+
+_UNAUTHORIZED, _NO_SUCH_COMMAND = 13, 59
+_BEARS_DATA = ("PRIMARY", "SECONDARY")
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The members of a replica set, as one of them sees the others."""
+
+    primary: str | None
+    up: tuple[str, ...]
+    """`host:port (STATE)` of those that answer and take part: primary, secondaries, arbiters."""
+    down: tuple[str, ...]
+    """The same of the others."""
+    acknowledging: int
+    """Members up that can acknowledge a write."""
+    majority: int
+    """How many of them an acknowledged write needs."""
+
+
+def version(database: Database[Document]) -> str:
+    """The server's version."""
+    return str(database.client.server_info()["version"])
+
+
+def clock(database: Database[Document]) -> tuple[timedelta, timedelta]:
+    """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
+    before = time.time()
+    hello = database.command("hello", codec_options=database.codec_options)
+    after = time.time()
+    middle = datetime.fromtimestamp((before + after) / 2, UTC)
+    return hello["localTime"] - middle, timedelta(seconds=(after - before) / 2)
+
+
+def members(database: Database[Document]) -> Members | None:
+    """The members of the replica set; None where they can't be asked for: behind mongos, or without the right to.
+
+    The right is `replSetGetStatus`, which the role clusterMonitor has.
+    """
+    try:
+        status = database.client.admin.command("replSetGetStatus")
+    except OperationFailure as error:
+        if error.code in (_UNAUTHORIZED, _NO_SUCH_COMMAND) or "not supported" in str(error):
+            return None
+        raise
+    return read_members(status)
+
+
+def read_members(status: Document) -> Members:
+    """What `replSetGetStatus` says."""
+    up: list[str] = []
+    down: list[str] = []
+    acknowledging, primary = 0, None
+    for member in status["members"]:
+        state = member["stateStr"]
+        takes_part = member.get("health") == 1 and state in (*_BEARS_DATA, "ARBITER")
+        (up if takes_part else down).append(f"{member['name']} ({state})")
+        acknowledging += takes_part and state in _BEARS_DATA
+        primary = member["name"] if takes_part and state == "PRIMARY" else primary
+    majority = status.get("writeMajorityCount") or len(status["members"]) // 2 + 1
+    return Members(primary, tuple(up), tuple(down), acknowledging, majority)
+
+
+def acknowledge(database: Database[Document], seconds: float) -> float:
+    """Have a write acknowledged by a majority and its journals that changes nothing; how long it took, in seconds.
+
+    An update that matches no record waits for all writes before it, as one that matches does. Raises PyMongoError.
+    """
+    concern = WriteConcern("majority", wtimeout=round(seconds * 1000), j=True)
+    began = time.perf_counter()
+    nothing: Document = {"_id": "doctor", "ranAt": {"$exists": False}}
+    database[schema.SCANNERS].with_options(write_concern=concern).update_one(nothing, {"$unset": {"ranAt": ""}})
+    return time.perf_counter() - began

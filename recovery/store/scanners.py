@@ -1,0 +1,25 @@
+"""Queries and updates of what scanners tell of themselves: when each ran last, in the whole cluster."""
+
+from __future__ import annotations
+
+from pymongo.collection import Collection
+
+from recovery.records import ScannerRun, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import RESTORABLE, literal
+
+
+class Scanners:
+    """The collection `scanners`: one note per scanner, whichever worker ran it."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def note(self, run: ScannerRun) -> None:
+        """Say that a scanner ran just now: over what any worker said before. Nothing is decided by a note."""
+        fields = {key: literal(value) for key, value in to_document(run).items()}
+        self._collection.update_one({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True)
+
+    def all(self) -> dict[str, ScannerRun]:
+        """The last run of each scanner that ever ran, by name."""
+        return {d["_id"]: from_document(ScannerRun, d) for d in self._collection.find()}
