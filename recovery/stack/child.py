@@ -86,6 +86,11 @@ class Child:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the program stands still since `freeze`."""
+        return not self._reaped and _states(self.pid).get(self.pid) == "T"
+
     def members(self) -> list[int]:
         """The live processes of the group: the program and what it started."""
         return [] if self._reaped else _members(self.pid)
@@ -103,9 +108,21 @@ class Child:
         """SIGTERM to the program alone: a worker's pool processes are the worker's to end."""
         self._signal(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """SIGSTOP to the program and all that it started, as a paused machine would. Returns when all stand still."""
+        self._signal_group(signal.SIGSTOP)
+        deadline = time.monotonic() + _KILLED_WITHIN
+        while not _all_stopped(self.pid) and time.monotonic() < deadline:
+            threading.Event().wait(0.005)
+
+    def thaw(self) -> None:
+        """SIGCONT to the program and all that it started. Does nothing where nothing is frozen."""
+        self._signal_group(signal.SIGCONT)
+
     def stop(self, grace: float = 10.0) -> None:
         """SIGTERM, wait up to `grace` seconds, then SIGKILL to what is left of the group."""
         self.terminate()
+        self.thaw()  # what is frozen does not end by SIGTERM
         self.wait(grace)
         self.kill_group()
 
@@ -149,6 +166,12 @@ class Child:
             if not self._reaped:
                 os.kill(self.pid, number)
 
+    def _signal_group(self, number: signal.Signals) -> None:
+        with self._lock:
+            if not self._reaped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, number)
+
     def _forget(self) -> None:
         _guard.release(self.pid)
         self._process.wait()
@@ -169,20 +192,30 @@ def stop_all(children: Iterable[Child], grace: float = 10.0) -> None:
     deadline = time.monotonic() + grace
     for child in children:
         child.terminate()
+        child.thaw()
     for child in children:
         child.wait(max(0.0, deadline - time.monotonic()))
         child.kill_group()
 
 
 def _members(group: int) -> list[int]:
-    """The processes of a group that are not zombies, from /proc."""
-    found = []
+    """The processes of a group that are not zombies."""
+    return list(_states(group))
+
+
+def _all_stopped(group: int) -> bool:
+    return all(state == "T" for state in _states(group).values())
+
+
+def _states(group: int) -> dict[int, str]:
+    """{pid: state} of the processes of a group that are not zombies, from /proc."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name in brackets may hold anything, so the fields are counted from the last bracket.
             state, _parent, of_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
             if int(of_group) == group and state not in "ZX":
-                found.append(int(stat.parent.name))
+                found[int(stat.parent.name)] = state
     return found
 
 

@@ -1,4 +1,4 @@
-"""MongoDB for development and tests: one mongod, a replica set of one.
+"""MongoDB for development and tests: one mongod, a replica set of one. `replica_set` makes one of several.
 
 A replica set because what we rely on (majority writes, transactions, the cluster's clock) needs one. Its data
 may be started on another port: the set's configuration is then rewritten.
@@ -23,15 +23,16 @@ from recovery.stack.server import Server
 
 REPLICA_SET = "rs0"
 OLDEST = (6, 0)
-# The default is 5 % of the disk. One node has nobody to catch up, and 1 GB is still hours of changes.
-_OPLOG_MB = 1024
-_NOT_YET_INITIALIZED = 94
+NOT_YET_INITIALIZED = 94
+"""Code of the error that a member answers with which is in no set yet."""
 
 
 class Mongod(Server):
     """A mongod that is primary once `start` has returned."""
 
     name = "mongod"
+    oplog_mb = 1024
+    """The default is 5 % of the disk. One node has nobody to catch up, and 1 GB is still hours of changes."""
 
     def __init__(self, directory: Path, log: Path, port: int | None = None, cache_gb: float = 0.5) -> None:
         super().__init__(directory, log, port)
@@ -48,7 +49,7 @@ class Mongod(Server):
         return [
             self.binary,
             *("--port", str(self.port), "--bind_ip", HOST, "--nounixsocket"),
-            *("--dbpath", self.directory, "--replSet", REPLICA_SET, "--oplogSize", str(_OPLOG_MB)),
+            *("--dbpath", self.directory, "--replSet", REPLICA_SET, "--oplogSize", str(self.oplog_mb)),
             *("--wiredTigerCacheSizeGB", str(self.cache_gb)),
         ]
 
@@ -56,11 +57,8 @@ class Mongod(Server):
         return self.name, self.version
 
     def _ready(self) -> bool:
-        client: MongoClient[dict[str, Any]] = MongoClient(
-            HOST, self.port, directConnection=True, serverSelectionTimeoutMS=100
-        )
         try:
-            with client:
+            with self.connect() as client:
                 if client.admin.command("hello").get("isWritablePrimary"):
                     return True
                 self._form_replica_set(client)
@@ -68,13 +66,24 @@ class Mongod(Server):
             pass  # It comes up, or steps up: the next look tells. If not, its log does.
         return False
 
+    def connect(self, timeout: float = 0.1) -> MongoClient[dict[str, Any]]:
+        """A client of this one server, whatever its part in the set. `timeout` in seconds, for each step."""
+        milliseconds = round(timeout * 1000)
+        return MongoClient(
+            HOST,
+            self.port,
+            directConnection=True,
+            serverSelectionTimeoutMS=milliseconds,
+            socketTimeoutMS=max(milliseconds, 5000),  # a frozen one must not hold us up for ever
+        )
+
     def _form_replica_set(self, client: MongoClient[dict[str, Any]]) -> None:
         """Initiate the set, or give it our address if it was formed on another port."""
         member = {"_id": 0, "host": self.address}
         try:
             config = client.admin.command("replSetGetConfig")["config"]
         except OperationFailure as error:
-            if error.code == _NOT_YET_INITIALIZED:
+            if error.code == NOT_YET_INITIALIZED:
                 client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [member]})
             return
         if config["members"][0]["host"] != self.address:

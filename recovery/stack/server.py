@@ -56,10 +56,25 @@ class Server(abc.ABC):
         if self.child is not None:
             self.child.kill_group()
 
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay, nobody answers."""
+        if self.child is not None:
+            self.child.freeze()
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was."""
+        if self.child is not None:
+            self.child.thaw()
+
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process lives, frozen or not."""
         return self.child is not None and self.child.running
+
+    @property
+    def frozen(self) -> bool:
+        """Whether its process stands still since `freeze`."""
+        return self.child is not None and self.child.frozen
 
     @property
     def address(self) -> str:

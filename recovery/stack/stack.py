@@ -23,6 +23,7 @@ from typing import Self
 from recovery.errors import InputError
 from recovery.stack.child import Child, stop_all
 from recovery.stack.mongod import Mongod
+from recovery.stack.replica_set import ReplicaSet
 from recovery.stack.server import Server
 from recovery.stack.valkey import Valkey
 
@@ -42,12 +43,20 @@ class Stack:
         mongo_uri: str | None = None,
         broker_url: str | None = None,
         mongo_cache_gb: float = 0.5,
+        mongo_nodes: int = 1,
     ) -> None:
-        """Ports that are not given are chosen. A server whose address is given is not started."""
+        """Ports that are not given are chosen. A server whose address is given is not started.
+
+        With `mongo_nodes` over 1 there is a `replica_set` of so many in the place of `mongod`.
+        """
         self.data_dir = Path(data_dir).absolute()
         self.mongod: Mongod | None = None
+        self.replica_set: ReplicaSet | None = None
         self.valkey: Valkey | None = None
-        if mongo_uri is None:
+        if mongo_uri is None and mongo_nodes > 1:
+            self.replica_set = ReplicaSet(self.data_dir, self.log, mongo_nodes)
+            mongo_uri = self.replica_set.uri
+        elif mongo_uri is None:
             self.mongod = Mongod(self.data_dir / "mongod", self.log("mongod"), mongo_port, mongo_cache_gb)
             mongo_uri = self.mongod.uri
         if broker_url is None:
@@ -130,8 +139,8 @@ class Stack:
     ) -> None:
         self.stop()
 
-    def _servers(self) -> list[Server]:
-        return [server for server in (self.mongod, self.valkey) if server is not None]
+    def _servers(self) -> list[Server | ReplicaSet]:
+        return [server for server in (self.mongod, self.replica_set, self.valkey) if server is not None]
 
     def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> Child:
         # Unbuffered, so that a worker's last words are in its log when it was killed.

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import redis
 
+from recovery.errors import ServerError
 from recovery.stack.binaries import find_binary, parse_version, version_line
+from recovery.stack.datadir import MARKER
 from recovery.stack.ports import HOST
 from recovery.stack.server import Server
 
@@ -36,6 +38,14 @@ class Valkey(Server):
     def url(self) -> str:
         """How clients reach it; the database is 0."""
         return f"redis://{self.address}/0"
+
+    def lose_data(self) -> None:
+        """Remove all that it had written. Raises ServerError while it runs."""
+        if self.running:
+            raise ServerError(f"{self.name} on {self.address} runs: kill it before its data is removed")
+        for path in self.directory.rglob("*"):
+            if path.is_file() and path.name != MARKER:
+                path.unlink()
 
     def _command(self) -> Sequence[str | Path]:
         # No --dir: older versions split an option's value at spaces. The working directory is the data's.
