@@ -7,12 +7,14 @@ each a function that may run twice, in two places, or stop half way. Repairs cal
 from recovery.engine.actor import Actor
 from recovery.engine.app import Recovery
 from recovery.engine.applier import Applier
-from recovery.engine.apply import Applied, Ended
 from recovery.engine.attempt import Result, Slot
-from recovery.engine.complete import break_process, finish_process
+from recovery.engine.breaking import break_process
+from recovery.engine.complete import finish_process
 from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
+from recovery.engine.effects import Applied, Ended
 from recovery.engine.loading import load_app
+from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.resources import Resources
 from recovery.engine.start import register, start
 
@@ -31,6 +33,7 @@ __all__ = [
     "heartbeat",
     "load_app",
     "push",
+    "rebuild_graph",
     "register",
     "start",
 ]

@@ -9,61 +9,21 @@ applies them again. `applier` decides when to apply, and takes the deadlines off
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
 from pymongo.errors import OperationFailure
 
+from recovery.engine.breaking import break_process
 from recovery.engine.children import records_of_children
-from recovery.engine.complete import break_process, finish_process, too_large
+from recovery.engine.complete import finish_process, too_large
 from recovery.engine.dispatch import enqueue
+from recovery.engine.effects import Applied, Effect, Ended, Take
+from recovery.engine.interrupt import interrupt
+from recovery.engine.rebuild import rebuild_graph
+from recovery.engine.reopen import reopen_for
 from recovery.engine.resources import Resources
-from recovery.records import Decision, Task
 from recovery.records.ids import record_id, split_record_id
 from recovery.store import Finished, GraphView, is_too_large
-
-
-class Applied(StrEnum):
-    """What came of an apply."""
-
-    NOW = "applied"
-    BEFORE = "was applied before"
-    RESTORED = "was applied before, and children's records were missing"
-    NOT_YET = "its parent is not applied yet"
-    STALE = "of an earlier epoch, or of no graph"
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A task and its finished decision; and the task that was claimed on the spot because of it, if one was."""
-
-    task: Task
-    decision: Decision
-    successor: str | None = None
-
-    @property
-    def process_id(self) -> str:
-        return self.decision.process_id
-
-    @property
-    def failed(self) -> bool:
-        return self.decision.outcome is None or self.decision.outcome.error is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed. With
-    `complete` its process has ended, and it is to be laid to rest."""
-
-    applied: Applied
-    taken: Decision | None = None
-    size: int = 0
-    complete: bool = False
-
-
-Take = Callable[[Mapping[str, str]], Decision | None]
-"""Given {ready decision: its actor}, claims one of them for the caller, or none."""
 
 
 def apply(resources: Resources, together: Sequence[Ended], take: Take | None = None) -> Effect | None:
@@ -73,8 +33,9 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
     that become ready `take` may claim one for the caller; the others are enqueued.
     """
     first = together[0]
+    reopen_for(resources, [ended.decision for ended in together])
     if first.failed:
-        return _fail(resources, first)
+        return Effect(interrupt(resources, first.decision))
     missing = 0
     for ended in together:
         tasks, decisions = records_of_children(ended.task, ended.decision)
@@ -97,6 +58,9 @@ def _applied_before(
     resources: Resources, ended: Ended, finished: Finished, take: Take | None, applied: Applied
 ) -> Effect:
     view = resources.store.graphs.view(ended.process_id, finished)
+    if view is None and rebuild_graph(resources, ended.process_id):
+        view = resources.store.graphs.view(ended.process_id, finished)  # made from the decisions, this one among them
+        applied = Applied.RESTORED
     if view is None or view.epoch != ended.decision.epoch:
         return Effect(Applied.STALE)
     if not view.registered:
@@ -120,14 +84,6 @@ def _go_on(
         over = finish_process(resources, process_id, view.epoch, known) is not None
         return Effect(applied, taken, complete=over)
     return Effect(applied, taken, view.size)
-
-
-def _fail(resources: Resources, ended: Ended) -> Effect:
-    decision = ended.decision
-    assert decision.outcome is not None and decision.outcome.error is not None
-    known = resources.store.graphs.fail(ended.process_id, decision.epoch, decision.task_id)
-    broken = break_process(resources, ended.process_id, decision.epoch, decision.outcome.error)
-    return Effect(Applied.NOW if known and broken else Applied.BEFORE)
 
 
 def _outgrown(resources: Resources, together: Sequence[Ended]) -> Effect:

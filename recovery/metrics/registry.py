@@ -9,6 +9,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Histogram
 
 PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
+PROCESS_TIMEOUTS = Counter("recovery_process_timeouts", "Processes that ran past their time.", ["type"])
 PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by how.", ["state"])
 ATTEMPTS = Counter("recovery_attempts", "Attempts that ended, by actor and how.", ["actor", "outcome"])
 ATTEMPT_SECONDS = Histogram(
@@ -21,6 +22,7 @@ WORK_TIMEOUTS = Counter("recovery_work_timeouts", "Attempts lost: timed out or w
 ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by actor.", ["actor"])
 REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule that found them.", ["reason"])
 REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule.", ["rule"])
+FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule.", ["rule"])
 STALE = Counter("recovery_stale_results", "Messages and results dropped as stale, by what.", ["reason"])
 PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")
 LAG = Histogram(

@@ -12,7 +12,7 @@ from recovery.rules import Surroundings
 
 
 def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_workers: Iterable[str] = ()) -> Surroundings:
-    """The time, the actors' settings, and what is known of these queues."""
+    """The time, all settings, and what is known of these queues."""
     settings, store = resources.settings, resources.store
     names = sorted(set(queues))
     depths: dict[str, int] = {}
@@ -23,9 +23,12 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
             depths = resources.broker.depths(names)
         except RedisError:
             depths = {}
+    actors = store.actors.stored()
     return Surroundings(
         now=store.now(),
-        actors=store.actors.all(),
+        actors={name: stored.effective for name, stored in actors.items()},
+        blocked=frozenset(name for name, stored in actors.items() if stored.blocked),
+        process_types=store.process_types.all(),
         queues=store.queues.all() if names else {},
         depths=depths,
         lost_workers=frozenset(lost_workers),

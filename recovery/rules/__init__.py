@@ -5,8 +5,19 @@ record, the evidence and the repair; what a repair does stands in `recovery.repa
 operator's check and the sweep in Spark all run these functions. No driver is imported here.
 """
 
+from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.decisions import judge_decision
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
 
-__all__ = ["Finding", "Repair", "Rule", "Snapshot", "Surroundings", "judge_decision", "judge_process"]
+__all__ = [
+    "CATALOGUE",
+    "Explanation",
+    "Finding",
+    "Repair",
+    "Rule",
+    "Snapshot",
+    "Surroundings",
+    "judge_decision",
+    "judge_process",
+]

@@ -1,25 +1,27 @@
-"""Rules on a whole process: what no single record shows."""
+"""Rules on a whole process: what no single record shows. `graphs` and `links` have those on its graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from recovery.records import DecisionState, ProcessState
+from recovery.rules import graphs, links
 from recovery.rules.decisions import judge_decision
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.timeouts import process_timeout
 
 
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     """All findings on a process, those on its decisions first. Empty means healthy."""
     process = snapshot.process
     if process is None:
-        return []
+        return list(orphan(snapshot))
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
     if process.state is ProcessState.RUNNING:
-        for rule in (start_not_registered, not_applied, children_missing, ready_not_queued, not_recorded):
+        for rule in _OF_RUNNING:
             found += rule(snapshot, around)
-        if process.recovery_time is None:
-            found.append(Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, "running without recoveryTime"))
+    elif process.state is ProcessState.FINISHED:
+        found += finished_too_early(snapshot)
     return _once(found)
 
 
@@ -44,54 +46,52 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
         yield Finding(Rule.START_NOT_REGISTERED, process.id, Repair.REGISTER_START, evidence)
 
 
-def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """DECISION_NOT_APPLIED: the decision is finished, the graph says the task is not."""
+def deadline_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
+    """DEADLINE_MISSING: a process that runs, or a graph with something open, that nobody would look at again."""
+    process, graph = snapshot.process, snapshot.graph
+    assert process is not None
+    if process.recovery_time is None:
+        yield Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, "running without recoveryTime")
+    elif graph is not None and graph.recovery_time is None and graph.not_finished and not graph.failed:
+        yield Finding(Rule.DEADLINE_MISSING, graph.id, Repair.STAMP, "open graph without recoveryTime")
+
+
+def finished_too_early(snapshot: Snapshot) -> Iterator[Finding]:
+    """FINISHED_TOO_EARLY: the process has a result, and tasks of it are open. Nobody takes back what was told."""
     graph = snapshot.graph
-    if graph is None:
-        return
-    for task in graph.not_finished:
-        decision = snapshot.decisions.get(task)
-        if decision is None or decision.state is not DecisionState.FINISHED or task in graph.failed:
-            continue
-        outcome = decision.outcome
-        if outcome and outcome.finished_at and outcome.finished_at < around.now - around.margin:
-            evidence = f"finished {outcome.finished_at:%H:%M:%S}, open in the graph"
-            yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
+    if graph is not None and graph.not_finished:
+        first = min(graph.not_finished)
+        evidence = f"finished, and {len(graph.not_finished)} tasks are open, first {first}"
+        yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
 
 
-def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """CHILDREN_MISSING: the graph has the task as finished, but not all records of its children are there."""
-    graph = snapshot.graph
-    if graph is None:
-        return
-    applied = set(graph.finished)
-    for task, decision in snapshot.decisions.items():
-        if task not in applied or not decision.children:
-            continue
-        missing = [c.id for c in decision.children if c.id not in snapshot.decisions or c.id not in snapshot.tasks]
-        if missing:
-            evidence = f"{len(missing)} of {len(decision.children)} children lack a record, first {missing[0]}"
-            yield Finding(Rule.CHILDREN_MISSING, decision.id, Repair.APPLY, evidence, decision)
+def orphan(snapshot: Snapshot) -> Iterator[Finding]:
+    """ORPHAN: records of no process. A start writes the Process first, so somebody removed it."""
+    counts = {
+        "graph": 1 if snapshot.graph is not None else 0,
+        "tasks": len(snapshot.tasks),
+        "decisions": len(snapshot.decisions),
+    }
+    there = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if there:
+        evidence = f"{there}, and no process of that id"
+        yield Finding(Rule.ORPHAN, snapshot.process_id, Repair.REPORT, evidence)
 
 
-def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """READY_NOT_QUEUED: a task waits for nothing any more, and was not enqueued."""
-    graph = snapshot.graph
-    if graph is None or not graph.touched_at or graph.touched_at > around.now - around.margin:
-        return
-    for task in graph.not_finished:
-        decision = snapshot.decisions.get(task)
-        if decision is not None and decision.state is DecisionState.WAITING and graph.is_ready(task):
-            yield Finding(Rule.READY_NOT_QUEUED, decision.id, Repair.ENQUEUE_READY, "waiting for nothing", decision)
-
-
-def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """FINISH_NOT_RECORDED: all tasks are done, and the process still runs."""
-    graph = snapshot.graph
-    if graph is None or graph.not_finished or not graph.finished:
-        return
-    if graph.touched_at and graph.touched_at < around.now - around.margin:
-        yield Finding(Rule.FINISH_NOT_RECORDED, graph.id, Repair.FINISH_PROCESS, "nothing is open")
+_OF_RUNNING = (
+    start_not_registered,
+    graphs.graph_missing,
+    graphs.not_applied,
+    graphs.children_missing,
+    graphs.record_missing,
+    graphs.finished_undecided,
+    links.dead_link,
+    links.cycle,
+    graphs.ready_not_queued,
+    graphs.not_recorded,
+    process_timeout,
+    deadline_missing,
+)
 
 
 def _once(found: list[Finding]) -> list[Finding]:

@@ -19,6 +19,8 @@ from recovery.store.tasks import insert_missing
 
 IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
 
+_TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -94,13 +96,47 @@ class Graphs:
         found = self._collection.find_one({"_id": process_id}, _view(finished.task, finished.candidates))
         return _decode_view(found, finished.candidates) if found else None
 
-    def fail(self, process_id: str, epoch: int, task: str) -> bool:
-        """Note that a task ended with an error. It stays open, so what waits for it goes on waiting."""
+    def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:
+        """Note that a task ended with an error. It stays open, so what waits for it goes on waiting.
+
+        False if it is not open, or was restarted since: `restarts` is that of the decision that failed.
+        """
+        life = {"epoch": epoch, f"restarted.{task}": restarts}
         changed = self._collection.update_one(
-            {"_id": process_id, "epoch": epoch, f"notFinished.{task}": {"$exists": True}},
+            {"_id": process_id, f"notFinished.{task}": {"$exists": True}, **life},
             [{"$set": {f"failed.{task}": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}}],
         )
         return changed.matched_count == 1
+
+    def reopen(self, seen: Graph, task: str, dependents: Iterable[str]) -> bool:
+        """Put a finished task back to not finished, and have those of its dependents that are open wait for it again;
+        False if the graph is not as it was seen."""
+        waiting = {f"links.{one}.{task}": True for one in dependents if one in seen.not_finished}
+        finished = {"$filter": {"input": "$finished", "cond": {"$ne": ["$$this", task]}}}
+        changed = self._collection.update_one(
+            {"_id": seen.id, "epoch": seen.epoch, "version": seen.version, "finished": task},
+            [{"$set": {**waiting, f"notFinished.{task}": "$$NOW", "finished": finished, **_TOUCHED}}],
+        )
+        return changed.matched_count == 1
+
+    def drop_links(self, seen: Graph, task: str) -> bool:
+        """Drop those links of a task that lead to nothing open; False if the graph is not as it was seen."""
+        dead = [dep for dep in seen.links.get(task, ()) if dep not in seen.not_finished]
+        if not dead:
+            return False
+        changed = self._collection.update_one(
+            {"_id": seen.id, "epoch": seen.epoch, "version": seen.version},
+            [{"$set": _TOUCHED}, {"$unset": [f"links.{task}.{dep}" for dep in dead]}],
+        )
+        return changed.matched_count == 1
+
+    def stamp(self, process_ids: Sequence[str]) -> int:
+        """Give a deadline, now, to graphs that have something open and lack one."""
+        lacking: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
+        changed = self._collection.update_many(
+            {"_id": {"$in": list(process_ids)}, **lacking}, [{"$set": {"recoveryTime": "$$NOW"}}]
+        )
+        return changed.modified_count
 
     def touch(self, process_ids: Iterable[str]) -> None:
         """Set new idle deadlines: something is going on in these processes."""
@@ -154,9 +190,7 @@ def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
     changes: Document = {
         **links,
         "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},
-        "touchedAt": "$$NOW",
-        "recoveryTime": IDLE,
-        "version": {"$add": ["$version", 1]},
+        **_TOUCHED,
     }
     if opened:
         changes["notFinished"] = {"$mergeObjects": ["$notFinished", opened]}

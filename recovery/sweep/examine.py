@@ -81,6 +81,7 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
             return
     for page in _pages(survey(database, part, seen, chosen)):
         yield from suspected(page, errand.around, partial(decisions, database))
+    yield from seen.orphans  # or of processes that started while the range was read
 
 
 def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:

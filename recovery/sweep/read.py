@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pymongo.database import Database
 
@@ -22,6 +22,8 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.ranges import Range, pages
 
+MOST_ORPHANS = 1000
+"""Of a range so many are told; there is one cause for them all, or two."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
@@ -31,6 +33,8 @@ class Seen:
 
     processes: int = 0
     decisions: int = 0
+    orphans: set[str] = field(default_factory=set)
+    """Ids of which there are records, and no process was met; some of a great many. Whether there is one is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Stream:
         self._documents: list[Document] = []
         self._ids: list[str] = []
         self._at = 0
+        self.passed_over: set[str] = set()
+        """Processes whose records nobody asked for."""
 
     def take(self, process_id: str) -> tuple[list[str], list[Document]]:
         """Keys and documents of this process. Those before it, which nobody asked for, are passed over."""
@@ -63,8 +69,21 @@ class Stream:
         start = self._at
         if start < end and self._ids[start] < process_id:
             start = bisect_left(self._ids, process_id, start, end)
+            self._pass_over(self._at, start)
         self._at = end
         return self._ids[start:end], self._documents[start:end]
+
+    def rest(self) -> None:
+        """Pass over what is left."""
+        self._pass_over(self._at, len(self._ids))
+        self._at = len(self._ids)
+        while self._turn():
+            self._pass_over(0, len(self._ids))
+            self._at = len(self._ids)
+
+    def _pass_over(self, start: int, end: int) -> None:
+        if len(self.passed_over) < MOST_ORPHANS:
+            self.passed_over.update(key.partition(SEPARATOR)[0] for key in self._ids[start:end])
 
     def _turn(self) -> bool:
         """Add the next page to what is left of this one."""
@@ -95,6 +114,10 @@ def survey(
             seen.decisions += len(keys)
             if keys != task_keys or not at_rest(process, graph, keys, decided):
                 yield Outline(process, graph, keys, decided, task_keys)
+    if chosen is None:
+        for stream in (graphs, decisions, tasks):
+            stream.rest()
+            seen.orphans |= stream.passed_over
 
 
 def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:

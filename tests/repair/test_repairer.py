@@ -18,7 +18,7 @@ from tests.world import World
 
 KINDS = ("processes", "tasks", "decisions", "graphs")
 PROCESS = "0123456789abcdef" * 2
-REPAIRED = [shape for shape in shapes.BROKEN if shape is not shapes.no_actors]
+REPAIRED = [shape for shape in shapes.BROKEN if shape not in shapes.ONLY_TOLD]
 
 
 def by_name(shape: shapes.Shape) -> str:

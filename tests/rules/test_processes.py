@@ -46,6 +46,10 @@ def finished(task: str, at: datetime = LONG_AGO, children: Iterable[str] = (), *
     return decision(task, FINISHED, outcome=Outcome(pass_key="k", finished_at=at, value="1"), children=made, **changes)
 
 
+def without_tasks(judged: Snapshot, *tasks: str) -> Snapshot:
+    return replace(judged, tasks=judged.tasks - set(tasks))
+
+
 def is_open(*tasks: str) -> dict[str, datetime]:
     return dict.fromkeys(tasks, LONG_AGO)
 
@@ -78,13 +82,95 @@ FOUND: list[Case] = [
         "a child without records",
         snapshot([finished("start", children=["a", "b"]), decision("a", QUEUED)],
                  {"finished": ("start",), "not_finished": is_open("a", "b")}),
-        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "1 of 2 children lack a record, first b",
+        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "1 of 2 children lack their records, first b",
     ),
     (
-        "children without a decision, though with a task",
-        snapshot([finished("start", children=["a", "b"])],
-                 {"finished": ("start",), "not_finished": is_open("a", "b")}, tasks=["a", "b"]),
-        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "2 of 2 children lack a record, first a",
+        "a child without a decision, though with a task",
+        snapshot([finished("start", children=["a"])], {"finished": ("start",), "not_finished": is_open("a")},
+                 tasks=["a"]),
+        Rule.DECISION_MISSING, "p/a", Repair.RESTORE, "open in the graph, and there is no Decision; start scheduled it",
+    ),
+    (
+        "a child whose result is lost",
+        snapshot([finished("start", children=["a"])], {"finished": ("start", "a")}, tasks=["a"]),
+        Rule.DECISION_MISSING, "p/a", Repair.RESTORE,
+        "finished in the graph, and there is no Decision; start scheduled it",
+    ),
+    (
+        "a child without a task, though with a decision",
+        without_tasks(snapshot([finished("start", children=["a"]), decision("a", WORKING)],
+                               {"finished": ("start",), "not_finished": is_open("a")}), "a"),
+        Rule.TASK_MISSING, "p/a", Repair.RESTORE, "open in the graph, and there is no Task; start scheduled it",
+    ),
+    (
+        "a start decided, and without a task",
+        without_tasks(snapshot([finished("start")], {"not_finished": is_open("start")}), "start"),
+        Rule.TASK_MISSING, "p/start", Repair.RESTORE,
+        "open in the graph, and there is no Task; the process tells what it was",
+    ),
+    (
+        "a task that nobody knows",
+        snapshot([finished("start")], {"finished": ("start",), "not_finished": is_open("a")}),
+        Rule.DECISION_MISSING, "p/a", Repair.BREAK,
+        "open in the graph, and there is no Decision, and no decision that tells what it was",
+    ),
+    (
+        "no graph",
+        snapshot([finished("start", children=["a"]), decision("a", QUEUED)]),
+        Rule.GRAPH_MISSING, "p", Repair.REBUILD_GRAPH, "1 of 2 decisions are finished, and there is no graph",
+    ),
+    (
+        "finished in the graph only",
+        snapshot([finished("start", children=["a"]), decision("a", WORKING)], {"finished": ("start", "a")}),
+        Rule.FINISHED_UNDECIDED, "p/a", Repair.REOPEN, "finished in the graph, working in its decision",
+    ),
+    (
+        "waits for what is finished, and for what nobody knows",
+        snapshot([finished("start"), decision("a"), decision("b", QUEUED)],
+                 {"not_finished": is_open("a", "b"), "links": {"a": {"start": True, "b": True, "x": True}},
+                  "finished": ("start",)}),
+        Rule.DEAD_LINK, "p/a", Repair.DROP_LINKS, "waits for start (finished), x (unknown)",
+    ),
+    (
+        "wait for each other",
+        snapshot([finished("start"), decision("a"), decision("b"), decision("c")],
+                 {"not_finished": is_open("a", "b", "c"), "finished": ("start",),
+                  "links": {"a": {"b": True}, "b": {"c": True}, "c": {"b": True}}}),
+        Rule.CYCLE, "p/b", Repair.BREAK, "b waits for c waits for b",
+    ),
+    (
+        "waits for itself",
+        snapshot([finished("start"), decision("a")],
+                 {"not_finished": is_open("a"), "finished": ("start",), "links": {"a": {"a": True}}}),
+        Rule.CYCLE, "p/a", Repair.BREAK, "a waits for a",
+    ),
+    (
+        "waits for what it scheduled",
+        snapshot([decision("start", QUEUED), decision("a", children=[Child(id="b", actor="add", args="")]),
+                  decision("b", QUEUED)],
+                 {"not_finished": is_open("start", "a", "b"), "links": {"a": {"b": True}}}),
+        Rule.CYCLE, "p/a", Repair.BREAK, "a waits for b waits for a",
+    ),
+    (
+        "finished, with an open task",
+        snapshot([finished("start"), decision("a", QUEUED)], {"finished": ("start",), "not_finished": is_open("a")},
+                 state=ProcessState.FINISHED, recovery_time=None),
+        Rule.FINISHED_TOO_EARLY, "p", Repair.REPORT, "finished, and 1 tasks are open, first a",
+    ),
+    (
+        "records of no process",
+        replace(snapshot([decision("start", WORKING)], {"not_finished": is_open("start")}), process=None),
+        Rule.ORPHAN, "p", Repair.REPORT, "1 graph, 1 tasks, 1 decisions, and no process of that id",
+    ),
+    (
+        "a failure that did not break the process",
+        snapshot([finished("start")], {"not_finished": is_open("start"), "failed": {"start": True}}),
+        Rule.DECISION_NOT_APPLIED, "p/start", Repair.APPLY, "finished 11:00:00, failed, and the process still runs",
+    ),
+    (
+        "an open graph without a deadline",
+        snapshot([decision("start", QUEUED)], {"not_finished": is_open("start"), "recovery_time": None}),
+        Rule.DEADLINE_MISSING, "p", Repair.STAMP, "open graph without recoveryTime",
     ),
     (
         "waits for nothing",
@@ -127,8 +213,24 @@ HEALTHY: list[tuple[str, Snapshot]] = [
     ("start done", snapshot([decision("start", QUEUED)], {"not_finished": is_open("start")})),
     ("apply under way", snapshot([finished("start", at=JUST_NOW)], {"not_finished": is_open("start")})),
     (
-        "ended with an error, which stays open",
-        snapshot([finished("start")], {"not_finished": is_open("start"), "failed": {"start": True}}),
+        "just ended with an error, which stays open",
+        snapshot([finished("start", JUST_NOW)], {"not_finished": is_open("start"), "failed": {"start": True}}),
+    ),
+    (
+        "records of children that its graph learnt of a moment ago",
+        snapshot([finished("start", children=["a"])],
+                 {"finished": ("start",), "not_finished": is_open("a"), "touched_at": JUST_NOW}, tasks=["a"]),
+    ),
+    (
+        "finished in the graph a moment after its decision was read",
+        snapshot([finished("start", children=["a"]), decision("a", WORKING)],
+                 {"finished": ("start", "a"), "touched_at": JUST_NOW}),
+    ),
+    (
+        "a ring that is none: two wait for one, and one for both",
+        snapshot([decision("start", QUEUED), decision("a"), decision("b"), decision("c")],
+                 {"not_finished": is_open("start", "a", "b", "c"),
+                  "links": {"a": {"start": True}, "b": {"start": True}, "c": {"a": True, "b": True}}}),
     ),
     (
         "all children there",

@@ -182,9 +182,62 @@ def not_applied_but_ended(process_id: str, now: datetime) -> Records:
     return finished(process_id, now).change(part(1), recovery_time=now - OLD)
 
 
+def without(records: Records, task: str, *, tasks: bool = False, decisions: bool = False) -> Records:
+    """Without a task's Task, its Decision, or both."""
+    left = {t: one for t, one in records.tasks.items() if not (tasks and t == task)}
+    decided = {t: one for t, one in records.decisions.items() if not (decisions and t == task)}
+    return replace(records, tasks=left, decisions=decided)
+
+
 def children_missing(process_id: str, now: datetime) -> Records:
-    records = running(process_id, now)
-    return replace(records, tasks={t: task for t, task in records.tasks.items() if t != MERGE})
+    return without(running(process_id, now), MERGE, tasks=True, decisions=True)
+
+
+def task_missing(process_id: str, now: datetime) -> Records:
+    return without(running(process_id, now), MERGE, tasks=True)
+
+
+def decision_missing(process_id: str, now: datetime) -> Records:
+    return without(running(process_id, now), MERGE, decisions=True)
+
+
+def decision_lost_for_good(process_id: str, now: datetime) -> Records:
+    """That of the start: what it scheduled stood nowhere else."""
+    return without(running(process_id, now), "start", decisions=True)
+
+
+def graph_missing(process_id: str, now: datetime) -> Records:
+    return replace(running(process_id, now), graph=None)
+
+
+def finished_undecided(process_id: str, now: datetime) -> Records:
+    undecided: dict[str, Any] = {"state": DecisionState.QUEUED, "outcome": None, "queued_at": now}
+    return running(process_id, now).change(part(4), **undecided, recovery_time=now + SOON)
+
+
+def with_graph(records: Records, **changes: Any) -> Records:
+    assert records.graph is not None
+    return replace(records, graph=records.graph.evolve(**changes))
+
+
+def dead_link(process_id: str, now: datetime) -> Records:
+    links = {MERGE: {part(0): True, part(5): True, "nobody": True}}
+    return with_graph(running(process_id, now), links=links)
+
+
+def cycle(process_id: str, now: datetime) -> Records:
+    links = {MERGE: {part(2): True}, part(2): {MERGE: True}}
+    return with_graph(running(process_id, now), links=links)
+
+
+def graph_without_deadline(process_id: str, now: datetime) -> Records:
+    return with_graph(running(process_id, now), recovery_time=None)
+
+
+def finished_too_early(process_id: str, now: datetime) -> Records:
+    records = finished(process_id, now)
+    done = tuple(t for t in records.tasks if t != part(1))
+    return with_graph(records, not_finished={part(1): now - OLD}, finished=done, recovery_time=now + SOON)
 
 
 def ready_not_queued(process_id: str, now: datetime) -> Records:
@@ -216,12 +269,23 @@ BROKEN: dict[Shape, Rule] = {
     not_applied: Rule.DECISION_NOT_APPLIED,
     not_applied_but_ended: Rule.DECISION_NOT_APPLIED,
     children_missing: Rule.CHILDREN_MISSING,
+    task_missing: Rule.TASK_MISSING,
+    decision_missing: Rule.DECISION_MISSING,
+    decision_lost_for_good: Rule.DECISION_MISSING,
+    graph_missing: Rule.GRAPH_MISSING,
+    finished_undecided: Rule.FINISHED_UNDECIDED,
+    dead_link: Rule.DEAD_LINK,
+    cycle: Rule.CYCLE,
+    graph_without_deadline: Rule.DEADLINE_MISSING,
+    finished_too_early: Rule.FINISHED_TOO_EARLY,
     ready_not_queued: Rule.READY_NOT_QUEUED,
     start_not_registered: Rule.START_NOT_REGISTERED,
     finish_not_recorded: Rule.FINISH_NOT_RECORDED,
 }
+ONLY_TOLD = (no_actors, finished_too_early)
+"""Conditions about which nothing is to be done."""
 
 
 def queue_statistics(now: datetime) -> QueueStatistics:
     """What workers told of `QUEUE_THAT_MOVED`: a message as young as `now` less a minute was taken."""
-    return QueueStatistics(id=QUEUE_THAT_MOVED, polled_at=now - OLD / 2, taken_queued_at=now - timedelta(minutes=1))
+    return QueueStatistics(id=QUEUE_THAT_MOVED, polled_at=now, taken_queued_at=now - timedelta(minutes=1))

@@ -24,6 +24,7 @@ from tests.sweep.database import Database
 from tests.sweep.shapes import (
     BROKEN,
     MERGE,
+    ONLY_TOLD,
     Shape,
     children_missing,
     deadline_missing,
@@ -65,7 +66,7 @@ def test_repairs_each_defect(database: Database, settings: Settings) -> None:
     healthy = database.add(running)
     before = database.store.snapshots([healthy])
     report = sweep(settings, repair=True)
-    assert set(report.repaired) == {*BROKEN.values()} - {Rule.NO_ACTORS}
+    assert set(report.repaired) == {*BROKEN.values()} - {BROKEN[shape] for shape in ONLY_TOLD}
 
     def decision(shape: Shape, task: str) -> Decision:
         found = database.store.decisions.get(record_id(ids[shape], task))
@@ -86,8 +87,19 @@ def test_repairs_each_defect(database: Database, settings: Settings) -> None:
     assert database.store.snapshots([healthy]) == before
 
     # What was stamped got a deadline of then, and is overdue now; but for that, all is well.
-    assert set(sweep(settings, repair=True).findings) <= {Rule.WORK_TIMEOUT}
-    assert sweep(settings).findings == {}
+    told = {BROKEN[shape] for shape in ONLY_TOLD}
+    assert set(sweep(settings, repair=True).findings) - told <= {Rule.WORK_TIMEOUT}
+    assert set(sweep(settings).findings) == {Rule.FINISHED_TOO_EARLY}
+
+
+def test_records_of_no_process(database: Database, settings: Settings) -> None:
+    """Before, between and after processes that are there; what only started meanwhile is none."""
+    ids = [database.add(shape) for shape in (running, running, finished, running, finished, running)]
+    for gone in (ids[0], ids[2], ids[5]):
+        database.store.database["processes"].delete_one({"_id": gone})
+    report = sweep(settings)
+    assert report.findings == {Rule.ORPHAN: 3}
+    assert sorted(suspect.process_id for suspect in report.sample) == sorted((ids[0], ids[2], ids[5]))
 
 
 def test_one_process_type(database: Database, settings: Settings) -> None:

@@ -1,0 +1,82 @@
+"""A graph that is gone, made again from the decisions: they are what was accepted, the graph only sums them up.
+
+The graph is inserted, so whoever is first makes it. A decision that finishes meanwhile finds no graph to be applied to
+and comes here itself (`apply`), or finds this one; what both miss is open in the graph and finished in its decision,
+and the graph's first deadline is soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from recovery.engine.complete import finish_process
+from recovery.engine.dispatch import enqueue
+from recovery.engine.resources import Resources
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState
+from recovery.records.ids import record_id
+from recovery.store import schema
+
+
+def rebuild_graph(resources: Resources, process_id: str) -> bool:
+    """Make the graph of a running process that has none, and go on from it; False if there is nothing to make."""
+    store = resources.store
+    process = store.processes.get(process_id)
+    if process is None or process.state is not ProcessState.RUNNING:
+        return False
+    schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
+    now = store.now()
+    decisions = store.decisions.of_process(process_id)
+    graph = graph_of(process, decisions, now, first_look=resources.settings.apply_timeout)
+    if not store.graphs.insert(graph):
+        return False
+    enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])
+    if not graph.not_finished and finish_process(resources, process_id, process.epoch) is not None:
+        store.graphs.rest([process_id])
+    return True
+
+
+def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime, first_look: float) -> Graph:
+    """The graph that these decisions, by task, come to. Pure. What waited for a task that promised its children's
+    values waits for those; what ended with an error stays open, as it does in any graph."""
+    applied = {task: d for task, d in decisions.items() if d.state is DecisionState.FINISHED and not is_failed(d)}
+    scheduled = {child.id: child for decision in applied.values() for child in decision.children}
+    known = [process.start_task, *scheduled]
+    is_open = [task for task in known if task not in applied]
+    links = {
+        task: dict.fromkeys(waits, True)
+        for task in is_open
+        if task in scheduled and (waits := _open_among(scheduled[task].deps, applied))
+    }
+    return Graph(
+        id=process.id,
+        epoch=process.epoch,
+        not_finished=dict.fromkeys(is_open, now),
+        links=links,
+        finished=tuple(task for task in known if task in applied),
+        failed={task: True for task in is_open if task in decisions and is_failed(decisions[task])},
+        idle_timeout=process.idle_timeout,
+        touched_at=now,
+        recovery_time=now + timedelta(seconds=first_look),
+    )
+
+
+def is_failed(decision: Decision) -> bool:
+    """Whether a decision ended with an error that its graph keeps open."""
+    return decision.outcome is not None and decision.outcome.error is not None
+
+
+def _open_among(deps: Iterable[str], applied: Mapping[str, Decision]) -> list[str]:
+    """What of these dependencies is still to come, through promises within promises."""
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    left = list(deps)
+    while left:
+        if (task := left.pop()) in seen:
+            continue
+        seen.add(task)
+        if task not in applied:
+            found[task] = None
+        elif (outcome := applied[task].outcome) is not None:
+            left += outcome.waits
+    return list(found)

@@ -1,0 +1,52 @@
+"""Applying decisions again, and other steps that are taken one process at a time.
+
+One whose records are damaged must not hold up the others: it is told in the log, and its deadline stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pymongo.errors import ConnectionFailure
+from redis.exceptions import RedisError
+
+from recovery.engine import Applied, Applier, Ended, Resources
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+class Applying:
+    """Applies finished decisions by their ids."""
+
+    def __init__(self, resources: Resources, applier: Applier) -> None:
+        self._store = resources.store
+        self._applier = applier
+
+    def apply(self, ids: Sequence[str]) -> int:
+        """Apply these decisions, as far as they and their tasks are there; how many of them had an effect."""
+        tasks, decisions = self._store.tasks.get_many(ids), self._store.decisions.get_many(ids)
+        ended = [
+            Ended(task, decision)
+            for key in ids
+            if (task := tasks.get(key)) and (decision := decisions.get(key)) and decision.outcome
+        ]
+        changed = each(ended, lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED))
+        self._applier.flush()
+        return changed
+
+
+def each(items: Iterable[Item], step: Callable[[Item], bool]) -> int:
+    """How many of these the step changed. One whose records are damaged does not hold up the others."""
+    changed = 0
+    for item in items:
+        try:
+            changed += step(item)
+        except Exception as error:
+            if isinstance(error, ConnectionFailure | RedisError) or getattr(error, "timeout", False):
+                raise  # the server's fault, not the record's
+            log.exception("could not repair %.300r; others go on", item)
+    return changed

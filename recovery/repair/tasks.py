@@ -1,0 +1,93 @@
+"""Repairs of single tasks: requeue, end with an error, enqueue, push again, wait. All in batches."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from recovery import metrics
+from recovery.engine import Resources
+from recovery.records import ErrorInfo
+from recovery.records.ids import new_pass
+from recovery.repair.applying import Applying
+from recovery.repair.handover import HandOver
+from recovery.rules import Finding, Repair, Rule, Surroundings
+
+
+class TaskRepairs:
+    """What can be done about one decision, without looking at its process."""
+
+    def __init__(self, resources: Resources, applying: Applying, hand_over: HandOver) -> None:
+        self._store = resources.store
+        self._applying = applying
+        self._hand_over = hand_over
+        self.actions = {
+            Repair.REQUEUE: self._requeue,
+            Repair.FAIL: self._fail,
+            Repair.ENQUEUE_DUE: self._enqueue_due,
+            Repair.PUSH_AGAIN: self._push_again,
+            Repair.WAIT: self._wait,
+        }
+
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        ids, pass_key = [f.record for f in findings], new_pass()
+        if rule is Rule.WORKER_LOST:
+            queued = self._store.requeues.lost(ids, _holders(findings), pass_key)
+        else:
+            queued = self._store.requeues.timed_out(ids, pass_key)
+        for actor, count in Counter(one.actor for one in queued).items():
+            count_timeouts(actor, count)
+        self._hand_over(rule, findings, queued)
+        return len(queued)
+
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        queued = self._store.requeues.due([f.record for f in findings], new_pass())
+        self._hand_over(rule, findings, queued)
+        return len(queued)
+
+    def _push_again(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
+        until = max(times, default=around.now)
+        queued = self._store.requeues.unmessaged([f.record for f in findings], until, new_pass())
+        self._hand_over(rule, findings, queued)
+        return len(queued)
+
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        self._store.requeues.wait_longer([f.record for f in findings])
+        return 0  # looked at, nothing repaired
+
+    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        by_actor: dict[str, list[str]] = defaultdict(list)
+        for finding in findings:
+            assert finding.decision is not None
+            by_actor[finding.decision.actor].append(finding.record)
+        holders = _holders(findings) if rule is Rule.WORKER_LOST else None
+        failed: list[str] = []
+        for actor, ids in by_actor.items():
+            error = _timeout_error(rule, actor, around)
+            failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
+            failed += failed_now
+            count_timeouts(actor, len(failed_now))
+        self._applying.apply(failed)
+        return len(failed)
+
+
+def count_timeouts(actor: str, count: int) -> None:
+    """Count attempts that were lost: in all, and of their actor."""
+    metrics.WORK_TIMEOUTS.inc(count)
+    metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+
+
+def _holders(findings: Sequence[Finding]) -> list[str]:
+    return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
+
+
+def _timeout_error(rule: Rule, actor: str, around: Surroundings) -> ErrorInfo:
+    preferences = around.actor(actor)
+    if preferences.restart_after_work_timeout:
+        why = f"lost {preferences.max_work_timeouts} attempts, which is its max_work_timeouts"
+    elif rule is Rule.WORKER_LOST:
+        why = "lost its worker, and restart_after_work_timeout is off"
+    else:
+        why = f"brought no result within {preferences.worker_timeout:g} s, and restart_after_work_timeout is off"
+    return ErrorInfo(kind="WorkTimeout", message=f"{actor} {why}", actor=actor)

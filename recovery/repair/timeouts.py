@@ -1,0 +1,72 @@
+"""Repairs of time-outs: tasks and processes whose time as a whole is over.
+
+Metrics: recovery_process_timeouts by type, recovery_processes_ended.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from recovery import metrics
+from recovery.engine import Resources
+from recovery.records import ErrorInfo, ProcessState
+from recovery.records.ids import new_pass
+from recovery.repair.applying import Applying
+from recovery.rules import Finding, Repair, Rule, Surroundings
+
+
+class TimeoutRepairs:
+    """What can be done about what takes too long."""
+
+    def __init__(self, resources: Resources, applying: Applying) -> None:
+        self._store = resources.store
+        self._applying = applying
+        self.actions = {
+            Repair.GIVE_UP: self._give_up,
+            Repair.COUNT_LATE: self._count,
+            Repair.BREAK_LATE: self._break,
+        }
+
+    def _give_up(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        by_actor: dict[str, list[str]] = defaultdict(list)
+        for finding in findings:
+            assert finding.decision is not None
+            by_actor[finding.decision.actor].append(finding.record)
+        failed: list[str] = []
+        for actor, ids in by_actor.items():
+            limit = around.actor(actor).task_limit
+            if limit is None:
+                continue
+            message = f"{actor} was not done within its task_timeout of {limit.seconds:g} s"
+            error = ErrorInfo(kind="TaskTimeout", message=message, actor=actor)
+            failed += self._store.requeues.out_of_time(ids, actor, limit, error, new_pass())
+        self._applying.apply(failed)
+        return len(failed)
+
+    def _count(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        counted = 0
+        for process_type, ids in self._by_type(findings).items():
+            seconds = around.process_type(process_type).process_timeout
+            late = self._store.processes.note_timeouts(ids, process_type, seconds)
+            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
+            counted += late
+        return counted
+
+    def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        broken = 0
+        for process_type, ids in self._by_type(findings).items():
+            seconds = around.process_type(process_type).process_timeout
+            message = f"the process was not done within its process_timeout of {seconds:g} s"
+            error = ErrorInfo(kind="ProcessTimeout", message=message)
+            late = self._store.processes.break_late(ids, process_type, seconds, error)
+            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
+            metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
+            broken += late
+        return broken
+
+    def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
+        by_type: dict[str, list[str]] = defaultdict(list)
+        for process in self._store.processes.get_many(f.record for f in findings).values():
+            by_type[process.type].append(process.id)
+        return by_type

@@ -1,0 +1,170 @@
+"""The failure map in words, for operators: of each rule what happened, what shows it, what is done, what to look at.
+
+The page docs/failure-map.md is made from this, and `recovery check` tells it with each finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recovery.rules.model import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A rule in words, as Markdown."""
+
+    happened: str
+    shown_by: str
+    done: str
+    look_at: str
+
+
+NOTHING = "Nothing."
+
+CATALOGUE: Mapping[Rule, Explanation] = {
+    Rule.WORK_TIMEOUT: Explanation(
+        "An actor took the task and brought no answer.",
+        "`working`, and its deadline is past.",
+        "Queued again under a new pass, a timeout counted. With `restart_after_work_timeout=False`, or at the last of "
+        "`max_work_timeouts`: ended with the error `WorkTimeout`, and the process breaks.",
+        "Does the function hang, or is the actor's `worker_timeout` too short? It should call `heartbeat()`.",
+    ),
+    Rule.WORKER_LOST: Explanation(
+        "The worker that claimed the task is gone.",
+        "Its parent saw the process die, a worker of the same host sees that its process is gone, or its heartbeat is "
+        "overdue.",
+        "As `WORK_TIMEOUT`, without waiting for the deadline.",
+        "The worker's log and the kernel's: often memory ran out.",
+    ),
+    Rule.TASK_TIMEOUT: Explanation(
+        "The task as a whole took longer than its actor's `task_timeout`, all attempts and waits in the queue "
+        "together.",
+        "`queued` or `working`, and so long ago first queued.",
+        "Ended with the error `TaskTimeout`. While an actor works on it only with `force_finish_after_task_timeout`; "
+        "else at its work deadline, instead of another attempt.",
+        "Are there enough workers for the actor, or is the time too short?",
+    ),
+    Rule.DUE: Explanation(
+        "A delay has ended.", "`delayed`, and its time has come.", "Queued.", "Nothing: this is normal."
+    ),
+    Rule.DEADLINE_MISSING: Explanation(
+        "A live record has no deadline, so that nobody would ever look at it again.",
+        "`delayed`, `queued` or `working`, a running process, or an open graph, without `recoveryTime`.",
+        "Given one, which is now; the other rules do the rest.",
+        "Who wrote it? The database refuses such a write unless it is told not to.",
+    ),
+    Rule.SERVERS_WERE_DOWN: Explanation(
+        "No worker polls anything: all of them are off, or just starting.",
+        "`queued` past its deadline, and no queue at all is polled.",
+        "Nothing but to look again: whoever starts takes the messages that are there.",
+        "Start workers. `recovery doctor` tells what is missing.",
+    ),
+    Rule.NO_ACTORS: Explanation(
+        "No worker serves this actor.",
+        "`queued` past its deadline, and nobody polls its queue, though others are polled.",
+        "Nothing but to look again, when the wait is twice as long.",
+        "Start a worker that serves the actor; `recovery actor list` shows when each queue was polled, and which "
+        "actors are blocked.",
+    ),
+    Rule.ACTORS_LAG: Explanation(
+        "The workers can't keep up.",
+        "`queued` past its deadline, its queue is polled, its message may still come.",
+        "Nothing but to look again. A second message would only make the queue longer.",
+        "More workers for the actor.",
+    ),
+    Rule.DECISION_NOT_APPLIED: Explanation(
+        "A result was accepted, and its worker ended before it told the graph.",
+        "`finished`, but not known to be applied; or the graph has the task as open; or it failed, and the process "
+        "still runs.",
+        "Applied (again): children made, graph updated, what is ready queued, the process ended if nothing is left.",
+        "Nothing. Mostly only the word that it was applied is missing.",
+    ),
+    Rule.CHILDREN_MISSING: Explanation(
+        "A decision was applied, and records of tasks that it scheduled are not there.",
+        "A task is finished in the graph, and a child of it has neither Task nor Decision.",
+        "Made again from the decision, which holds them.",
+        "A failover of MongoDB took back writes, or somebody deleted records.",
+    ),
+    Rule.READY_NOT_QUEUED: Explanation(
+        "A task waits for nothing any more, and was not queued.",
+        "`waiting`, open in the graph, no open dependency.",
+        "Queued.",
+        NOTHING,
+    ),
+    Rule.MESSAGE_LOST: Explanation(
+        "Redis lost the message, or it was never pushed.",
+        "`queued`, but a younger message of the queue was taken already, or the queue is polled and empty.",
+        "Queued again under a new pass, and pushed.",
+        "Redis: was it restarted or flushed, does it evict?",
+    ),
+    Rule.START_NOT_REGISTERED: Explanation(
+        "A client was told that its process is started, and then all was cut off.",
+        "The process has no graph, start task or start decision, and nothing is decided.",
+        "Registered as at the start.",
+        NOTHING,
+    ),
+    Rule.GRAPH_MISSING: Explanation(
+        "The graph is gone, and with it what waits for what.",
+        "Decisions are finished, and there is no graph. Seen at once when a task of the process ends.",
+        "Made again from the decisions, which hold all that was accepted. No finished task runs again.",
+        "Who deleted it? Was a backup restored in part?",
+    ),
+    Rule.FINISHED_UNDECIDED: Explanation(
+        "The graph knows a result that the decision does not: the decision was lost, or an older one restored.",
+        "Finished in the graph, and its decision is not.",
+        "Put back to not finished, with what waits for it, and queued: it is run once more.",
+        "A restored backup, or writes that a failover took back.",
+    ),
+    Rule.TASK_MISSING: Explanation(
+        "The Task record is gone: what is to be done.",
+        "Open in the graph, with a Decision and without a Task.",
+        "Made again from the decision of the task that scheduled it, or from the process. If that is lost too, the "
+        "process breaks with `RecordsLost`.",
+        "Who deleted it? Was a backup restored in part?",
+    ),
+    Rule.DECISION_MISSING: Explanation(
+        "The Decision record is gone: how far the task is, or its result.",
+        "The graph names the task, and there is no Decision.",
+        "Made again from the decision of the task that scheduled it, and run. If that is lost too, or it is the "
+        "start's own and its children are known to nobody else, the process breaks with `RecordsLost`.",
+        "Who deleted it? Was a backup restored in part?",
+    ),
+    Rule.DEAD_LINK: Explanation(
+        "A task waits for one that is finished already, or that nobody knows.",
+        "A link of the graph leads to no open task.",
+        "The link is dropped, and the task queued if it waits for nothing else.",
+        "Another program wrote the graph, or a backup was restored in part.",
+    ),
+    Rule.CYCLE: Explanation(
+        "Tasks wait for each other, so none of them will ever be ready.",
+        "The graph's links lead back to where they came from.",
+        "The process breaks with the error `Cycle`, which names them.",
+        "Another program wrote the graph: promises can't make a circle.",
+    ),
+    Rule.FINISH_NOT_RECORDED: Explanation(
+        "All tasks are done, and the process still runs.",
+        "Its graph has nothing open.",
+        "The process is finished with its start task's value.",
+        NOTHING,
+    ),
+    Rule.FINISHED_TOO_EARLY: Explanation(
+        "The process has a result, and tasks of it are open.",
+        "The process is `finished`, its graph is not complete.",
+        "Told, and nothing changed: the result was given to somebody.",
+        "Who ended it? The open tasks go on, and their results reach nobody.",
+    ),
+    Rule.PROCESS_TIMEOUT: Explanation(
+        "The process took longer than its type's `process_timeout`.",
+        "Running, and started so long ago.",
+        "Counted once. With `break_after_process_timeout` the process breaks with the error `ProcessTimeout`.",
+        "`recovery show` tells what it waits for.",
+    ),
+    Rule.ORPHAN: Explanation(
+        "There are records of a process that is not there.",
+        "A graph, tasks or decisions, and no Process of that id, which is always written first.",
+        "Told, and nothing changed: only a person can know whether the process or its records are to go.",
+        "Who deleted the process? Was a backup restored in part?",
+    ),
+}

@@ -1,0 +1,125 @@
+"""Rules that hold a process's graph against its decisions and tasks: what is lost, or was not done.
+
+A snapshot is not read at one moment, and records are written in an order: children, then the graph, then the queue. So
+where a rule concludes from what is absent, it does so only in a graph that nobody has touched for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from recovery.records import Decision, DecisionState, Graph
+from recovery.records.ids import START_TASK, record_id
+from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+
+
+def graph_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
+    """GRAPH_MISSING: tasks are decided, and there is no graph that says what is open."""
+    decided = _decided(snapshot)
+    if snapshot.graph is None and decided:
+        evidence = f"{decided} of {len(snapshot.decisions)} decisions are finished, and there is no graph"
+        yield Finding(Rule.GRAPH_MISSING, snapshot.process_id, Repair.REBUILD_GRAPH, evidence)
+
+
+def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """DECISION_NOT_APPLIED: the decision is finished, the graph says the task is not."""
+    graph = snapshot.graph
+    if graph is None:
+        return
+    for task in graph.not_finished:
+        decision = snapshot.decisions.get(task)
+        if decision is None or decision.state is not DecisionState.FINISHED or task not in snapshot.tasks:
+            continue
+        outcome = decision.outcome
+        if outcome and outcome.finished_at and outcome.finished_at < around.now - around.margin:
+            seen = "failed, and the process still runs" if task in graph.failed else "open in the graph"
+            evidence = f"finished {outcome.finished_at:%H:%M:%S}, {seen}"
+            yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
+
+
+def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
+    """CHILDREN_MISSING: the graph has the task as finished, and children of it have no record at all."""
+    graph = snapshot.graph
+    if graph is None:
+        return
+    applied = set(graph.finished)
+    for task, decision in snapshot.decisions.items():
+        if task not in applied or not decision.children:
+            continue
+        missing = [c.id for c in decision.children if c.id not in snapshot.decisions and c.id not in snapshot.tasks]
+        if missing:
+            evidence = f"{len(missing)} of {len(decision.children)} children lack their records, first {missing[0]}"
+            yield Finding(Rule.CHILDREN_MISSING, decision.id, Repair.APPLY, evidence, decision)
+
+
+def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """TASK_MISSING, DECISION_MISSING: the graph names a task, and one of its records is absent.
+
+    What a parent scheduled stands in the parent's decision, and is made from it again. Else nobody knows what is to be
+    done: the process is broken, and says so.
+    """
+    graph = snapshot.graph
+    if graph is None or not _settled(graph, around):
+        return
+    parents: Mapping[str, Decision] | None = None
+    for task in (*graph.not_finished, *graph.finished):
+        has_task, has_decision = task in snapshot.tasks, task in snapshot.decisions
+        if has_decision and (has_task or task not in graph.not_finished):
+            continue  # of a task that is done nobody reads the Task again
+        if parents is None:
+            parents = {child.id: d for d in snapshot.decisions.values() for child in d.children}
+        parent = parents.get(task)
+        applied = parent is not None and parent.task_id in graph.finished
+        if (applied and not has_task and not has_decision) or (task == START_TASK and not _decided(snapshot)):
+            continue  # CHILDREN_MISSING, START_NOT_REGISTERED
+        record = record_id(snapshot.process_id, task)
+        rule, what = (Rule.TASK_MISSING, "Task") if has_decision else (Rule.DECISION_MISSING, "Decision")
+        seen = f"{'open' if task in graph.not_finished else 'finished'} in the graph, and there is no {what}"
+        if parent is not None:
+            yield Finding(rule, record, Repair.RESTORE, f"{seen}; {parent.task_id} scheduled it", parent)
+        elif task == START_TASK and has_decision:
+            yield Finding(rule, record, Repair.RESTORE, f"{seen}; the process tells what it was")
+        else:
+            yield Finding(rule, record, Repair.BREAK, f"{seen}, and no decision that tells what it was")
+
+
+def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """FINISHED_UNDECIDED: the graph has the task as finished, and its decision is not."""
+    graph = snapshot.graph
+    if graph is None or not _settled(graph, around):
+        return
+    for task in graph.finished:
+        decision = snapshot.decisions.get(task)
+        if decision is not None and decision.state is not DecisionState.FINISHED:
+            evidence = f"finished in the graph, {decision.state} in its decision"
+            yield Finding(Rule.FINISHED_UNDECIDED, decision.id, Repair.REOPEN, evidence, decision)
+
+
+def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """READY_NOT_QUEUED: a task waits for nothing any more, and was not enqueued."""
+    graph = snapshot.graph
+    if graph is None or not _settled(graph, around):
+        return
+    for task in graph.not_finished:
+        decision = snapshot.decisions.get(task)
+        if decision is not None and decision.state is DecisionState.WAITING and graph.is_ready(task):
+            yield Finding(Rule.READY_NOT_QUEUED, decision.id, Repair.ENQUEUE_READY, "waiting for nothing", decision)
+
+
+def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """FINISH_NOT_RECORDED: all tasks are done, and the process still runs."""
+    graph = snapshot.graph
+    if graph is None or graph.not_finished or not graph.finished or not _settled(graph, around):
+        return
+    # Until a lost decision is made again the result is not to be had.
+    if all(t in snapshot.decisions and snapshot.decisions[t].state is DecisionState.FINISHED for t in graph.finished):
+        yield Finding(Rule.FINISH_NOT_RECORDED, graph.id, Repair.FINISH_PROCESS, "nothing is open")
+
+
+def _decided(snapshot: Snapshot) -> int:
+    return sum(decision.state is DecisionState.FINISHED for decision in snapshot.decisions.values())
+
+
+def _settled(graph: Graph, around: Surroundings) -> bool:
+    """Whether nobody is at work on the graph: what was to be written with its last change is written, or never."""
+    return graph.touched_at is not None and graph.touched_at < around.now - around.margin
