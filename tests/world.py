@@ -39,6 +39,8 @@ class World:
         """What workers do when they start: save the settings of their actors."""
         if self._told != len(self.app.actors):
             self.store.actors.save(actor.preferences for actor in self.app.actors.values())
+            kinds = (actor.process_type for actor in self.app.actors.values())
+            self.store.process_types.save(kind for kind in kinds if kind is not None)
             self._told = len(self.app.actors)
 
     def pump(self, holder: str = "survivor#1", serve: Mapping[str, Actor[..., Any]] | None = None) -> int:

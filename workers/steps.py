@@ -78,6 +78,8 @@ def prepare(app: Recovery) -> None:
     resources.broker.check()
     schema.create(resources.store.database)
     resources.store.actors.save(actor.preferences for actor in app.actors.values())
+    kinds = (actor.process_type for actor in app.actors.values())
+    resources.store.process_types.save(kind for kind in kinds if kind is not None)
 
 
 def _flush(app: Recovery) -> Callable[..., None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +12,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.context import current
 from recovery.errors import InputError
-from recovery.records import ActorPreferences, Encoded, Promise
+from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise
+from recovery.records.preferences import check
 from recovery.records.values import encode
 
 P = ParamSpec("P")
@@ -31,8 +31,8 @@ class Actor(Generic[P, R]):
 
     function: Callable[P, R]
     preferences: ActorPreferences
-    idle_timeout: float | None = None
-    """Set for a process type: the first look at a process of it in which nothing changes, in seconds."""
+    process_type: ProcessTypePreferences | None = None
+    """Its settings as a process type, if it is one."""
     _eta: datetime | None = None
     _delay: float | None = None
 
@@ -99,16 +99,5 @@ def preferences(name: str, **changes: Any) -> ActorPreferences:
     if not _NAME.fullmatch(name):
         raise InputError(f"actor name {name!r}: use letters, digits, '_', '.', '-', at most 100, first a letter or '_'")
     result = ActorPreferences(id=name, **changes)
-    if not is_seconds(result.worker_timeout):
-        raise InputError(f"actor {name}: worker_timeout must be over 0 seconds, not {result.worker_timeout!r}")
-    if type(result.max_work_timeouts) is not int or result.max_work_timeouts < 1:
-        raise InputError(f"actor {name}: max_work_timeouts must be at least 1, not {result.max_work_timeouts!r}")
-    for switch in ("accept_first", "restart_after_work_timeout", "auto_heartbeat"):
-        if not isinstance(value := getattr(result, switch), bool):
-            raise InputError(f"actor {name}: {switch} must be True or False, not {value!r}")
+    check(result)
     return result
-
-
-def is_seconds(value: Any) -> bool:
-    """Whether a setting is a time: a number of seconds, and not a timedelta, a text or a switch."""
-    return type(value) in (int, float) and 0 < value < math.inf

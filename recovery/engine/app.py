@@ -7,13 +7,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
 from recovery.engine import start as starting
-from recovery.engine.actor import Actor, encode_call, is_seconds, preferences
+from recovery.engine.actor import Actor, encode_call, preferences
 from recovery.engine.applier import Applier
 from recovery.engine.resources import Resources
 from recovery.errors import (
@@ -24,7 +23,8 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ActorPreferences, ProcessState
+from recovery.records import ActorPreferences, ProcessState, ProcessTypePreferences
+from recovery.records.preferences import check, setting_names
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
@@ -77,7 +77,7 @@ class Recovery:
     @property
     def process_types(self) -> list[str]:
         """Names of the actors that a process can be started with."""
-        return [name for name, actor in self.actors.items() if actor.idle_timeout is not None]
+        return [name for name, actor in self.actors.items() if actor.process_type is not None]
 
     def actor(self, name: str | None = None, **settings: Any) -> Callable[[Callable[P, R]], Actor[P, R]]:
         """Register a function as an actor. `settings` are the fields of `ActorPreferences`.
@@ -91,18 +91,21 @@ class Recovery:
 
         return register
 
-    def process(
-        self, name: str | None = None, *, idle_timeout: float | None = None, **settings: Any
-    ) -> Callable[[Callable[P, R]], Actor[P, R]]:
-        """Register a function as a process type: an actor that a process can be started with."""
+    def process(self, name: str | None = None, **settings: Any) -> Callable[[Callable[P, R]], Actor[P, R]]:
+        """Register a function as a process type: an actor that a process can be started with.
+
+        `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`.
+        """
         _check_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
-            checked = _preferences(function, name, settings)
-            idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
-            if not is_seconds(idle):
-                raise InputError(f"process type {checked.id}: idle_timeout must be over 0 seconds, not {idle!r}")
-            return self._add(Actor(function, checked, idle_timeout=idle))
+        of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
+        if of_type.get("idle_timeout") is None:
+            of_type["idle_timeout"] = self.settings.idle_timeout
+            checked = _preferences(function, name, settings, setting_names(ProcessTypePreferences))
+            process_type = ProcessTypePreferences(id=checked.id, **of_type)
+            check(process_type)
+            return self._add(Actor(function, checked, process_type))
 
         return register
 
@@ -130,7 +133,7 @@ class Recovery:
         """
         name = process if isinstance(process, str) else process.name
         actor = self.actors.get(name)
-        if actor is None or actor.idle_timeout is None:
+        if actor is None or actor.process_type is None:
             raise UnknownProcessType(f"no process type is named {name!r}{_near(name, self.process_types)}")
         if custom_id is not None and not _is_custom_id(custom_id):
             raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
@@ -138,7 +141,16 @@ class Recovery:
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
             raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")
-        return starting.start(self.resources, name, encoded.text, custom_id=custom_id, idle_timeout=actor.idle_timeout)
+        resources = self.resources
+        kind = resources.store.preferences.process_type(actor.process_type)
+        return starting.start(
+            resources,
+            name,
+            encoded.text,
+            custom_id=custom_id,
+            idle_timeout=kind.idle_timeout,
+            process_timeout=kind.process_timeout,
+        )
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:
         """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
@@ -167,11 +179,13 @@ class Recovery:
             pause = min(pause * 1.5, 0.5)
 
 
-def _preferences(function: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> ActorPreferences:
+def _preferences(
+    function: Callable[..., Any], name: str | None, settings: dict[str, Any], others: Sequence[str] = ()
+) -> ActorPreferences:
     named = name or function.__name__
-    known = [field.name for field in fields(ActorPreferences) if field.name != "id"]
+    known = setting_names(ActorPreferences)
     for unknown in settings.keys() - set(known):
-        raise InputError(f"actor {named}: no setting is named {unknown!r}{_near(unknown, known)}")
+        raise InputError(f"actor {named}: no setting is named {unknown!r}{_near(unknown, [*known, *others])}")
     return preferences(named, **settings)
 
 

@@ -50,6 +50,7 @@ class Result(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     STALE_MESSAGE = "stale message"
+    BLOCKED = "blocked"
     STALE_RESULT = "stale result"
     CLAIM_LOST = "claim lost"
 
@@ -78,13 +79,17 @@ class Slot:
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
         """Do the task of a message, if its pass is still the current one. Errors of servers are raised.
 
-        The result is that of the message's task; of those run after it, the metrics tell.
+        The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
+        and the message is to be given back.
         """
+        if self._resources.store.preferences.is_blocked(actor.name):
+            return Result.BLOCKED
+        actor = self._as_set(actor)
         decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
         # Held from before it is claimed: a claim whose reply is lost took place, perhaps, and is given back.
         self._held = Decision(id=decision_id, actor=actor.name, pass_key=pass_key)
         try:
-            claimed = decisions.claim(decision_id, pass_key, self._holder, timeout)
+            claimed = decisions.claim(decision_id, pass_key, self._holder, timeout, actor.preferences.task_limit)
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
@@ -98,7 +103,7 @@ class Slot:
         until = time.monotonic() + CONTINUE_FOR
         first, following = self._attempt(actor, InHand(claimed), until)
         while following is not None:
-            _, following = self._attempt(self._actors[following.decision.actor], following, until)
+            _, following = self._attempt(self._as_set(self._actors[following.decision.actor]), following, until)
         return first
 
     def _give_back(self, decision: Decision) -> None:
@@ -174,7 +179,8 @@ class Slot:
             "apply_timeout": self._resources.settings.apply_timeout,
         }
         if foreseen is not None:
-            timeout, foreseen = self._timeout(foreseen.actor), foreseen.evolve(pass_key=new_pass())
+            its, foreseen = self._as_set(self._actors[foreseen.actor]), foreseen.evolve(pass_key=new_pass())
+            timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
                 return decisions.finish_and_claim(decision, outcome, foreseen, timeout, **options)
             except PyMongoError as error:
@@ -195,7 +201,7 @@ class Slot:
             return None
         for task, name in ended.task.unlocks.items():
             first = here.scheduled.get(record_id(ended.process_id, task))
-            if first is not None and name in self._actors and first.call and not (first.eta or first.delay):
+            if first is not None and self._may_take(name) and first.call and not (first.eta or first.delay):
                 return first
         return None
 
@@ -214,15 +220,23 @@ class Slot:
     def _take(self, ready: Mapping[str, str]) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
         for decision_id, name in ready.items():
-            if name in self._actors:
+            if self._may_take(name):
                 pass_key, decisions = new_pass(), self._resources.store.decisions
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
-                self._held = decisions.claim_ready(decision_id, pass_key, self._holder, self._timeout(name))
+                its = self._as_set(self._actors[name]).preferences
+                self._held = decisions.claim_ready(
+                    decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
+                )
                 return self._held
         return None
 
-    def _timeout(self, name: str) -> float:
-        return self._actors[name].preferences.worker_timeout
+    def _may_take(self, name: str) -> bool:
+        return name in self._actors and not self._resources.store.preferences.is_blocked(name)
+
+    def _as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
+        """An actor with the settings that hold now."""
+        preferences = self._resources.store.preferences.actor(actor.preferences)
+        return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
 
 
 def _in_hand(taken: Decision, ended: Ended, here: InHand) -> InHand:

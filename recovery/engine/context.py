@@ -90,7 +90,8 @@ class Attempt:
         """Move the deadline; False, and `lost` is set, if the claim is no longer this attempt's."""
         pass_key = self.decision.pass_key
         assert pass_key is not None
-        held = self._store.decisions.extend(self.decision.id, pass_key, self.preferences.worker_timeout)
+        timeout, limit = self.preferences.worker_timeout, self.preferences.task_limit
+        held = self._store.decisions.extend(self.decision.id, pass_key, timeout, limit)
         if not held:
             self.lost.set()
         return held

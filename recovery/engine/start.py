@@ -28,16 +28,23 @@ CONFIRMED_WITHIN = 10.0
 what to do about that."""
 
 
-def start(resources: Resources, process_type: str, args: str, *, custom_id: str | None, idle_timeout: float) -> str:
+def start(
+    resources: Resources,
+    process_type: str,
+    args: str,
+    *,
+    custom_id: str | None,
+    idle_timeout: float,
+    process_timeout: float = 0.0,
+) -> str:
     """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
 
     With a custom id that a process of this type has already, that one's id, and nothing is changed.
     """
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
+    first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
-        process = patiently(
-            lambda: resources.store.processes.insert(wanted, first_look=idle_timeout), CONFIRMED_WITHIN, wanted.id
-        )
+        process = patiently(lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_WITHIN, wanted.id)
     except PyMongoError as error:
         raise ServerUnavailable(
             f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
@@ -77,7 +84,9 @@ def register(resources: Resources, process: Process, now: datetime) -> int:
         recovery_time=now + timedelta(seconds=process.idle_timeout),
     )
     made += store.graphs.insert(graph)
-    queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, resources.settings.message_timeout)
+    task_timeout = store.preferences.task_timeouts().get(task.actor)
+    message_timeout = resources.settings.message_timeout
+    queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, message_timeout, task_timeout)
     if queued is not None:
         push(resources, [queued])
     return made + (queued is not None)

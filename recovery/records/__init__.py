@@ -19,7 +19,7 @@ from recovery.records.models import (
     Task,
     Worker,
 )
-from recovery.records.preferences import ActorPreferences
+from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.values import Encoded, Promise
@@ -41,9 +41,12 @@ __all__ = [
     "QueueStatistics",
     "Record",
     "ScannerRun",
+    "ProcessTypePreferences",
     "Task",
     "Worker",
     "field_name",
     "from_document",
+    "Stored",
     "to_document",
+    "TaskLimit",
 ]

@@ -139,6 +139,8 @@ class Decision(Record):
 
     def task(self) -> Task | None:
         """The Task record, if this decision has a copy of its call."""
+    enqueued_at: datetime | None = None
+    """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
         if self.call is None:
             return None
         call = self.call
@@ -216,6 +218,8 @@ class Worker(Record):
     pid: int
     pid_started: int
     queues: tuple[str, ...] = ()
+    timed_out_at: datetime | None = None
+    """When it was counted that its process_timeout is past."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 
@@ -232,3 +236,5 @@ class QueueStatistics(Record):
     polled_at: datetime | None = None
     taken_queued_at: datetime | None = None
     """`queuedAt` of the youngest message taken so far."""
+    paused: tuple[str, ...] = ()
+    """Those of its queues that it does not consume now, since their actors are blocked."""

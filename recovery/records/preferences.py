@@ -2,14 +2,25 @@
 
 Source: reference note FailMap, 'Настройки актера и значения по умолчанию'. Workers store the settings of
 their actors in MongoDB when they start, so that a scanner or a sweep that does not have the application's
-code knows them.
+code knows them. What an operator set is kept beside them and wins (`Stored`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from recovery.errors import InputError
 from recovery.records.models import Record
+
+
+class TaskLimit(NamedTuple):
+    """How long a task may take in all, in seconds; `forced`: not even an attempt that runs may go on then."""
+
+    seconds: float
+    forced: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +40,89 @@ class ActorPreferences(Record):
     """How many attempts may be lost before the task ends with an error and its process is broken."""
     auto_heartbeat: bool = False
     """Move the deadline while the function runs. A hung function then never times out; a dead one does."""
+    # Off: a queue that is long for an hour must not end what only waits in it.
+    task_timeout: float = 0.0
+    """How long a task may take in all, from when it was first queued, before it ends with an error. 0: no limit."""
+    force_finish_after_task_timeout: bool = False
+    """End a task at its task_timeout even while an attempt runs; False: not before that attempt's own deadline."""
+
+    @property
+    def task_limit(self) -> TaskLimit | None:
+        """The limit of a task as a whole; None without one."""
+        return TaskLimit(self.task_timeout, self.force_finish_after_task_timeout) if self.task_timeout else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTypePreferences(Record):
+    """Settings of one process type. `id` is its name."""
+
+    id: str
+    idle_timeout: float = 60.0
+    """First look at a process in which nothing changes. Kept in each process at its start."""
+    # Off: how long is too long only the application knows.
+    process_timeout: float = 0.0
+    """How long a process may run before it is counted as late. 0: as long as it likes."""
+    break_after_process_timeout: bool = False
+    """Break a process at its process_timeout; False: only count it, and wait on."""
+
+
+Preferences = ActorPreferences | ProcessTypePreferences
+P = TypeVar("P", ActorPreferences, ProcessTypePreferences)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[P]):
+    """Settings as they are kept: what the code says, and what an operator set, which wins."""
+
+    code: P
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    blocked: bool = False
+    """Only of actors: no task of it is begun."""
+
+    @property
+    def effective(self) -> P:
+        """What holds where the code says what it said when it was stored."""
+        return self.over(self.code)
+
+    def over(self, code: P) -> P:
+        """What holds where the code says this."""
+        return code.evolve(**self.overrides) if self.overrides else code
+
+
+def setting_names(kind: type[Preferences]) -> list[str]:
+    """Names of what can be set."""
+    return [one.name for one in fields(kind) if one.name != "id"]
+
+
+def check(preferences: Preferences) -> None:
+    """Raise InputError, naming the setting, for a value that can't be."""
+    kind = "actor" if isinstance(preferences, ActorPreferences) else "process type"
+    for one in fields(preferences):
+        wanted = wanted_value(type(preferences), one.name)
+        value = getattr(preferences, one.name)
+        if one.name != "id" and not _fits(value, one.default):
+            raise InputError(f"{kind} {preferences.id}: {one.name} must be {wanted}, not {value!r}")
+
+
+def wanted_value(kind: type[Preferences], name: str) -> str:
+    """What a setting may be, in words."""
+    default = default_of(kind, name)
+    if isinstance(default, bool):
+        return "True or False"
+    if isinstance(default, int):
+        return "at least 1"
+    return "over 0 seconds" if default else "0 (off) or more seconds"
+
+
+def default_of(kind: type[Preferences], name: str) -> Any:
+    """The default of a setting; its type is the setting's."""
+    return next(one.default for one in fields(kind) if one.name == name)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    if isinstance(default, bool):
+        return isinstance(value, bool)
+    if isinstance(default, int):
+        return type(value) is int and value >= 1
+    # A number of seconds, and not a timedelta, a text or a switch. A default of 0 is a time that may be off.
+    return type(value) in (int, float) and value < math.inf and (value > 0 or value == default == 0)

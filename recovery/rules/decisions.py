@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from recovery.records import Decision, DecisionState
 from recovery.rules.model import Finding, Repair, Rule, Surroundings
+from recovery.rules.timeouts import task_timeout
 
 
 def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
@@ -14,11 +15,11 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.recovery_time is None:
         return deadline_missing(decision)
     if decision.state is DecisionState.WORKING:
-        return worker_lost(decision, around) or work_timeout(decision, around)
+        return task_timeout(decision, around) or worker_lost(decision, around) or work_timeout(decision, around)
     if decision.state is DecisionState.DELAYED:
         return due(decision, around)
     if decision.state is DecisionState.QUEUED:
-        return message_lost(decision, around)
+        return task_timeout(decision, around) or message_lost(decision, around)
     return not_applied(decision, around)
 
 
@@ -56,13 +57,15 @@ def due(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
-    """MESSAGE_LOST, or why the message may still come: NO_ACTORS, ACTORS_LAG.
+    """MESSAGE_LOST, or why the message may still come: SERVERS_WERE_DOWN, NO_ACTORS, ACTORS_LAG.
 
     Lost is what must have been taken by now: a younger message was (queues are first in, first out), or the
     queue has been found empty by those who poll it. While a queue lags, nothing is lost and nothing is
-    pushed: a second message would only make the queue longer.
+    pushed: a second message would only make the queue longer. Nor while its actor is blocked.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
+    if decision.actor in around.blocked:
+        return blocked(decision, around)
     if queued_at is None:
         return Finding(
             Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, "queued without a time: never pushed", decision
@@ -70,7 +73,7 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
-    polled = queue is not None and queue.polled_at is not None and (queue.polled_at > around.now - around.polled_within)
+    polled = around.is_polled(decision.actor)
     if polled and around.depths.get(decision.actor) == 0:
         assert queue is not None and queue.polled_at is not None
         if queue.polled_at > queued_at + around.message_margin and around.now > queued_at + 2 * around.message_margin:
@@ -78,8 +81,18 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
             return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     if not _past(decision, around):
         return None
-    rule = Rule.ACTORS_LAG if polled else Rule.NO_ACTORS
+    if polled:
+        rule = Rule.ACTORS_LAG
+    else:
+        rule = Rule.NO_ACTORS if any(map(around.is_polled, around.queues)) else Rule.SERVERS_WERE_DOWN
     return Finding(rule, decision.id, Repair.WAIT, f"queued {queued_at:%H:%M:%S}, not yet taken", decision)
+
+
+def blocked(decision: Decision, around: Surroundings) -> Finding | None:
+    """NO_ACTORS, since an operator wants it so."""
+    if not _past(decision, around):
+        return None
+    return Finding(Rule.NO_ACTORS, decision.id, Repair.WAIT, "queued, its actor is blocked", decision)
 
 
 def not_applied(decision: Decision, around: Surroundings) -> Finding | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from recovery.records import ActorPreferences, Decision, Graph, Process, QueueStatistics
+from recovery.records import ActorPreferences, Decision, Graph, Process, ProcessTypePreferences, QueueStatistics
 from recovery.records.ids import worker_of
 
 
@@ -44,6 +44,7 @@ class Repair(StrEnum):
 
     REQUEUE = "requeue"
     FAIL = "fail"
+    GIVE_UP = "end the task for its time-out"
     ENQUEUE_DUE = "enqueue what is due"
     STAMP = "stamp"
     PUSH_AGAIN = "push again"
@@ -57,6 +58,8 @@ class Repair(StrEnum):
     RESTORE = "rebuild from the parent's decision"
     DROP_LINKS = "drop dead links"
     BREAK = "break the process"
+    COUNT_LATE = "count the time-out"
+    BREAK_LATE = "break the process for its time-out"
     REPORT = "report only"
 
 
@@ -86,6 +89,9 @@ class Surroundings:
 
     now: datetime
     actors: Mapping[str, ActorPreferences] = field(default_factory=dict)
+    blocked: frozenset[str] = frozenset()
+    """Actors of which no task is begun."""
+    process_types: Mapping[str, ProcessTypePreferences] = field(default_factory=dict)
     queues: Mapping[str, QueueStatistics] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     lost_workers: frozenset[str] = frozenset()
@@ -105,6 +111,15 @@ class Surroundings:
     def actor(self, name: str) -> ActorPreferences:
         """An actor's settings; the defaults where no worker has told of it yet."""
         return self.actors.get(name) or ActorPreferences(id=name)
+
+    def process_type(self, name: str) -> ProcessTypePreferences:
+        """A process type's settings; the defaults where no worker has told of it yet."""
+        return self.process_types.get(name) or ProcessTypePreferences(id=name)
+
+    def is_polled(self, queue: str) -> bool:
+        """Whether workers look for messages of this queue."""
+        known = self.queues.get(queue)
+        return known is not None and known.polled_at is not None and known.polled_at > self.now - self.polled_within
 
 
 @dataclass(frozen=True, slots=True)

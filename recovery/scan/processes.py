@@ -62,7 +62,9 @@ class ProcessScanner(_WholeProcesses):
         return store.snapshots([*odd, *overdue])
 
     def settle(self, page: Sequence[Snapshot]) -> None:
-        self.resources.store.processes.look_later([snapshot.process_id for snapshot in page])
+        store = self.resources.store
+        ids = [snapshot.process_id for snapshot in page]
+        store.processes.look_later(ids, store.preferences.process_timeouts())
 
 
 def _over(snapshot: Snapshot) -> bool:

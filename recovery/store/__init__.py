@@ -17,16 +17,28 @@ from pymongo.database import Database
 from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema, snapshots
+from recovery.store.actors import Actors, ProcessTypes
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.graphs import Finished, Graphs, GraphView
 from recovery.store.processes import Processes
+from recovery.store.preferences import CurrentPreferences
 from recovery.store.requeues import Requeues
 from recovery.store.scanners import Scanners
 from recovery.store.tasks import Tasks
-from recovery.store.workers import Actors, Queues, Workers
+from recovery.store.workers import Queues, Workers
 
-__all__ = ["Finished", "GraphView", "Queued", "Store", "check_server", "is_too_large", "schema"]
+__all__ = [
+    "Finished",
+    "GraphView",
+    "Group",
+    "Queued",
+    "Selection",
+    "Store",
+    "check_server",
+    "is_too_large",
+    "schema",
+]
 
 
 class Store:
@@ -37,7 +49,6 @@ class Store:
         self.processes = Processes(self.database[schema.PROCESSES])
         self.tasks = Tasks(self.database[schema.TASKS])
         self.decisions = Decisions(self.database[schema.DECISIONS])
-        self.requeues = Requeues(self.database[schema.DECISIONS], settings.message_timeout)
         self.graphs = Graphs(self.database[schema.GRAPHS])
         self.workers = Workers(self.database[schema.WORKERS])
         self.queues = Queues(self.database[schema.QUEUES])
@@ -49,6 +60,11 @@ class Store:
         return snapshots.load(self.database, process_ids)
 
     def term(self) -> object:
+        self.process_types = ProcessTypes(self.database[schema.PROCESS_TYPES])
+        self.preferences = CurrentPreferences(self.actors, self.process_types)
+        self.requeues = Requeues(
+            self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
+        )
         """Which primary serves us, and since which election; no round trip. Changes with every failover."""
         topology = self.database.client.topology_description
         for server in topology.server_descriptions().values():

@@ -14,10 +14,19 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from recovery.records import Child, Decision, DecisionState, Outcome, from_document, to_document
-from recovery.records.ids import HOLDER_END
+from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
+from recovery.records.ids import AFTER_SEPARATOR, HOLDER_END, record_id
 from recovery.store.client import Document
-from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, literal, plus_one
+from recovery.store.expressions import (
+    ACKNOWLEDGED,
+    FIRST_QUEUED,
+    OVERDUE,
+    RESTORABLE,
+    after,
+    literal,
+    plus_one,
+    task_end,
+)
 from recovery.store.tasks import insert_missing
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
@@ -54,16 +63,25 @@ class Decisions:
         """
         return insert_missing(self._restorable, [to_document(decision) for decision in decisions])
 
-    def insert_queued(self, decision: Decision, pass_key: str, now: datetime, message_timeout: float) -> Queued | None:
+    def insert_queued(
+        self,
+        decision: Decision,
+        pass_key: str,
+        now: datetime,
+        message_timeout: float,
+        task_timeout: float | None = None,
+    ) -> Queued | None:
         """Save a new decision as queued; what its message needs, or None if it is there already.
 
         An insert does not know the database's clock: `now` was read from it.
         """
+        first_look = min(message_timeout, task_timeout or message_timeout)
         queued = decision.evolve(
             state=DecisionState.QUEUED,
             pass_key=pass_key,
+            enqueued_at=now,
             queued_at=now,
-            recovery_time=now + timedelta(seconds=message_timeout),
+            recovery_time=now + timedelta(seconds=first_look),
         )
         made = insert_missing(self._restorable, [to_document(queued)])
         return Queued(decision.id, decision.actor, pass_key, now) if made else None
@@ -78,41 +96,59 @@ class Decisions:
         found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
+    def of_process(self, process_id: str) -> dict[str, Decision]:
+        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
+        query = {"_id": {"$gte": record_id(process_id, ""), "$lt": process_id + AFTER_SEPARATOR}}
+        decisions: dict[str, Decision] = {}
+        for document in self._restorable.find(query, _WITHOUT_TEXTS):
+            for child in document.get("children", ()):
+                child["args"] = ""
+            decision = from_document(Decision, document)
+            decisions[decision.task_id] = decision
+        return decisions
+
     def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
-        """The outcomes of those of these decisions that are finished, by id."""
-        query = {"_id": {"$in": list(decision_ids)}, "state": FINISHED}
+        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""
+        kept = {"$or": [{"outcome.error": None}, {"fallible": True}]}
+        query = {"_id": {"$in": list(decision_ids)}, "state": FINISHED, **kept}
         found = self._restorable.find(query, {"outcome": True})
         return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
 
-    def claim(self, decision_id: str, pass_key: str, worker: str, timeout: float) -> Decision | None:
-        """queued → working for the attempt that brings the current pass; None: its message is stale.
+    def claim(
+        self, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
+    ) -> Decision | None:
+        """queued → working for the attempt that brings the current pass; None: its message is stale, or its task's
+        time as a whole is over.
 
         Restorable: a claim that a failover takes back is queued again, and its message found missing.
         """
+        guard: Document = {"_id": decision_id, "state": QUEUED, "pass": pass_key}
+        if limit is not None:
+            guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._restorable.find_one_and_update(
-            {"_id": decision_id, "state": QUEUED, "pass": pass_key},
-            [{"$set": _claimed(worker, timeout)}],
-            return_document=True,
+            guard, [{"$set": _claimed(worker, timeout, limit)}], return_document=True
         )
         return from_document(Decision, found) if found else None
 
-    def claim_ready(self, decision_id: str, pass_key: str, worker: str, timeout: float) -> Decision | None:
+    def claim_ready(
+        self, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
+    ) -> Decision | None:
         """waiting → working at once, under a new pass: enqueue and claim in one, without a message.
 
         None: it has an eta, or somebody else was first. Restorable, as both of its parts are.
         """
         found = self._restorable.find_one_and_update(
             {"_id": decision_id, "state": WAITING, "eta": None, "delay": None},
-            [{"$set": {**_claimed(worker, timeout), "pass": pass_key, "queuedAt": "$$NOW"}}],
+            [{"$set": {**_claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             return_document=True,
         )
         return from_document(Decision, found) if found else None
 
-    def extend(self, decision_id: str, pass_key: str, timeout: float) -> bool:
+    def extend(self, decision_id: str, pass_key: str, timeout: float, limit: TaskLimit | None = None) -> bool:
         """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
         changed = self._restorable.update_one(
             {"_id": decision_id, "state": WORKING, "pass": pass_key},
-            [{"$set": {"recoveryTime": after(timeout)}}],
+            [{"$set": {"recoveryTime": _work_deadline(timeout, limit)}}],
         )
         return changed.matched_count == 1
 
@@ -128,9 +164,9 @@ class Decisions:
     ) -> bool:
         """→ finished with an outcome and children, in one acknowledged write: the commit point.
 
-        `decision` is as the attempt claimed it. With `accept_first` a value is taken from any attempt of the
-        epoch while the task is undecided; without it, and for an error always, only from the holder of the
-        current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
+        `decision` is as the attempt claimed it. With `accept_first` a value is taken from any attempt since the
+        task was last restarted, while it is undecided; without it, and for an error always, only from the holder of
+        the current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
         gets True if its own result is the one that was taken.
         """
         guard, stages = _finish(decision, outcome, children, accept_first, worker, apply_timeout)
@@ -144,6 +180,7 @@ class Decisions:
         outcome: Outcome,
         successor: Decision,
         timeout: float,
+        limit: TaskLimit | None = None,
         *,
         accept_first: bool,
         worker: str,
@@ -157,7 +194,7 @@ class Decisions:
         """
         guard, stages = _finish(decision, outcome, (), accept_first, worker, apply_timeout)
         first = {"_id": successor.id, "state": WAITING, "epoch": successor.epoch, "attempts": successor.attempts}
-        claimed = {**_claimed(worker, timeout), "pass": successor.pass_key, "queuedAt": "$$NOW"}
+        claimed = {**_claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
         writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claimed}])]
         try:
             done = self._acknowledged.bulk_write(writes, ordered=True)
@@ -174,10 +211,10 @@ class Decisions:
         ours = {"_id": decision.id, "epoch": decision.epoch, "outcome.pass": outcome.pass_key}
         return self._acknowledged.find_one(ours, {"_id": True}) is not None
 
-    def rest(self, decision_ids: Sequence[str]) -> int:
-        """Take the deadlines off decisions whose effects have reached the graph."""
+    def rest(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
+        """Take the deadlines off decisions whose effects have reached the graph, unless restarted since."""
         changed = self._restorable.update_many(
-            {"_id": {"$in": list(decision_ids)}, "state": FINISHED},
+            {"_id": {"$in": list(decision_ids)}, "state": FINISHED, "restarts": restarts},
             {"$unset": {"recoveryTime": "", "worker": ""}},
         )
         return changed.modified_count
@@ -214,14 +251,26 @@ class Decisions:
         return [from_document(Decision, document) for document in found]
 
 
-def _claimed(worker: str, timeout: float) -> Document:
+def _claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
     return {
         "state": WORKING,
         "worker": literal(worker),
         "claimedAt": "$$NOW",
         "attempts": plus_one("attempts"),
-        "recoveryTime": after(timeout),
+        "recoveryTime": _work_deadline(timeout, limit),
     }
+
+
+def _claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
+    """Queued and claimed in one."""
+    return {**_claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+
+
+def _work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
+    """When an attempt is looked at: a limit that is not forced waits for it to end."""
+    if limit is None or not limit.forced:
+        return after(timeout)
+    return {"$min": [after(timeout), task_end(limit.seconds)]}
 
 
 def _finish(
@@ -237,7 +286,8 @@ def _finish(
     any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
     guard = any_attempt if accept_first and outcome.error is None else holder
     fields = finished_fields(outcome, children, apply_timeout) | {"worker": literal(worker)}
-    return {"_id": decision.id, "epoch": decision.epoch, **guard}, [{"$set": fields}]
+    life = {"epoch": decision.epoch, "restarts": decision.restarts}
+    return {"_id": decision.id, **life, **guard}, [{"$set": fields}]
 
 
 def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: float) -> Document:
@@ -251,4 +301,5 @@ def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: 
 
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
-_BRIEF = dict.fromkeys(("actor", "state", "worker", "timeouts", "queuedAt", "recoveryTime"), True)
+_BRIEF = dict.fromkeys(("actor", "state", "worker", "timeouts", "enqueuedAt", "queuedAt", "recoveryTime"), True)
+_WITHOUT_TEXTS = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pymongo import WriteConcern
@@ -25,6 +26,23 @@ OVERDUE: Expression = {
 def after(seconds: float) -> Expression:
     """A time this far from now, by the database's clock."""
     return {"$add": ["$$NOW", round(seconds * 1000)]}
+
+
+FIRST_QUEUED: Expression = {"$ifNull": ["$enqueuedAt", "$$NOW"]}
+"""When a task was first queued; now, if it is being queued for the first time."""
+
+
+def task_end(seconds: float) -> Expression:
+    """When a task's time as a whole is over."""
+    return {"$add": [FIRST_QUEUED, round(seconds * 1000)]}
+
+
+def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
+    """The same for tasks of many actors, {actor: seconds}; null for an actor that is not among them."""
+    names, times = list(seconds), [round(one * 1000) for one in seconds.values()]
+    # A name that is not found has the place -1, which is the last.
+    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(names), "$actor"]}]}
+    return {"$add": [FIRST_QUEUED, found]}
 
 
 def plus_one(field: str) -> Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
@@ -69,17 +69,16 @@ class Processes:
         """running → finished with this result; False if it no longer runs in this epoch."""
         return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
 
-    def break_(self, process_id: str, epoch: int, error: ErrorInfo) -> bool:
-        """running → broken with this error; False if it no longer runs in this epoch."""
-        return self._end(process_id, epoch, {"state": ProcessState.BROKEN.value, "error": to_document(error)})
+    def break_(self, process_id: str, epoch: int, error: ErrorInfo, reopened: int | None = None) -> bool:
+        """running → broken with this error; False if it no longer runs in this epoch, or was reopened since it was
+        seen."""
+        fields = {"state": ProcessState.BROKEN.value, "error": to_document(error)}
+        return self._end(process_id, epoch, fields, {"reopened": reopened})
 
-    def _end(self, process_id: str, epoch: int, fields: Document) -> bool:
+    def _end(self, process_id: str, epoch: int, fields: Document, guard: Document | None = None) -> bool:
         changed = self._acknowledged.update_one(
-            {"_id": process_id, "state": RUNNING, "epoch": epoch},
-            [
-                {"$set": {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}},
-                {"$unset": "recoveryTime"},
-            ],
+            {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
+            _ending(fields),
         )
         return changed.modified_count == 1
 
@@ -101,18 +100,70 @@ class Processes:
         )
         return changed.modified_count
 
-    def look_later(self, process_ids: Sequence[str]) -> int:
-        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare.
+    def note_timeouts(self, process_ids: Sequence[str], process_type: str, seconds: float) -> int:
+        """Mark running processes of a type that have run for so long, each once; how many were not marked.
+
+        Restorable: a mark that a failover takes back is made again.
+        """
+        guard = _late(process_ids, process_type, seconds)
+        return self._restorable.update_many(guard, [{"$set": {"timedOutAt": "$$NOW"}}]).modified_count
+
+    def break_late(self, process_ids: Sequence[str], process_type: str, seconds: float, error: ErrorInfo) -> int:
+        """running for so long → broken with this error, marked as well: one that is set running again is not late
+        once more. How many."""
+        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
+        stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
+        return self._acknowledged.update_many(_late(process_ids, process_type, seconds), stages).modified_count
+
+    def hurry(self, process_type: str, seconds: float) -> int:
+        """Running processes of a type whose settings changed: look when their time is over.
+
+        Index `deadline`: reads all running processes, for an operator.
+        """
+        over = {"$add": ["$startedAt", round(seconds * 1000)]}
+        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
+        guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
+        changed = self._restorable.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
+        return changed.modified_count
+
+    def look_later(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
+        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
+        past the `timeouts` of their types, {type: seconds}, that are still to come.
 
         Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
         """
         age = {"$subtract": ["$$NOW", {"$ifNull": ["$startedAt", "$$NOW"]}]}
         idle = {"$multiply": [{"$ifNull": ["$idleTimeout", 60]}, 1000]}
+        later: Document = {"$add": ["$$NOW", {"$max": [idle, age]}]}
+        if timeouts:
+            over = _end_by_type(timeouts)
+            later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
         changed = self._restorable.update_many(
-            {"_id": {"$in": list(process_ids)}, **OVERDUE},
-            [{"$set": {"recoveryTime": {"$add": ["$$NOW", {"$max": [idle, age]}]}}}],
+            {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count
+
+
+def _ending(fields: Document) -> list[Document]:
+    return [
+        {"$set": {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}},
+        {"$unset": "recoveryTime"},
+    ]
+
+
+def _late(process_ids: Sequence[str], process_type: str, seconds: float) -> Document:
+    """Running processes of a type that have run for so long and are not marked."""
+    over = {"$add": ["$startedAt", round(seconds * 1000)]}
+    among = {"_id": {"$in": list(process_ids)}, "type": process_type, "state": RUNNING, "timedOutAt": None}
+    return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
+
+
+def _end_by_type(timeouts: Mapping[str, float]) -> Document:
+    """When a process's time is over; null for a type that is not among {type: seconds}."""
+    times = [round(one * 1000) for one in timeouts.values()]
+    # A type that is not found has the place -1, which is the last.
+    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
+    return {"$add": ["$startedAt", found]}
 
 
 def _existing() -> Document:

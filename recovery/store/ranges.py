@@ -24,7 +24,7 @@ from recovery.store.snapshots import DECISION_FIELDS, decision_of
 PAGE = 2000
 
 BRIEF: dict[str, dict[str, bool]] = {
-    schema.PROCESSES: dict.fromkeys(("state", "type", "startTask", "startedAt", "recoveryTime"), True),
+    schema.PROCESSES: dict.fromkeys(("state", "type", "startTask", "startedAt", "timedOutAt", "recoveryTime"), True),
     schema.GRAPHS: dict.fromkeys(("notFinished", "links", "finished", "failed", "touchedAt", "recoveryTime"), True),
     schema.DECISIONS: dict.fromkeys(("state", "children._id", "recoveryTime"), True),
     # Nothing but the key: answered from the index alone.

@@ -11,16 +11,26 @@ pushed carries a pass that no longer matches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pymongo.collection import Collection
 
-from recovery.records import ErrorInfo, to_document
+from recovery.records import ErrorInfo, TaskLimit, to_document
 from recovery.store.client import Document
 from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
-from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal, plus_one
+from recovery.store.expressions import (
+    FIRST_QUEUED,
+    OVERDUE,
+    RESTORABLE,
+    Expression,
+    after,
+    literal,
+    plus_one,
+    task_end,
+    task_end_by_actor,
+)
 
 LONGEST_WAIT = 30
 """A queued task is looked at again after so many message timeouts at the latest, however old it is: Redis may have
@@ -28,11 +38,18 @@ been lost while it had no actors. A million that wait cost some 3,000 updates a 
 
 
 class Requeues:
-    """Updates of batches in the collection `decisions`."""
+    """Updates of batches in the collection `decisions`.
 
-    def __init__(self, collection: Collection[Document], message_timeout: float) -> None:
+    `task_timeouts` gives {actor: task_timeout in seconds} of those that have one: what is queued is looked at then
+    at the latest.
+    """
+
+    def __init__(
+        self, collection: Collection[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
+    ) -> None:
         self._collection = collection.with_options(write_concern=RESTORABLE)
         self._message_timeout = message_timeout
+        self._task_timeouts = task_timeouts
 
     def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
@@ -43,8 +60,10 @@ class Requeues:
                 "$set": {
                     "state": {"$cond": [due, QUEUED, DELAYED]},
                     "pass": pass_key,
+                    # A task's time begins when it could be taken.
+                    "enqueuedAt": {"$cond": [due, FIRST_QUEUED, "$$REMOVE"]},
                     "queuedAt": "$$NOW",
-                    "recoveryTime": {"$cond": [due, after(self._message_timeout), starts]},
+                    "recoveryTime": {"$cond": [due, self._in_time(after(self._message_timeout)), starts]},
                 }
             }
         ]
@@ -89,7 +108,7 @@ class Requeues:
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
         later = {"$add": ["$$NOW", {"$min": [{"$max": [least, age]}, most]}]}
         changed = self._collection.update_many(
-            {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
+            {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
         )
         return changed.modified_count
 
@@ -116,20 +135,54 @@ class Requeues:
         The outcome's pass is new: no attempt's result is taken for it.
         """
         guard = OVERDUE if workers is None else {"worker": {"$in": list(workers)}}
+        return self._end({"state": WORKING, **guard}, ids, error, pass_key, {"timeouts": plus_one("timeouts")})
+
+    def out_of_time(
+        self, ids: Sequence[str], actor: str, limit: TaskLimit, error: ErrorInfo, pass_key: str
+    ) -> list[str]:
+        """queued, or working and overdue (`limit.forced`: or not), its time as a whole over → finished with an error,
+        due to be applied at once. No timeout is counted: no attempt was lost."""
+        working: Document = {"state": WORKING} if limit.forced else {"state": WORKING, **OVERDUE}
+        over = {"$expr": {"$lte": [task_end(limit.seconds), "$$NOW"]}}
+        guard = {"actor": actor, "enqueuedAt": {"$exists": True}, **over, "$or": [{"state": QUEUED}, working]}
+        return self._end(guard, ids, error, pass_key, {})
+
+    def hurry(self, actor: str, limit: TaskLimit) -> int:
+        """queued or, if forced, working tasks of an actor whose settings changed: look when their time is over.
+
+        Index `deadline`: reads all live decisions, for an operator.
+        """
+        states = [QUEUED, WORKING] if limit.forced else [QUEUED]
+        guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
+        return self._sooner(guard, task_end(limit.seconds))
+
+    def unblocked(self, actor: str) -> int:
+        """queued tasks of an actor that is taken up again: look for their messages soon. They may have been lost
+        long ago, and nobody was in a hurry to tell. Index `deadline`: reads all live decisions, for an operator."""
+        return self._sooner({"actor": actor, "state": QUEUED}, after(self._message_timeout))
+
+    def _sooner(self, guard: Document, deadline: Expression) -> int:
+        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
+        stages = [{"$set": {"recoveryTime": deadline}}]
+        return self._collection.update_many({**guard, **later}, stages, hint="deadline").modified_count
+
+    def _in_time(self, deadline: Expression) -> Expression:
+        """A deadline of what is queued, or the end of the task's time if that is sooner."""
+        timeouts = self._task_timeouts()
+        return {"$min": [deadline, task_end_by_actor(timeouts)]} if timeouts else deadline
+
+    def _end(
+        self, guard: Document, ids: Sequence[str], error: ErrorInfo, pass_key: str, counted: Document
+    ) -> list[str]:
         outcome = {
             "$mergeObjects": [
                 literal({"pass": pass_key, "error": to_document(error)}),
                 {"finishedAt": "$$NOW"},
             ]
         }
-        fields = {
-            "state": FINISHED,
-            "outcome": outcome,
-            "recoveryTime": "$$NOW",
-            "timeouts": plus_one("timeouts"),
-        }
+        fields = {"state": FINISHED, "outcome": outcome, "recoveryTime": "$$NOW", **counted}
         selection = {"_id": {"$in": list(ids)}}
-        self._collection.update_many({**selection, "state": WORKING, **guard}, [{"$set": fields}])
+        self._collection.update_many({**selection, **guard}, [{"$set": fields}])
         marked = self._collection.find({**selection, "outcome.pass": pass_key}, {"_id": True})
         return [document["_id"] for document in marked]
 
@@ -139,8 +192,9 @@ class Requeues:
         fields: Document = {
             "state": QUEUED,
             "pass": pass_key,
+            "enqueuedAt": FIRST_QUEUED,
             "queuedAt": "$$NOW",
-            "recoveryTime": after(self._message_timeout),
+            "recoveryTime": self._in_time(after(self._message_timeout)),
         }
         if timeouts:
             fields["timeouts"] = plus_one("timeouts")

@@ -1,14 +1,14 @@
-"""Queries and updates of what workers tell of themselves: heartbeats, queues polled, actors' settings."""
+"""Queries and updates of what workers tell of themselves: heartbeats, and queues polled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from pymongo import ReplaceOne, UpdateOne
+from pymongo import UpdateOne
 from pymongo.collection import Collection
 
-from recovery.records import ActorPreferences, QueueStatistics, Worker, from_document, to_document
+from recovery.records import QueueStatistics, Worker, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal
 
@@ -71,20 +71,3 @@ class Queues:
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. There are as many as actors."""
         return {d["_id"]: from_document(QueueStatistics, d) for d in self._collection.find()}
-
-
-class Actors:
-    """The collection `actors`: the settings of each actor that a worker of any application has served."""
-
-    def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
-
-    def save(self, actors: Iterable[ActorPreferences]) -> None:
-        """Save actors' settings over what was there."""
-        updates = [ReplaceOne({"_id": actor.id}, to_document(actor), upsert=True) for actor in actors]
-        if updates:
-            self._collection.bulk_write(updates, ordered=False)
-
-    def all(self) -> dict[str, ActorPreferences]:
-        """Settings of all known actors, by name."""
-        return {d["_id"]: from_document(ActorPreferences, d) for d in self._collection.find()}

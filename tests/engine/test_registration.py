@@ -10,7 +10,7 @@ import pytest
 
 from recovery import Recovery
 from recovery.errors import InputError, NotInActor, UnknownActor
-from recovery.records import ActorPreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import load
 
 
@@ -39,8 +39,12 @@ def test_settings_are_kept(app: Recovery) -> None:
         id="sum", worker_timeout=5, accept_first=False, max_work_timeouts=2
     )  # fmt: skip
     process = app.process(idle_timeout=7)(add)
-    assert (process.idle_timeout, app.process_types) == (7, ["add"])
-    assert app.process("default")(add).idle_timeout == app.settings.idle_timeout
+    assert (process.process_type, app.process_types) == (ProcessTypePreferences(id="add", idle_timeout=7), ["add"])
+    late = app.process("late", process_timeout=9, break_after_process_timeout=True, task_timeout=5)(add)
+    assert late.process_type == ProcessTypePreferences(
+        id="late", idle_timeout=app.settings.idle_timeout, process_timeout=9, break_after_process_timeout=True
+    )
+    assert late.preferences == ActorPreferences(id="late", task_timeout=5)
 
 
 def test_two_actors_of_one_name(app: Recovery) -> None:

@@ -22,8 +22,10 @@ from recovery.records import (
     DecisionState,
     ErrorInfo,
     Graph,
+    Interruption,
     Outcome,
     Process,
+    ProcessTypePreferences,
     QueueStatistics,
     Record,
     Task,
@@ -34,7 +36,21 @@ from recovery.records import (
 )
 from tests.examples import examples
 
-ALL = (ActorPreferences, Call, Child, Decision, ErrorInfo, Graph, Outcome, Process, QueueStatistics, Task, Worker)
+ALL = (
+    ActorPreferences,
+    Call,
+    Child,
+    Decision,
+    ErrorInfo,
+    Graph,
+    Interruption,
+    Outcome,
+    Process,
+    ProcessTypePreferences,
+    QueueStatistics,
+    Task,
+    Worker,
+)
 
 # MongoDB keeps milliseconds; keys of subdocuments are task ids, so letters and digits.
 TIMES = st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1)).map(
@@ -131,7 +147,7 @@ def test_a_record_is_frozen_and_evolves() -> None:
 @given(instances(Task))
 @examples(15)
 def test_a_call_has_all_of_a_small_task(task: Task) -> None:
-    decision = Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call())
+    decision = Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call(), fallible=task.fallible)
     assert decision.task() == task
 
 

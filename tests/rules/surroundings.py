@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics
+from recovery.records import ActorPreferences, Decision, DecisionState, ProcessTypePreferences, QueueStatistics
 from recovery.rules import Surroundings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -16,12 +16,16 @@ TICK = timedelta(milliseconds=1)
 
 
 def around(**changes: Any) -> Surroundings:
-    """Surroundings at `NOW`. `queue` is what is known of the queue `add`, `actor` are the settings of `add`."""
+    """Surroundings at `NOW`. `queue` is what is known of the queue `add`, `queues` when others were polled last;
+    `actor` are the settings of `add`, `process_type` those of processes of the type `add`."""
     queue, actor = changes.pop("queue", None), changes.pop("actor", None)
+    polled, kind = changes.pop("queues", {}), changes.pop("process_type", None)
+    queues = {name: QueueStatistics(id=name, polled_at=moment) for name, moment in polled.items()}
     return Surroundings(
         now=NOW,
         actors={"add": ActorPreferences(id="add", **actor)} if actor else {},
-        queues={"add": QueueStatistics(id="add", **queue)} if queue else {},
+        process_types={"add": ProcessTypePreferences(id="add", **kind)} if kind else {},
+        queues=queues | ({"add": QueueStatistics(id="add", **queue)} if queue else {}),
         polled_within=POLLED_WITHIN,
         message_margin=MESSAGE_MARGIN,
         margin=MARGIN,

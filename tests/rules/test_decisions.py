@@ -102,8 +102,35 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     ),
     (
         "nobody polls",
-        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW), around(),
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW), around(queues={"sum": LONG_AGO}),
+        Rule.SERVERS_WERE_DOWN, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
+        "nobody polls this one",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW), around(queues={"add": LONG_AGO, "sum": NOW}),
         Rule.NO_ACTORS, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
+        "blocked, and all would say that the message is lost",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(blocked=frozenset({"add"}), queue={"taken_queued_at": NOW, "polled_at": NOW}, depths={"add": 0}),
+        Rule.NO_ACTORS, Repair.WAIT, "queued, its actor is blocked",
+    ),
+    (
+        "queued for too long",
+        decision(QUEUED, enqueued_at=LONG_AGO, queued_at=NOW), around(actor={"task_timeout": 3600}),
+        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "queued, first queued 11:00:00, over 3600 s ago",
+    ),
+    (
+        "worked on for too long, and that is forced",
+        decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7"),
+        around(actor={"task_timeout": 60, "force_finish_after_task_timeout": True}),
+        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "working, first queued 11:00:00, over 60 s ago",
+    ),
+    (
+        "worked on for too long, and overdue",
+        decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7", recovery_time=NOW), around(actor={"task_timeout": 60}),
+        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "working, first queued 11:00:00, over 60 s ago",
     ),
 ]  # fmt: skip
 
@@ -113,6 +140,14 @@ HEALTHY: list[tuple[str, Decision, Surroundings]] = [
     ("working for a worker of a longer name", decision(WORKING, worker="w11#7"), LOST),
     ("working for another child", decision(WORKING, worker="w1#77"), LOST_CHILD),
     ("working, deadline in a moment", decision(WORKING, worker="w1#7", recovery_time=NOW + TICK), around()),
+    ("worked on for long, and that may be", decision(WORKING, enqueued_at=LONG_AGO), around()),
+    ("worked on for too long, not overdue", decision(WORKING, enqueued_at=LONG_AGO), around(actor={"task_timeout": 1})),
+    (
+        "its time is over in a moment",
+        decision(QUEUED, enqueued_at=LONG_AGO + TICK, queued_at=NOW), around(actor={"task_timeout": 3600}),
+    ),
+    ("blocked", decision(QUEUED, queued_at=LONG_AGO), around(blocked=frozenset({"add"}), queue={"taken_queued_at": NOW})),
+    ("blocked, never pushed", decision(QUEUED), around(blocked=frozenset({"add"}))),
     ("delayed", decision(DELAYED), around()),
     ("waiting", decision(WAITING, recovery_time=None), around()),
     ("waiting with an old deadline", decision(WAITING, recovery_time=LONG_AGO), around()),
@@ -154,21 +189,23 @@ POLLED: dict[str, datetime | None] = {
 
 @pytest.mark.parametrize("polled", POLLED)
 def test_lost_or_still_to_come(polled: str) -> None:
-    """The whole truth table of MESSAGE_LOST, ACTORS_LAG and NO_ACTORS for a message a minute old."""
+    """The whole truth table of MESSAGE_LOST, ACTORS_LAG, NO_ACTORS and SERVERS_WERE_DOWN for a message a minute old."""
     queued_at = NOW - timedelta(minutes=1)
-    for depth, *flags in product((None, 0, 5), *[(False, True)] * 3):
-        overdue, younger_taken, known = flags
+    for depth, *flags in product((None, 0, 5), *[(False, True)] * 4):
+        overdue, younger_taken, known, other_polled = flags
         statistics = {"polled_at": POLLED[polled], "taken_queued_at": NOW if younger_taken else LONG_AGO}
         judged = decision(QUEUED, queued_at=queued_at, recovery_time=JUST_NOW if overdue else SOON)
         depths = {"another": 0} if depth is None else {"add": depth}
-        found = judge_decision(judged, around(queue=statistics if known else None, depths=depths))
+        queues = {"sum": NOW if other_polled else LONG_AGO}
+        found = judge_decision(judged, around(queue=statistics if known else None, queues=queues, depths=depths))
         is_polled = known and polled == "now"
         expected: tuple[Rule, Repair] | None = None
         if (known and younger_taken) or (is_polled and depth == 0):
             expected = (Rule.MESSAGE_LOST, Repair.PUSH_AGAIN)
         elif overdue:
-            expected = (Rule.ACTORS_LAG if is_polled else Rule.NO_ACTORS, Repair.WAIT)
-        condition = f"depth {depth}, overdue {overdue}, a younger one taken {younger_taken}, queue known {known}"
+            unpolled = Rule.NO_ACTORS if other_polled else Rule.SERVERS_WERE_DOWN
+            expected = (Rule.ACTORS_LAG if is_polled else unpolled, Repair.WAIT)
+        condition = f"depth {depth}, overdue {overdue}, a younger one taken {younger_taken}, queue known {known}, another polled {other_polled}"
         assert (found and (found.rule, found.repair)) == expected, condition
 
 
@@ -210,6 +247,7 @@ def test_an_attempt_that_is_lost_for_good(
     assert found.repair is repair
 
 
+FORCED = {"task_timeout": 60, "force_finish_after_task_timeout": True}
 MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedelta(seconds=seconds))
 
 
@@ -218,29 +256,31 @@ MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedel
     judged=st.builds(
         Decision,
         id=st.just("p/t"), actor=st.just("add"), state=st.sampled_from(DecisionState),
-        timeouts=st.integers(0, 20), queued_at=MOMENTS, recovery_time=MOMENTS,
+        timeouts=st.integers(0, 20), enqueued_at=MOMENTS, queued_at=MOMENTS, recovery_time=MOMENTS,
         worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
         outcome=st.sampled_from([None, Outcome(pass_key="k")]),
     ),
     polled_at=MOMENTS, taken_queued_at=MOMENTS,
     depth=st.sampled_from([{}, {"add": 0}, {"add": 3}]),
     lost=st.sampled_from([frozenset[str](), frozenset({"w1"}), frozenset({"w1#7"})]),
+    blocked=st.booleans(), actor=st.sampled_from([None, {"task_timeout": 60}, FORCED]),
 )  # fmt: skip
 def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None, depth: dict[str, int],
-    lost: frozenset[str],
+    lost: frozenset[str], blocked: bool, actor: dict[str, Any] | None,
 ) -> None:  # fmt: skip
     """No live decision whose deadline is past, or is missing, is left to nobody."""
     queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at}
-    found = judge_decision(judged, around(queue=queue, depths=depth, lost_workers=lost))
+    known = {"blocked": frozenset({"add"} if blocked else ()), "lost_workers": lost}
+    found = judge_decision(judged, around(queue=queue, actor=actor, depths=depth, **known))
     live = judged.state in (DELAYED, QUEUED, WORKING)
     if live and (judged.recovery_time is None or judged.recovery_time <= NOW):
         assert found is not None
     fitting = {
         WAITING: set[Repair](),
         DELAYED: {Repair.ENQUEUE_DUE},
-        QUEUED: {Repair.PUSH_AGAIN, Repair.WAIT},
-        WORKING: {Repair.REQUEUE, Repair.FAIL},
+        QUEUED: {Repair.PUSH_AGAIN, Repair.WAIT, Repair.GIVE_UP},
+        WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.GIVE_UP},
         FINISHED: {Repair.APPLY},
     }
     if found is not None:

@@ -150,7 +150,7 @@ def test_finish_and_claim(store: Store) -> None:
     done, found = get(store, "p/t"), get(store, "p/u")
     assert done.state is DecisionState.FINISHED and done.outcome is not None and done.outcome.value is not None
     assert is_close(found.recovery_time, store.now() + seconds(30))
-    times = {"queued_at": None, "claimed_at": None, "recovery_time": None}
+    times = {"enqueued_at": None, "queued_at": None, "claimed_at": None, "recovery_time": None}
     assert found.evolve(**times) == claimed, "told as it was claimed, but for the times"
     before = contents(store, "decisions")
     assert finish_and_claim(store, "p/t", first.evolve(pass_key=MINE)) == (True, None), "asked again"

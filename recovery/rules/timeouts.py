@@ -1,0 +1,41 @@
+"""Rules on time as a whole: a task's from when it was first queued, a process's from its start.
+
+Other deadlines tell of something that went wrong; these two tell that it was right and took too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from recovery.records import Decision, DecisionState
+from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+
+
+def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
+    """TASK_TIMEOUT: its time is over. What is queued ends; what is worked on ends with it only if that is forced, and
+    else when its attempt is overdue as well."""
+    actor = around.actor(decision.actor)
+    if not actor.task_timeout or decision.enqueued_at is None:
+        return None
+    if decision.enqueued_at + timedelta(seconds=actor.task_timeout) > around.now:
+        return None
+    if decision.state is DecisionState.WORKING and not actor.force_finish_after_task_timeout:
+        overdue = decision.recovery_time is not None and decision.recovery_time <= around.now
+        if not overdue:
+            return None
+    evidence = f"{decision.state}, first queued {decision.enqueued_at:%H:%M:%S}, over {actor.task_timeout:g} s ago"
+    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.GIVE_UP, evidence, decision)
+
+
+def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """PROCESS_TIMEOUT: it has run for too long, and that was not counted yet."""
+    process = snapshot.process
+    assert process is not None
+    kind = around.process_type(process.type)
+    if not kind.process_timeout or process.started_at is None or process.timed_out_at is not None:
+        return
+    if process.started_at + timedelta(seconds=kind.process_timeout) <= around.now:
+        repair = Repair.BREAK_LATE if kind.break_after_process_timeout else Repair.COUNT_LATE
+        evidence = f"started {process.started_at:%H:%M:%S}, over {kind.process_timeout:g} s ago"
+        yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)

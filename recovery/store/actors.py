@@ -1,0 +1,99 @@
+"""Queries and updates of settings: what workers tell of their actors and process types, and what operators set.
+
+Both stand in one document and are written by different people, so neither write touches the other's fields: a
+worker that starts replaces what the code says and keeps `overrides` and `blockedAt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from pymongo import UpdateOne
+from pymongo.collection import Collection
+
+from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
+from recovery.records.preferences import setting_names
+from recovery.store.client import Document
+from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
+
+P = TypeVar("P", ActorPreferences, ProcessTypePreferences)
+
+
+class _Settings(Generic[P]):
+    """A collection of settings, one document per name."""
+
+    def __init__(self, collection: Collection[Document], kind: type[P]) -> None:
+        # What an operator was told is kept; what a worker says it says again at its next start.
+        self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
+        self._restorable = collection.with_options(write_concern=RESTORABLE)
+        self._kind: type[P] = kind
+
+    def save(self, told: Iterable[P]) -> None:
+        """Save what the code says over what it said; what an operator set stays."""
+        kept = {"overrides": "$overrides", "blockedAt": "$blockedAt"}
+        updates = [
+            UpdateOne(
+                {"_id": one.id},
+                [{"$replaceWith": {"$mergeObjects": [literal(to_document(one)), kept]}}],
+                upsert=True,
+            )
+            for one in told
+        ]
+        if updates:
+            self._restorable.bulk_write(updates, ordered=False)
+
+    def stored(self) -> dict[str, Stored[P]]:
+        """What is kept of all of them, by name. There are as many as actors or process types."""
+        return {document["_id"]: self._decoded(document) for document in self._restorable.find()}
+
+    def get(self, name: str) -> Stored[P] | None:
+        """What is kept of one of them."""
+        document = self._restorable.find_one({"_id": name})
+        return self._decoded(document) if document else None
+
+    def all(self) -> dict[str, P]:
+        """Settings that hold, of all that are known, by name."""
+        return {name: stored.effective for name, stored in self.stored().items()}
+
+    def override(self, name: str, changes: Mapping[str, Any]) -> bool:
+        """Set these settings over what the code says; False: nothing of that name is known."""
+        fields = {f"overrides.{field_name(setting)}": value for setting, value in changes.items()}
+        return self._acknowledged.update_one({"_id": name}, {"$set": fields}).matched_count == 1
+
+    def unset(self, name: str, settings: Sequence[str]) -> bool:
+        """Let the code's word hold again for these settings; False: nothing of that name is known."""
+        fields = {f"overrides.{field_name(setting)}": "" for setting in settings}
+        return self._acknowledged.update_one({"_id": name}, {"$unset": fields}).matched_count == 1
+
+    def _decoded(self, document: Document) -> Stored[P]:
+        over = document.get("overrides") or {}
+        # A setting that only another version knows is passed over, as the codec does.
+        overrides = {name: over[key] for name in setting_names(self._kind) if (key := field_name(name)) in over}
+        return Stored(from_document(self._kind, document), overrides, document.get("blockedAt") is not None)
+
+
+class Actors(_Settings[ActorPreferences]):
+    """The collection `actors`: the settings of each actor that a worker of any application has served."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        super().__init__(collection, ActorPreferences)
+
+    def block(self, name: str) -> bool:
+        """Have no task of this actor begun any more; False: it is blocked already, or not known."""
+        changed = self._acknowledged.update_one({"_id": name, "blockedAt": None}, [{"$set": {"blockedAt": "$$NOW"}}])
+        return changed.modified_count == 1
+
+    def unblock(self, name: str) -> bool:
+        """Have tasks of this actor begun again; False: it was not blocked, or is not known."""
+        changed = self._acknowledged.update_one(
+            {"_id": name, "blockedAt": {"$ne": None}}, {"$unset": {"blockedAt": ""}}
+        )
+        return changed.modified_count == 1
+
+
+class ProcessTypes(_Settings[ProcessTypePreferences]):
+    """The collection `processTypes`: the settings of each process type that a worker has served."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        super().__init__(collection, ProcessTypePreferences)
