@@ -24,12 +24,13 @@ if TYPE_CHECKING:
         ResultTimeout,
         SettingsError,
     )
-    from recovery.records import Promise
+    from recovery.records import Failure, Promise
     from recovery.settings import Settings
 
 __all__ = [
     "Actor",
     "ClaimLost",
+    "Failure",
     "InputError",
     "ProcessBroken",
     "ProcessNotFound",
@@ -44,7 +45,7 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("Actor", "Recovery", "heartbeat"), "recovery.engine"),
-    "Promise": "recovery.records",
+    **dict.fromkeys(("Failure", "Promise"), "recovery.records"),
     "Settings": "recovery.settings",
 }
 

@@ -100,12 +100,13 @@ class ClaimLost(RecoveryError):
 
 
 class ProcessBroken(RecoveryError):
-    """The process ended without a result: one of its tasks failed for good."""
+    """The process ended without a result: one of its tasks failed for good, or (`state` is "aborted") it was aborted."""
 
-    def __init__(self, process_id: str, task: str | None, kind: str, message: str) -> None:
+    def __init__(self, process_id: str, task: str | None, kind: str, message: str, state: str = "broken") -> None:
         where = f", task {task}" if task else ""
         super().__init__(f"process {process_id}{where}: {kind}: {message}")
         self.process_id, self.task, self.kind, self.message = process_id, task, kind, message
+        self.state = state
 
 
 class ResultTimeout(RecoveryError):

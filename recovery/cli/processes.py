@@ -39,6 +39,7 @@ def start(
 ) -> None:
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
+    from recovery.records.values import plain_failure
     from recovery.settings import load
 
     recovery_app = load_app(load(app=app).app)
@@ -46,7 +47,8 @@ def start(
     process_id = recovery_app.start(process_type, *map(value, arguments or ()), custom_id=custom_id)
     console().print(process_id, highlight=False)
     if wait is not None:
-        print(json.dumps(recovery_app.result(process_id, timeout=wait), ensure_ascii=False))
+        result = recovery_app.result(process_id, timeout=wait)
+        print(json.dumps(result, ensure_ascii=False, default=plain_failure))
 
 
 def value(text: str) -> Any:

@@ -35,6 +35,7 @@ class Actor(Generic[P, R]):
     """Its settings as a process type, if it is one."""
     _eta: datetime | None = None
     _delay: float | None = None
+    _fallible: bool = False
 
     @property
     def name(self) -> str:
@@ -56,7 +57,8 @@ class Actor(Generic[P, R]):
         """
         attempt = current(f"{self.name}.schedule(...)")
         self.check_call(args, kwargs)
-        return attempt.add_child(self.name, encode_call(self.name, args, kwargs), self._eta, self._delay)
+        encoded = encode_call(self.name, args, kwargs)
+        return attempt.add_child(self.name, encoded, self._eta, self._delay, self._fallible or None)
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise InputError unless the function can be called like this."""
@@ -68,17 +70,23 @@ class Actor(Generic[P, R]):
         except TypeError as error:
             raise InputError(f"{self.name}{signature}: {error}") from None
 
-    def options(self, *, eta: datetime | None = None, delay: timedelta | float | None = None) -> Actor[P, R]:
-        """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready.
+    def options(
+        self, *, eta: datetime | None = None, delay: timedelta | float | None = None, fallible: bool = False
+    ) -> Actor[P, R]:
+        """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready. Or `fallible`:
+        a task of it that fails for good does not break its process; who waits for its value gets a `Failure`.
 
-        `eta` is an aware datetime; `delay` is in seconds or a timedelta.
+        `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
+        only if it is scheduled so.
         """
         if eta is not None and eta.tzinfo is None:
             raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         if seconds is not None and not 0 <= seconds <= 10 * 366 * 86400:
             raise InputError(f"{self.name}.options(delay={delay}): must be from 0 seconds to 10 years")
-        return replace(self, _eta=eta, _delay=seconds)
+        if not isinstance(fallible, bool):
+            raise InputError(f"{self.name}.options(fallible={fallible!r}): must be True or False")
+        return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
 
 
 @lru_cache(maxsize=4096)

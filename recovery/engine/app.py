@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import threading
 import time
@@ -12,9 +11,11 @@ from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
 from recovery.engine import start as starting
+from recovery.engine.abort import abort_process
 from recovery.engine.actor import Actor, encode_call, preferences
 from recovery.engine.applier import Applier
 from recovery.engine.resources import Resources
+from recovery.engine.restart import restart_process
 from recovery.errors import (
     InputError,
     ProcessBroken,
@@ -25,6 +26,7 @@ from recovery.errors import (
 )
 from recovery.records import ActorPreferences, ProcessState, ProcessTypePreferences
 from recovery.records.preferences import check, setting_names
+from recovery.records.values import decode
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
@@ -97,11 +99,11 @@ class Recovery:
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`.
         """
         _check_name(name)
-
-        def register(function: Callable[P, R]) -> Actor[P, R]:
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
+
+        def register(function: Callable[P, R]) -> Actor[P, R]:
             checked = _preferences(function, name, settings, setting_names(ProcessTypePreferences))
             process_type = ProcessTypePreferences(id=checked.id, **of_type)
             check(process_type)
@@ -164,7 +166,7 @@ class Recovery:
             if process is None:
                 raise ProcessNotFound(f"no process has the id {process_id!r} in {self.settings.database}")
             if process.state is ProcessState.FINISHED:
-                return json.loads(process.result or "null")
+                return decode(process.result or "null")
             if process.state is not ProcessState.RUNNING:
                 error = process.error
                 raise ProcessBroken(
@@ -172,11 +174,27 @@ class Recovery:
                     error.task if error else None,
                     error.kind if error else process.state.value,
                     error.message if error else "ended without a result",
+                    process.state.value,
                 )
             if deadline is not None and time.monotonic() >= deadline:
                 raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
             waiter.wait(pause)
             pause = min(pause * 1.5, 0.5)
+
+    def restart(self, process_id: str, task: str | None = None) -> int:
+        """Queue the failed tasks of a broken process again, or one of them; how many. What was finished stays so.
+
+        The process runs on once none of its tasks is failed any more. Raises ProcessNotFound, and InputError where
+        nothing can be restarted.
+        """
+        return restart_process(self.resources, process_id, task).tasks
+
+    def abort(self, process_id: str, reason: str) -> None:
+        """End a process that runs or is broken, at once and for good; `reason` is shown with it.
+
+        Attempts that run lose their claim. Raises ProcessNotFound, and InputError for one that has finished.
+        """
+        abort_process(self.resources, process_id, reason)
 
 
 def _preferences(

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 from pymongo.errors import PyMongoError
 
-from recovery.engine.apply import Applied, Effect, Ended, Take, apply
+from recovery.engine.apply import apply
+from recovery.engine.effects import Applied, Effect, Ended, Take
 from recovery.engine.resources import Resources
 from recovery.records import Decision
 
@@ -47,7 +48,8 @@ class Applier:
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         self._sizes: dict[str, int] = {}
         self._term: object = None
-        self._applied: list[str] = []
+        self._applied: dict[int | None, list[str]] = {}
+        """{restarts: decisions in that life}: a word of an earlier one must not put a later one to rest."""
         self._complete: list[str] = []
         self._flusher: threading.Thread | None = None
 
@@ -105,12 +107,13 @@ class Applier:
                     del self._sizes[next(iter(self._sizes))]
             if self._term != (term := self._resources.store.term()):
                 # What an old primary had applied may be taken back, and must not be called applied by a new one.
-                self._term, self._applied = term, []
+                self._term, self._applied = term, {}
             if effect.applied is not Applied.NOT_YET:
-                self._applied += [ended.decision.id for ended in together]
+                for ended in together:
+                    self._applied.setdefault(ended.decision.restarts, []).append(ended.decision.id)
             if effect.complete:
                 self._complete.append(process_id)
-            full = len(self._applied) >= TOGETHER
+            full = sum(map(len, self._applied.values())) >= TOGETHER
             self._start_flusher()
         if full:
             self._write_applied()
@@ -129,16 +132,16 @@ class Applier:
 
     def _write_applied(self) -> None:
         with self._lock:
-            applied, self._applied = self._applied, []
+            applied, self._applied = self._applied, {}
             complete, self._complete = self._complete, []
             same = self._term == self._resources.store.term()
         try:
-            if applied and same:
-                self._resources.store.decisions.rest(applied)
+            for restarts, ids in applied.items() if same else ():
+                self._resources.store.decisions.rest(ids, restarts)
             if complete:
                 self._resources.store.graphs.rest(complete)
         except PyMongoError as error:  # only a hint: they are found applied when they are overdue
-            log.warning("not written that %d decisions are applied (%s)", len(applied), error)
+            log.warning("not written that %d decisions are applied (%s)", sum(map(len, applied.values())), error)
 
     def _start_flusher(self) -> None:
         if self._flusher is None:

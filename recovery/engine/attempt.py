@@ -23,10 +23,10 @@ from recovery import metrics
 from recovery.engine import outcomes
 from recovery.engine.actor import Actor
 from recovery.engine.applier import Applier
-from recovery.engine.apply import Ended
 from recovery.engine.children import records_of_children
 from recovery.engine.context import Attempt
 from recovery.engine.dispatch import push
+from recovery.engine.effects import Ended
 from recovery.engine.heartbeats import beating
 from recovery.engine.patience import patiently
 from recovery.engine.resolve import resolve
@@ -162,7 +162,8 @@ class Slot:
             metrics.STALE.labels("result").inc()
             log.info("%s %s: its result came too late and is dropped", actor.name, ended.decision.id)
             return Result.STALE_RESULT, None
-        result = Result.FAILED if ended.failed else Result.FINISHED
+        assert ended.decision.outcome is not None
+        result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
         if taken is not None:
             self._applier.submit(replace(ended, successor=taken.task_id))
         else:
@@ -182,7 +183,7 @@ class Slot:
             its, foreseen = self._as_set(self._actors[foreseen.actor]), foreseen.evolve(pass_key=new_pass())
             timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
-                return decisions.finish_and_claim(decision, outcome, foreseen, timeout, **options)
+                return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
             except PyMongoError as error:
                 log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
         # The work is done; an outage shorter than the time it was given must not throw it away.
@@ -222,8 +223,8 @@ class Slot:
         for decision_id, name in ready.items():
             if self._may_take(name):
                 pass_key, decisions = new_pass(), self._resources.store.decisions
-                self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 its = self._as_set(self._actors[name]).preferences
+                self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 self._held = decisions.claim_ready(
                     decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
                 )
@@ -242,8 +243,8 @@ class Slot:
 def _in_hand(taken: Decision, ended: Ended, here: InHand) -> InHand:
     """What is known beside a task that was claimed because this one ended."""
     scheduled, outcome = here.scheduled, ended.decision.outcome
-    assert outcome is not None
+    known = {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {}
     if any(child.unlocks for child in ended.decision.children):
         _, decisions = records_of_children(ended.task, ended.decision)
         scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
-    return InHand(taken, {ended.decision.task_id: outcome}, scheduled)
+    return InHand(taken, known, scheduled)

@@ -22,6 +22,7 @@ def records_of_children(task: Task, decision: Decision) -> tuple[list[Task], lis
             # Who waits for the parent waits for the child that it promised.
             dependents=child.dependents | task.dependents if inherits else child.dependents,
             unlocks=child.unlocks | task.unlocks if inherits and len(waits) == 1 else child.unlocks,
+            fallible=child.fallible,
         )
         tasks.append(made)
         decisions.append(first_decision(made, child))
@@ -30,5 +31,12 @@ def records_of_children(task: Task, decision: Decision) -> tuple[list[Task], lis
 
 def first_decision(task: Task, child: Child | None = None) -> Decision:
     """A task's Decision as it is first written: waiting."""
-    times = {"eta": child.eta, "delay": child.delay} if child is not None else {}
-    return Decision(id=task.id, actor=task.actor, epoch=task.epoch, call=task.call(), **times)  # type: ignore[arg-type]
+    return Decision(
+        id=task.id,
+        actor=task.actor,
+        epoch=task.epoch,
+        fallible=task.fallible,
+        call=task.call(),
+        eta=child.eta if child is not None else None,
+        delay=child.delay if child is not None else None,
+    )

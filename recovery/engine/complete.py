@@ -6,10 +6,10 @@ off in between, the graph is looked at again, and its process found ended.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from recovery import metrics
+from recovery.engine.breaking import break_process
 from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
 from recovery.records import ErrorInfo, Outcome, ProcessState, values
@@ -36,7 +36,7 @@ def finish_process(
     if process.state is ProcessState.RUNNING:
         value = resolve(resources.store, process_id, [process.start_task], known)[process.start_task]
         try:
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            text = values.dump(value)
         except RecursionError:
             return break_process(resources, process_id, epoch, _TOO_DEEP)
         if len(text.encode()) + len(process.args.encode()) > values.MAX_BYTES:
@@ -51,11 +51,3 @@ def too_large(what: str) -> ErrorInfo:
     """Why a process can't go on whose records have outgrown MongoDB's documents."""
     advice = "store the data elsewhere and pass its address, or split the process"
     return ErrorInfo(kind="TooLarge", message=f"the {what} of the process is over 16 MB: {advice}")
-
-
-def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
-    """running → broken with this error; False if it had ended before. Siblings of the failed task go on."""
-    ended = resources.store.processes.break_(process_id, epoch, error)
-    if ended:
-        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
-    return ended

@@ -38,14 +38,21 @@ class Attempt:
         self._children: dict[str, Child] = {}
         self.size = 0
 
-    def add_child(self, actor: str, args: Encoded, eta: datetime | None = None, delay: float | None = None) -> Promise:
+    def add_child(
+        self,
+        actor: str,
+        args: Encoded,
+        eta: datetime | None = None,
+        delay: float | None = None,
+        fallible: bool | None = None,
+    ) -> Promise:
         """Note a child; it comes to be when this attempt's result is accepted."""
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))
         self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links, f"scheduling {actor}")
         self._children[task_id] = Child(
-            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay
+            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible
         )
         return Promise(task_id, actor)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from recovery.engine.context import Attempt
 from recovery.records import Decision, ErrorInfo, Outcome
+from recovery.records.failure import fingerprint
 from recovery.records.values import encode
 
 MESSAGE_LENGTH = 500
+CALLER = "recovery.engine.attempt"
 STACK_BYTES = 20_000
 """Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
 
@@ -42,7 +45,17 @@ def describe(error: Exception, decision: Decision) -> ErrorInfo:
         task=decision.task_id,
         actor=decision.actor,
         stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
+        fingerprint=fingerprint(type(error).__name__, _frames(error)),
     )
+
+
+def _frames(error: Exception) -> Iterator[tuple[str, str]]:
+    """(module, function) of each frame from the actor's function on, the outermost first. By the module's name, which
+    has no root; our own call of the function is in all stacks alike."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", "?"))
+        if module != CALLER:
+            yield module, frame.f_code.co_name
 
 
 def _text(error: Exception) -> str:

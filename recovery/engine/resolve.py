@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recovery.errors import RecoveryError
-from recovery.records import Outcome
+from recovery.records import Failure, Outcome
 from recovery.records.ids import record_id, split_record_id
 from recovery.records.values import decode
 from recovery.store import Store
@@ -21,7 +21,8 @@ def resolve(
 ) -> dict[str, Any]:
     """{task id: value} of these finished tasks, everything they promise included. `known` need not be read.
 
-    Raises RecoveryError if one is not finished or ended with an error: then nobody should have asked.
+    The value of a fallible task that failed is its Failure. Raises RecoveryError if one is not finished, or ended with
+    an error that no one can go on with: then nobody should have asked.
     """
     outcomes: dict[str, Outcome] = {}
     wanted = list(dict.fromkeys(task_ids))
@@ -33,7 +34,7 @@ def resolve(
         layer: dict[str, None] = {}
         for task in wanted:
             outcome = found.get(task)
-            if outcome is None or outcome.value is None:
+            if outcome is None or (outcome.value is None and outcome.error is None):
                 raise RecoveryError(f"process {process_id}: task {task} has no value yet, but is waited for")
             outcomes[task] = outcome
             layer |= dict.fromkeys(outcome.waits)
@@ -41,6 +42,9 @@ def resolve(
     values: dict[str, Any] = {}
     # Only its own decider can promise a child, so a promised task always stands after who promises it.
     for task, outcome in reversed(outcomes.items()):
-        assert outcome.value is not None
-        values[task] = decode(outcome.value, values.__getitem__)
+        if outcome.error is not None:
+            error = outcome.error
+            values[task] = Failure(error.kind, error.message, error.actor or "", task)
+        else:
+            values[task] = decode(outcome.value or "null", values.__getitem__)
     return values

@@ -6,12 +6,14 @@ results to JSON texts, `ids` makes ids, `states` names the states and says which
 """
 
 from recovery.records.codec import field_name, from_document, to_document
+from recovery.records.failure import Failure
 from recovery.records.models import (
     Call,
     Child,
     Decision,
     ErrorInfo,
     Graph,
+    Interruption,
     Outcome,
     Process,
     QueueStatistics,
@@ -33,20 +35,22 @@ __all__ = [
     "DecisionState",
     "Encoded",
     "ErrorInfo",
+    "Failure",
     "Graph",
+    "Interruption",
     "Outcome",
     "Process",
     "ProcessState",
+    "ProcessTypePreferences",
     "Promise",
     "QueueStatistics",
     "Record",
     "ScannerRun",
-    "ProcessTypePreferences",
+    "Stored",
     "Task",
+    "TaskLimit",
     "Worker",
     "field_name",
     "from_document",
-    "Stored",
     "to_document",
-    "TaskLimit",
 ]

@@ -40,6 +40,8 @@ class ErrorInfo(Record):
     task: str | None = None
     actor: str | None = None
     stack: str | None = None
+    fingerprint: str | None = None
+    """What alike errors have in common; see `failure.fingerprint`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class Child(Record):
     """Those of the dependents that wait for nothing else."""
     eta: datetime | None = None
     delay: float | None = None
+    fallible: bool | None = None
+    """True: if it fails, those that wait for it get the failure as its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,7 @@ class Task(Record):
     """{task whose arguments wait for this one: its actor}."""
     unlocks: dict[str, str] = field(default_factory=dict)
     """Those of the dependents that wait for nothing else: ready as soon as this one is finished."""
+    fallible: bool | None = None
 
     @property
     def process_id(self) -> str:
@@ -127,9 +132,15 @@ class Decision(Record):
     pass_key: str | None = None
     attempts: int = 0
     timeouts: int = 0
+    restarts: int | None = None
+    """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
+    fallible: bool | None = None
+    """The task's, and not in `call`: of a large task too it must be known whether its error breaks the process."""
     call: Call | None = None
     eta: datetime | None = None
     delay: float | None = None
+    enqueued_at: datetime | None = None
+    """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
     queued_at: datetime | None = None
     claimed_at: datetime | None = None
     worker: str | None = None
@@ -139,8 +150,6 @@ class Decision(Record):
 
     def task(self) -> Task | None:
         """The Task record, if this decision has a copy of its call."""
-    enqueued_at: datetime | None = None
-    """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
         if self.call is None:
             return None
         call = self.call
@@ -153,7 +162,13 @@ class Decision(Record):
             deps=call.deps,
             dependents=call.dependents,
             unlocks=call.unlocks,
+            fallible=self.fallible,
         )
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error that breaks its process: a fallible task's is its value."""
+        return self.outcome is not None and self.outcome.error is not None and not self.fallible
 
     @property
     def process_id(self) -> str:
@@ -175,6 +190,9 @@ class Graph(Record):
     """{task: {dependency still open: True}}."""
     finished: tuple[str, ...] = ()
     failed: dict[str, bool] = field(default_factory=dict)
+    restarted: dict[str, int] = field(default_factory=dict)
+    """{task that was restarted: the `restarts` of its decision that the graph knows of}."""
+    aborted: bool | None = None
     idle_timeout: float = 60.0
     version: int = 0
     touched_at: datetime | None = None
@@ -196,8 +214,12 @@ class Process(Record):
     start_task: str = ids.START_TASK
     state: ProcessState = ProcessState.RUNNING
     epoch: int = 0
+    reopened: int | None = None
+    """How often it was broken and set running again. What was to break it before the last time is stale."""
     idle_timeout: float = 60.0
     started_at: datetime | None = None
+    timed_out_at: datetime | None = None
+    """When it was counted that its process_timeout is past."""
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None
@@ -218,8 +240,8 @@ class Worker(Record):
     pid: int
     pid_started: int
     queues: tuple[str, ...] = ()
-    timed_out_at: datetime | None = None
-    """When it was counted that its process_timeout is past."""
+    paused: tuple[str, ...] = ()
+    """Those of its queues that it does not consume now, since their actors are blocked."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 
@@ -236,5 +258,27 @@ class QueueStatistics(Record):
     polled_at: datetime | None = None
     taken_queued_at: datetime | None = None
     """`queuedAt` of the youngest message taken so far."""
-    paused: tuple[str, ...] = ()
-    """Those of its queues that it does not consume now, since their actors are blocked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption(Record):
+    """A task that ended with an error for which its process is broken: what an operator has to look at.
+
+    Its id is the task's, `P/T`, so what is listed is what is broken now. The stack stays in the decision's outcome.
+    """
+
+    id: str
+    type: str
+    """The process's."""
+    actor: str
+    kind: str
+    message: str
+    fingerprint: str
+    attempt: int = 0
+    restarts: int = 0
+    """Of the decision that failed."""
+    at: datetime | None = None
+
+    @property
+    def process_id(self) -> str:
+        return ids.split_record_id(self.id)[0]

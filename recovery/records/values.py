@@ -1,4 +1,4 @@
-"""Arguments and values: Python values to and from JSON texts, with promises inside.
+"""Arguments and values: Python values to and from JSON texts, with promises and failures inside.
 
 Only what JSON carries unchanged is taken: None, bool, int, finite float, str, list, dict with str keys (a
 tuple becomes a list). Anything else is a `NotEncodable` that names the place, before anything is stored: a
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from recovery.errors import InputError, NotEncodable, TooLarge
+from recovery.records.failure import Failure
 
-PROMISE_KEY = "$promise"
+PROMISE_KEY, FAILURE_KEY = "$promise", "$failure"
+_RESERVED = {PROMISE_KEY: "promises", FAILURE_KEY: "failures"}
 MAX_DIGITS = 4300
 """Of a whole number: Python's default limit, past which it neither writes nor reads one."""
 MAX_BYTES = 16 * 1024 * 1024 - 64 * 1024
@@ -69,15 +71,36 @@ def encode(value: Any, what: str) -> Encoded:
 
 def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
     """The value of a JSON text. `resolve(task id)` gives the value in a promise's place."""
-    if resolve is None or PROMISE_KEY not in text:
+    if FAILURE_KEY not in text and (resolve is None or PROMISE_KEY not in text):
         return json.loads(text)
 
     def hook(found: dict[str, Any]) -> Any:
-        if len(found) == 1 and PROMISE_KEY in found:
-            return resolve(found[PROMISE_KEY])
+        if len(found) == 1:
+            if resolve is not None and PROMISE_KEY in found:
+                return resolve(found[PROMISE_KEY])
+            if FAILURE_KEY in found:
+                return _failure(found[FAILURE_KEY]) or found
         return found
 
     return json.loads(text, object_hook=hook)
+
+
+def _failure(fields: Any) -> Failure | None:
+    """None for what was stored under this key before it was reserved."""
+    names = Failure.__dataclass_fields__.keys()
+    return Failure(**fields) if isinstance(fields, dict) and fields.keys() == names else None
+
+
+def dump(value: Any) -> str:
+    """The JSON text of a value that was decoded: of JSON and failures. Raises RecursionError if it is too deep."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_failure)
+
+
+def plain_failure(value: Any) -> dict[str, Any]:
+    """A failure as JSON has it, for `json.dumps(..., default=...)`."""
+    if isinstance(value, Failure):
+        return {FAILURE_KEY: asdict(value)}
+    raise TypeError(f"a {type(value).__qualname__} is not JSON")
 
 
 def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
@@ -102,6 +125,8 @@ def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
     if kind is Promise:
         promises[value.task_id] = None
         return {PROMISE_KEY: value.task_id}
+    if kind is Failure:
+        return _plain_failure(value, path)
     # Subclasses (IntEnum, OrderedDict, numpy's float64) would come back as another type.
     raise NotEncodable(
         f"{path}: a {kind.__module__}.{kind.__qualname__} is not JSON; pass None, bool, int, float, str, "
@@ -109,11 +134,18 @@ def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
     )
 
 
+def _plain_failure(value: Failure, path: str) -> dict[str, Any]:
+    for name, text in asdict(value).items():
+        if type(text) is not str:
+            raise NotEncodable(f"{path}.{name}: a failure's {name} is a str, not {text!r}")
+    return plain_failure(value)
+
+
 def _key(key: Any, path: str) -> str:
     if type(key) is not str:
         raise NotEncodable(f"{path}: the key {key!r} is not a str, and JSON would turn it into one")
-    if key == PROMISE_KEY:
-        raise NotEncodable(f"{path}: the key {PROMISE_KEY!r} is reserved for promises; rename it")
+    if key in _RESERVED:
+        raise NotEncodable(f"{path}: the key {key!r} is reserved for {_RESERVED[key]}; rename it")
     return key
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from recovery.engine import Resources, break_process, enqueue, finish_process, rebuild_graph, register
+from recovery.engine.abort import settle
 from recovery.records import DecisionState, ErrorInfo, Graph, Process, ProcessState
 from recovery.records.ids import record_id, split_record_id
 from recovery.repair.applying import Applying, each
@@ -35,6 +36,7 @@ class ProcessRepairs:
             Repair.RESTORE: self._restore,
             Repair.DROP_LINKS: self._drop_links,
             Repair.BREAK: self._break,
+            Repair.SETTLE_ABORT: self._settle_abort,
             Repair.REPORT: self._report,
         }
 
@@ -132,6 +134,9 @@ class ProcessRepairs:
             return break_process(self._resources, process.id, process.epoch, error)
 
         return each(findings, one)
+
+    def _settle_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return settle(self._resources, [f.record for f in findings])
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         for finding in findings:

@@ -36,6 +36,7 @@ class Rule(StrEnum):
     FINISH_NOT_RECORDED = "FINISH_NOT_RECORDED"
     FINISHED_TOO_EARLY = "FINISHED_TOO_EARLY"
     PROCESS_TIMEOUT = "PROCESS_TIMEOUT"
+    ABORT_CUT_OFF = "ABORT_CUT_OFF"
     ORPHAN = "ORPHAN"
 
 
@@ -60,6 +61,7 @@ class Repair(StrEnum):
     BREAK = "break the process"
     COUNT_LATE = "count the time-out"
     BREAK_LATE = "break the process for its time-out"
+    SETTLE_ABORT = "bring an aborted process to rest"
     REPORT = "report only"
 
 

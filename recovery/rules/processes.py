@@ -22,6 +22,8 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
             found += rule(snapshot, around)
     elif process.state is ProcessState.FINISHED:
         found += finished_too_early(snapshot)
+    elif process.state is ProcessState.ABORTED:
+        found += abort_cut_off(snapshot)
     return _once(found)
 
 
@@ -63,6 +65,13 @@ def finished_too_early(snapshot: Snapshot) -> Iterator[Finding]:
         first = min(graph.not_finished)
         evidence = f"finished, and {len(graph.not_finished)} tasks are open, first {first}"
         yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
+
+
+def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
+    """ABORT_CUT_OFF: the process is aborted, and its records are not at rest. Its graph is so last of all."""
+    graph = snapshot.graph
+    if graph is not None and graph.recovery_time is not None:
+        yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.SETTLE_ABORT, "aborted, and its graph is live")
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:

@@ -17,13 +17,16 @@ from pymongo.database import Database
 from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema, snapshots
+from recovery.store.aborts import Aborts
 from recovery.store.actors import Actors, ProcessTypes
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.graphs import Finished, Graphs, GraphView
-from recovery.store.processes import Processes
+from recovery.store.interruptions import Group, Interruptions, Selection
 from recovery.store.preferences import CurrentPreferences
+from recovery.store.processes import Processes
 from recovery.store.requeues import Requeues
+from recovery.store.restarts import Restarted, Restarts
 from recovery.store.scanners import Scanners
 from recovery.store.tasks import Tasks
 from recovery.store.workers import Queues, Workers
@@ -33,6 +36,7 @@ __all__ = [
     "GraphView",
     "Group",
     "Queued",
+    "Restarted",
     "Selection",
     "Store",
     "check_server",
@@ -50,9 +54,17 @@ class Store:
         self.tasks = Tasks(self.database[schema.TASKS])
         self.decisions = Decisions(self.database[schema.DECISIONS])
         self.graphs = Graphs(self.database[schema.GRAPHS])
+        self.interruptions = Interruptions(self.database[schema.INTERRUPTIONS])
+        self.restarts = Restarts(self.database, settings.message_timeout)
+        self.aborts = Aborts(self.database)
         self.workers = Workers(self.database[schema.WORKERS])
         self.queues = Queues(self.database[schema.QUEUES])
         self.actors = Actors(self.database[schema.ACTORS])
+        self.process_types = ProcessTypes(self.database[schema.PROCESS_TYPES])
+        self.preferences = CurrentPreferences(self.actors, self.process_types)
+        self.requeues = Requeues(
+            self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
+        )
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
@@ -60,11 +72,6 @@ class Store:
         return snapshots.load(self.database, process_ids)
 
     def term(self) -> object:
-        self.process_types = ProcessTypes(self.database[schema.PROCESS_TYPES])
-        self.preferences = CurrentPreferences(self.actors, self.process_types)
-        self.requeues = Requeues(
-            self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
-        )
         """Which primary serves us, and since which election; no round trip. Changes with every failover."""
         topology = self.database.client.topology_description
         for server in topology.server_descriptions().values():

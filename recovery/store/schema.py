@@ -23,6 +23,7 @@ from recovery.store.client import Document
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
 WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
+INTERRUPTIONS = "interruptions"
 PROCESS_TYPES = "processTypes"
 
 INDEX_BUILT_WITHIN = 600.0
@@ -40,8 +41,9 @@ VALIDATORS: dict[str, Document] = {
         "state": {"$in": [state.value for state in DecisionState]},
         "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
     },
-    # A graph is at rest once it is complete, or once it can't go on since a task of it failed.
-    GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"recoveryTime": _DATE}]},
+    # A graph is at rest once it is complete, or once it can't go on since a task of it failed or it was aborted.
+    GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"aborted": True}, {"recoveryTime": _DATE}]},
+    INTERRUPTIONS: {"actor": {"$type": "string"}, "restarts": {"$type": "number"}},
     WORKERS: {"recoveryTime": _DATE},
     ACTORS: {},
     PROCESS_TYPES: {},
@@ -86,6 +88,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ),
     ],
     GRAPHS: [_DEADLINE],
+    # Not partial: the collection holds only what is broken.
+    INTERRUPTIONS: [
+        ([("type", 1), ("actor", 1), ("kind", 1), ("fingerprint", 1)], {"name": "group"}),
+        ([("fingerprint", 1)], {"name": "fingerprint"}),
+    ],
     WORKERS: [_DEADLINE],
 }
 

@@ -72,7 +72,7 @@ class World(world.World):
         if child == 0:
             try:
                 with _death(at, skipped):
-                    work(World(self.settings))
+                    work(type(self)(self.settings))
             finally:
                 os._exit(1)  # it lived: the test fails
         _, status = os.waitpid(child, 0)
@@ -101,11 +101,14 @@ def _death(at: str, skipped: int) -> Iterator[None]:
 
 def _owners() -> dict[str, Any]:
     from recovery.queue import Broker
+    from recovery.store.aborts import Aborts
     from recovery.store.decisions import Decisions
     from recovery.store.graphs import Graphs
+    from recovery.store.interruptions import Interruptions
     from recovery.store.processes import Processes
     from recovery.store.requeues import Requeues
+    from recovery.store.restarts import Restarts
     from recovery.store.tasks import Tasks
 
-    owners = (Broker, Decisions, Graphs, Processes, Requeues, Tasks)
+    owners = (Aborts, Broker, Decisions, Graphs, Interruptions, Processes, Requeues, Restarts, Tasks)
     return {owner.__name__: owner for owner in owners}

@@ -1,0 +1,87 @@
+"""Abort of processes, at an operator's command: they end at once, without a result.
+
+    process: running|broken → aborted, next epoch (the commit point) → graph: next epoch → decisions: at rest
+    → no longer listed → graph: at rest
+
+After the graph's step no apply takes place, so nothing is scheduled or enqueued any more; what was until then, the next
+step ends. Attempts that run lose their claim, and their results are stale. Cut off anywhere after the commit point, the
+graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from recovery import metrics
+from recovery.engine.resources import Resources
+from recovery.engine.restart import find_process, pages
+from recovery.errors import InputError
+from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records.ids import new_pass
+from recovery.store import Selection
+
+ABORTED = "Aborted"
+"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
+BATCH = 100
+"""Processes that are aborted together: each may have thousands of tasks."""
+REASON_LENGTH = 500
+
+
+def abort_process(resources: Resources, process_id: str, reason: str) -> None:
+    """Abort a process, whether it runs or is broken. One that is aborted already is brought to rest, if it is not.
+
+    Raises ProcessNotFound, and InputError for one that has finished: its result was told.
+    """
+    _check(reason)
+    find_process(resources, process_id)
+    abort(resources, [process_id], reason)
+    if find_process(resources, process_id).state is ProcessState.FINISHED:
+        raise InputError(f"process {process_id} has finished; there is nothing to abort")
+
+
+def abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None = None) -> int:
+    """Abort the processes of all interruptions selected, of at most `limit` interruptions; how many were aborted."""
+    _check(reason)
+    done = 0
+    for page in pages(resources, selection, BATCH, limit):
+        done += abort(resources, list(dict.fromkeys(one.process_id for one in page)), reason)
+    return done
+
+
+def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
+    """Abort up to a batch of processes; how many were not aborted, or otherwise over, before."""
+    store = resources.store
+    error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
+    ended = 0
+    for epoch, processes in _by_epoch(store.processes.get_many(process_ids).values()).items():
+        ended += store.aborts.end([process.id for process in processes], epoch, error)
+    metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
+    settle(resources, process_ids)
+    return ended
+
+
+def settle(resources: Resources, process_ids: Sequence[str]) -> int:
+    """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
+    store, settled = resources.store, 0
+    aborted = [p for p in store.processes.get_many(process_ids).values() if p.state is ProcessState.ABORTED]
+    for epoch, processes in _by_epoch(aborted).items():
+        ids = [process.id for process in processes]
+        store.aborts.close_graphs(ids, epoch)
+        store.aborts.end_decisions(processes, epoch, new_pass())
+        store.interruptions.remove_all(ids)
+        store.aborts.rest_graphs(ids)
+        settled += len(ids)
+    return settled
+
+
+def _check(reason: str) -> None:
+    if not isinstance(reason, str) or not reason.strip():
+        raise InputError(f"reason={reason!r}: say in a few words why; it is shown with the process")
+
+
+def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:
+    alike: dict[int, list[Process]] = defaultdict(list)
+    for process in processes:
+        alike[process.epoch].append(process)
+    return alike

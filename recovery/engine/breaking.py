@@ -1,0 +1,40 @@
+"""The end of a process with an error: it is listed for an operator, then broken."""
+
+from __future__ import annotations
+
+from recovery import metrics
+from recovery.engine.resources import Resources
+from recovery.records import ErrorInfo, Interruption, Process, ProcessState
+from recovery.records.failure import fingerprint
+from recovery.records.ids import record_id
+
+
+def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
+    """running → broken with this error, which is the process's as a whole; False if it had ended before.
+
+    It is listed under its start task, and can't be restarted. Siblings of a failed task go on.
+    """
+    process = resources.store.processes.get(process_id)
+    if process is None or process.epoch != epoch or process.state is not ProcessState.RUNNING:
+        return False
+    return break_off(resources, process, error, restarts=process.reopened or 0)
+
+
+def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
+    """List the interruption, then break the process unless it has been reopened, or has ended, since it was read."""
+    resources.store.interruptions.add(
+        Interruption(
+            id=record_id(process.id, error.task or process.start_task),
+            type=process.type,
+            actor=error.actor or process.type,
+            kind=error.kind,
+            message=error.message,
+            fingerprint=error.fingerprint or fingerprint(error.kind),
+            attempt=attempt,
+            restarts=restarts,
+        )
+    )
+    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened)
+    if ended:
+        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+    return ended

@@ -1,0 +1,58 @@
+"""What follows a restart: graphs and processes are reopened.
+
+    graph: not failed → process, if nothing of it is failed: broken → running → look at the graph again → not listed
+
+Run by the restart itself, and again by every apply of a task that was once restarted: so a restart that was cut off
+after its commit point is brought on by the task, which is live and will be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from recovery.engine.interrupt import interrupt
+from recovery.engine.resources import Resources
+from recovery.records import Decision, Process, ProcessState
+from recovery.records.ids import record_id
+from recovery.store import Restarted
+
+
+def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[str, Process]) -> int:
+    """Reopen the graphs and processes of restarted tasks; how many processes run again.
+
+    `seen` are the processes as they were before: one that was reopened, broken again or aborted since then is left
+    alone.
+    """
+    store = resources.store
+    if not restarted:
+        return 0
+    store.restarts.reopen_graphs(restarted)
+    broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
+    running = 0
+    if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
+        running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
+        _break_again(resources, well)
+    store.interruptions.remove_before((one.id, one.restarts) for one in restarted)
+    return running
+
+
+def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
+    """Reopen for those of these decisions of one process that were restarted, and are about to be applied."""
+    restarted = [Restarted(d.id, d.restarts, d.epoch) for d in decisions if d.restarts]
+    if restarted:
+        process = resources.store.processes.get(restarted[0].process_id)
+        reopen(resources, restarted, {process.id: process} if process is not None else {})
+
+
+def _break_again(resources: Resources, process_ids: set[str]) -> None:
+    """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
+    process broken, and left it at that."""
+    failed = resources.store.restarts.failed(process_ids)
+    keys = [record_id(process_id, task) for process_id, tasks in failed.items() for task in tasks]
+    for decision in resources.store.decisions.get_many(keys).values() if keys else ():
+        if decision.failed:
+            interrupt(resources, decision)
+
+
+def _is_broken(process: Process | None) -> bool:
+    return process is not None and process.state is ProcessState.BROKEN

@@ -1,0 +1,110 @@
+"""Restart of tasks that failed for good, at an operator's command.
+
+    decision: finished with an error → queued (the commit point) → `reopen` → push
+
+Before the commit point nothing has happened; after it the task is live, and will be run whatever becomes of the
+restart. Only tasks of a process that is broken are restarted: what fails in a running process is about to break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from recovery.engine.dispatch import BATCH, push
+from recovery.engine.reopen import reopen
+from recovery.engine.resources import Resources
+from recovery.errors import InputError, ProcessNotFound
+from recovery.records import Decision, Interruption, Process, ProcessState
+from recovery.records.ids import new_pass, record_id, split_record_id
+from recovery.store import Restarted, Selection
+
+OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """What a restart did: tasks that are queued again, and processes that run again by it. A process with further
+    failed tasks stays broken."""
+
+    tasks: int = 0
+    processes: int = 0
+
+    def __add__(self, other: Restarts) -> Restarts:
+        return Restarts(self.tasks + other.tasks, self.processes + other.processes)
+
+
+def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
+    """Restart a failed task of a broken process, or all of them.
+
+    Raises ProcessNotFound, and InputError for a process that is not broken or a task that has not failed.
+    """
+    process = find_process(resources, process_id)
+    if process.state is not ProcessState.BROKEN:
+        raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")
+    tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
+    decisions = resources.store.decisions.get_many(record_id(process_id, one) for one in tasks)
+    failed = [decision for decision in decisions.values() if decision.failed]
+    if not failed:
+        raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
+    done = Restarts()
+    for first in range(0, len(failed), BATCH):
+        done += _restart(resources, {one.id: one.restarts or 0 for one in failed[first : first + BATCH]})
+    return done
+
+
+def restart_selected(resources: Resources, selection: Selection, limit: int | None = None) -> Restarts:
+    """Restart the tasks of all interruptions selected, of the oldest processes first; at most `limit` tasks."""
+    done = Restarts()
+    for page in pages(resources, selection, BATCH, limit):
+        done += _restart(resources, {one.id: one.restarts for one in page})
+    return done
+
+
+def pages(
+    resources: Resources, selection: Selection, size: int, limit: int | None = None
+) -> Iterator[list[Interruption]]:
+    """The interruptions selected, page by page, at most `limit`."""
+    after, left = "", limit
+    while page := resources.store.interruptions.page(selection, after, size if left is None else min(size, left)):
+        yield page
+        after, left = page[-1].id, None if left is None else left - len(page)
+        if left == 0:
+            break
+
+
+def find_process(resources: Resources, process_id: str) -> Process:
+    """The process of this id. Raises ProcessNotFound."""
+    process = resources.store.processes.get(process_id)
+    if process is None:
+        raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
+    return process
+
+
+def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
+    """Restart a batch of tasks: {id: its `restarts` when it failed}."""
+    store = resources.store
+    process_ids = {split_record_id(key)[0] for key in failed}
+    seen = store.processes.get_many(process_ids)
+    broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
+    wanted = [
+        Restarted(key, restarts, process.epoch)
+        for key, restarts in failed.items()
+        if (process := broken.get(split_record_id(key)[0])) is not None
+    ]
+    queued = store.restarts.queue(wanted, new_pass())
+    ids = {one.id for one in queued}
+    running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
+    push(resources, queued)
+    over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
+    store.interruptions.remove_all(over)  # left over from an abort that was cut off, or of what somebody removed
+    return Restarts(len(queued), running)
+
+
+def _nothing_to_restart(process: Process, task: str | None, decision: Decision | None) -> str:
+    if task is not None and decision is None:
+        return f"process {process.id} has no task {task!r}; `recovery broken show {process.id}` lists those that failed"
+    if task is not None and decision is not None:
+        return f"task {decision.id} is {decision.state} and has not failed; there is nothing to restart"
+    why = f"{process.error.kind}: {process.error.message}" if process.error else "no task of it failed"
+    return f"process {process.id} can't be restarted, it broke as a whole ({why}); abort it, and start another"

@@ -1,0 +1,123 @@
+"""Queries and updates of the Interruption records: the tasks for which processes are broken.
+
+The collection holds what is broken, not what exists; every query here costs that much at the most. One record per task:
+that of a later failure takes the place of an earlier one, never the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from pymongo import DeleteOne
+from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
+
+from recovery.records import Interruption, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import RESTORABLE, literal
+from recovery.store.snapshots import record_range
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which interruptions: those with all of what is given."""
+
+    type: str | None = None
+    actor: str | None = None
+    kind: str | None = None
+    fingerprint: str | None = None
+
+    def filter(self) -> Document:
+        """As a query."""
+        fields = {"type": self.type, "actor": self.actor, "kind": self.kind, "fingerprint": self.fingerprint}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Interruptions that are alike, and the last of them as an example."""
+
+    type: str
+    actor: str
+    kind: str
+    fingerprint: str
+    count: int
+    first: datetime
+    last: datetime
+    message: str
+    example: str
+    """`P/T`."""
+
+
+class Interruptions:
+    """The collection `interruptions`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._collection = collection.with_options(write_concern=RESTORABLE)
+
+    def add(self, interruption: Interruption) -> None:
+        """Save an interruption, unless that of the same failure or of a later one is there.
+
+        Restorable: its decision is live until it is applied, which writes this first.
+        """
+        fields = {key: literal(value) for key, value in to_document(interruption).items()}
+        earlier = {"_id": interruption.id, "restarts": {"$lt": interruption.restarts}}
+        with suppress(DuplicateKeyError):  # it is there
+            self._collection.update_one(earlier, [{"$replaceWith": {**fields, "at": "$$NOW"}}], upsert=True)
+
+    def remove_before(self, restarted: Iterable[tuple[str, int]]) -> None:
+        """Forget what was interrupted before it was restarted for the nth time: (id, n)."""
+        deletes = [DeleteOne({"_id": key, "restarts": {"$lt": restarts}}) for key, restarts in restarted]
+        if deletes:
+            self._collection.bulk_write(deletes, ordered=False)
+
+    def remove_all(self, process_ids: Sequence[str]) -> None:
+        """Forget all of these processes. Index `_id`, their ranges."""
+        if process_ids:
+            self._collection.delete_many({"$or": [record_range(process_id) for process_id in process_ids]})
+
+    def of_process(self, process_id: str) -> list[Interruption]:
+        """All of a process, in the order of their ids. Index `_id`, one range."""
+        found = self._collection.find(record_range(process_id)).sort("_id", 1)
+        return [from_document(Interruption, document) for document in found]
+
+    def count(self, selection: Selection) -> int:
+        """How many are selected. Index `group` or `fingerprint`."""
+        return self._collection.count_documents(selection.filter())
+
+    def page(self, selection: Selection, after: str, limit: int) -> list[Interruption]:
+        """Of those selected the next after this id, in the order of ids, that is of their processes' starts."""
+        found = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
+        return [from_document(Interruption, document) for document in found]
+
+    def groups(self, selection: Selection) -> list[Group]:
+        """Those selected, alike ones together, the most frequent first. Index `group` or `fingerprint`."""
+        names = ("type", "actor", "kind", "fingerprint")
+        last = {"$top": {"sortBy": {"at": -1}, "output": {"id": "$_id", "message": "$message"}}}
+        stages: list[Document] = [
+            {"$match": selection.filter()},
+            {
+                "$group": {
+                    "_id": {name: f"${name}" for name in names},
+                    "count": {"$sum": 1},
+                    "first": {"$min": "$at"},
+                    "last": {"$max": "$at"},
+                    "example": last,
+                }
+            },
+            {"$sort": {"count": -1, "last": -1}},
+        ]
+        return [
+            Group(
+                **found["_id"],
+                count=found["count"],
+                first=found["first"],
+                last=found["last"],
+                message=found["example"]["message"],
+                example=found["example"]["id"],
+            )
+            for found in self._collection.aggregate(stages)
+        ]

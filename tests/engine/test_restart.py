@@ -1,0 +1,325 @@
+"""Restart of what failed for good: the process goes on from there, and nothing that was done is done again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from recovery import InputError, ProcessBroken, ProcessNotFound
+from recovery.engine import Slot, break_process
+from recovery.engine.complete import too_large
+from recovery.engine.effects import Applied, Ended
+from recovery.engine.interrupt import interrupt
+from recovery.engine.reopen import reopen
+from recovery.engine.restart import restart_selected
+from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.store import Restarted, Selection
+from tests.world import World, arguments, check_quiet
+
+
+class Shop:
+    """`order` packs, pays for each part, and ships; payments of what is in `refused` fail."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.refused = world, set[int]()
+        self.ran: Counter[str] = Counter()
+
+        @world.app.actor()
+        def pack(part: int) -> int:
+            self.ran[f"pack {part}"] += 1
+            return part
+
+        @world.app.actor()
+        def pay(part: int) -> int:
+            self.ran[f"pay {part}"] += 1
+            if part in self.refused:
+                raise ValueError(f"no money for {part}")
+            return 10 * part
+
+        @world.app.actor()
+        def ship(*done: Any) -> Any:
+            self.ran["ship"] += 1
+            return list(done)
+
+        @world.app.process()
+        def order(*parts: int) -> Any:
+            return ship.schedule([pack.schedule(pay.schedule(part)) for part in parts], pack.schedule(0))
+
+        self.order = order
+
+    def broken(self, *parts: int) -> str:
+        """A broken process."""
+        process_id = self.world.app.start(self.order, *parts)
+        self.world.pump()
+        assert self.world.process(process_id).state is ProcessState.BROKEN
+        return process_id
+
+    def paying(self, process_id: str) -> list[Decision]:
+        """The decisions of its payments, in the order of their parts."""
+        found = [d for d in self.world.decisions(process_id).values() if d.actor == "pay"]
+        calls = self.world.store.decisions.get_many(d.id for d in found)
+        return sorted(calls.values(), key=lambda d: d.call.args if d.call else "")
+
+
+@pytest.fixture
+def shop(world: World) -> Shop:
+    return Shop(world)
+
+
+def test_only_what_depends_on_it_waits_and_nothing_is_done_twice(shop: Shop, world: World) -> None:
+    shop.refused = {2}
+    process_id = shop.broken(1, 2, 3)
+    done = Counter({"pay 1": 1, "pay 2": 1, "pay 3": 1, "pack 10": 1, "pack 30": 1, "pack 0": 1})
+    assert shop.ran == done
+    shop.refused = set()
+    assert world.app.restart(process_id) == 1
+    process = world.process(process_id)
+    assert (process.state, process.error, process.ended_at) == (ProcessState.RUNNING, None, None)
+    assert process.recovery_time is not None
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[10, 20, 30], 0]
+    assert shop.ran == done + Counter({"pay 2": 1, "pack 20": 1, "ship": 1})
+    check_quiet(world, process_id)
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def test_the_record_of_an_interruption(shop: Shop, world: World) -> None:
+    shop.refused = {2}
+    process_id = shop.broken(1, 2)
+    (found,) = world.store.interruptions.of_process(process_id)
+    (failed,) = [d for d in shop.paying(process_id) if d.failed]
+    assert (found.id, found.type, found.actor, found.kind, found.message, found.attempt, found.restarts) == (
+        failed.id, "order", "pay", "ValueError", "no money for 2", 1, 0,
+    )  # fmt: skip
+    assert failed.outcome is not None
+    assert failed.outcome.error is not None
+    assert found.fingerprint == failed.outcome.error.fingerprint
+    assert found.at is not None
+    assert world.app.applier.apply([ended(world, failed)]) is Applied.BEFORE
+    assert world.store.interruptions.of_process(process_id) == [found]
+
+
+def test_it_may_fail_again_and_be_restarted_again(shop: Shop, world: World) -> None:
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    for restarts in (1, 2, 3):
+        world.app.restart(process_id)
+        world.pump()
+        assert world.process(process_id).state is ProcessState.BROKEN
+        (found,) = world.store.interruptions.of_process(process_id)
+        assert (found.restarts, found.attempt) == (restarts, restarts + 1)
+    shop.refused = set()
+    world.app.restart(process_id)
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20], 0]
+    check_quiet(world, process_id)
+
+
+def test_of_several_failed_tasks_all_must_be_restarted(shop: Shop, world: World) -> None:
+    shop.refused = {2, 3}
+    process_id = shop.broken(1, 2, 3)
+    assert len(world.store.interruptions.of_process(process_id)) == 2
+    shop.refused = set()
+    first, second = (d.task_id for d in shop.paying(process_id) if d.failed)
+    assert world.app.restart(process_id, first) == 1
+    world.pump()
+    assert world.process(process_id).state is ProcessState.BROKEN, "the other is still failed"
+    assert [one.id for one in world.store.interruptions.of_process(process_id)] == [f"{process_id}/{second}"]
+    assert world.app.restart(process_id, second) == 1
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[10, 20, 30], 0]
+    check_quiet(world, process_id)
+
+
+def test_while_it_runs_again_it_is_waited_for(shop: Shop, world: World) -> None:
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    with pytest.raises(ProcessBroken) as told:
+        world.app.result(process_id)
+    assert told.value.state == "broken"
+
+
+def test_what_cant_be_restarted(shop: Shop, world: World) -> None:
+    app = world.app
+    with pytest.raises(ProcessNotFound):
+        app.restart("f" * 32)
+    running = app.start(shop.order, 1)
+    with pytest.raises(InputError, match="is running; only tasks of a broken one can be restarted"):
+        app.restart(running)
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    with pytest.raises(InputError, match="has no task 'nine'"):
+        app.restart(process_id, "nine")
+    with pytest.raises(InputError, match="/start is finished and has not failed"):
+        app.restart(process_id, "start")
+    assert world.process(process_id).state is ProcessState.BROKEN
+
+
+def test_a_process_that_broke_as_a_whole_is_listed_and_cant_be_restarted(world: World) -> None:
+    process_id = world.app.start(world.app.process("order")(lambda: 1))
+    assert break_process(world.app.resources, process_id, 0, too_large("graph"))
+    (found,) = world.store.interruptions.of_process(process_id)
+    assert (found.id, found.kind, found.actor) == (f"{process_id}/start", "TooLarge", "order")
+    with pytest.raises(InputError, match=re.escape("it broke as a whole (TooLarge: the graph of the process is over")):
+        world.app.restart(process_id)
+    assert restart_selected(world.app.resources, Selection()).tasks == 0
+    assert world.store.interruptions.of_process(process_id) == [found]
+
+
+def test_a_group_is_restarted(shop: Shop, world: World) -> None:
+    shop.refused = {2, 3}
+    processes = [shop.broken(2), shop.broken(3), shop.broken(1, 2, 3)]
+    world.app.process("other")(lambda: [][0])
+    other = world.app.start("other")
+    world.pump()
+    groups = {(g.actor, g.kind): g for g in world.store.interruptions.groups(Selection())}
+    assert {key: group.count for key, group in groups.items()} == {("pay", "ValueError"): 4, ("other", "IndexError"): 1}
+    assert groups["pay", "ValueError"].first <= groups["pay", "ValueError"].last
+    shop.refused = set()
+    done = restart_selected(world.app.resources, Selection(actor="pay"), limit=1)
+    assert (done.tasks, done.processes) == (1, 1)
+    done = restart_selected(world.app.resources, Selection(fingerprint=groups["pay", "ValueError"].fingerprint))
+    assert (done.tasks, done.processes) == (3, 2)
+    for process_id in processes:
+        assert world.bring_on(process_id).state is ProcessState.FINISHED
+        check_quiet(world, process_id)
+    assert [one.process_id for one in world.store.interruptions.page(Selection(), "", 10)] == [other]
+
+
+# Results and applies from before a restart.
+
+
+def ended(world: World, decision: Decision) -> Ended:
+    task = world.store.tasks.get(decision.id)
+    assert task is not None
+    return Ended(task, decision)
+
+
+def finish(world: World, decision: Decision, value: str) -> bool:
+    outcome = Outcome(pass_key=str(decision.pass_key), value=value)
+    return world.store.decisions.finish(
+        decision, outcome, (), accept_first=True, worker="zombie#1", apply_timeout=5
+    )  # fmt: skip
+
+
+def test_a_result_from_before_is_not_accepted(shop: Shop, world: World) -> None:
+    """Not even where any attempt's value is: the attempt was given up before the task failed."""
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    (claimed,) = shop.paying(process_id)
+    world.app.restart(process_id)
+    assert not finish(world, claimed, "666")
+    (now,) = shop.paying(process_id)
+    assert now.state is DecisionState.QUEUED
+    assert finish(world, now, "20"), "one of this life is"
+
+
+def test_a_failure_from_before_is_not_applied(shop: Shop, world: World) -> None:
+    """By whoever had read it: before the graph is asked, and after."""
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    (failed,) = shop.paying(process_id)
+    shop.refused = set()
+    world.app.restart(process_id)
+    assert world.app.applier.apply([ended(world, failed)]) is Applied.STALE
+    assert world.process(process_id).state is ProcessState.RUNNING
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20], 0]
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def test_restarted_between_the_graph_and_the_process(shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An apply that has noted the failure must not break the process that was restarted meanwhile."""
+    shop.refused = {2, 3}
+    process_id = shop.broken(2, 3)
+    first, second = shop.paying(process_id)
+    shop.refused = set()
+    world.app.restart(process_id, first.task_id)
+    store, real = world.app.resources.store, world.app.resources.store.graphs.fail
+
+    def fail_then_restart(*args: Any) -> bool:
+        noted = real(*args)
+        monkeypatch.undo()
+        world.app.restart(process_id)
+        return noted
+
+    monkeypatch.setattr(store.graphs, "fail", fail_then_restart)
+    assert interrupt(world.app.resources, second) is Applied.BEFORE
+    assert world.process(process_id).state is ProcessState.RUNNING
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20, 30], 0]
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def test_a_failure_between_the_look_and_the_reopening_breaks_it_again(
+    shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own apply finds the process broken, and leaves it at that."""
+    shop.refused = {2, 3}
+    process_id = world.app.start(shop.order, 2, 3)
+    world.pump(serve={name: world.app.actors[name] for name in ("order", "pack")})
+    message = world.pop(["pay"])
+    assert message is not None
+    world.redis.lpush("aside", *[world.redis.rpop("pay")])
+    _run(world, message)
+    assert world.process(process_id).state is ProcessState.BROKEN
+    store, real = world.app.resources.store, world.app.resources.store.restarts.reopen_processes
+
+    def fail_then_reopen(seen: Any) -> int:
+        other = world.pop(["aside"])
+        assert other is not None
+        _run(world, other)
+        return real(seen)
+
+    monkeypatch.setattr(store.restarts, "reopen_processes", fail_then_reopen)
+    world.app.restart(process_id)
+    process = world.process(process_id)
+    assert process.state is ProcessState.BROKEN
+    assert process.reopened == 1
+    monkeypatch.undo()
+    shop.refused = set()
+    world.app.restart(process_id)
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20, 30], 0]
+
+
+def _run(world: World, message: dict[str, Any]) -> None:
+    name = message["headers"]["task"]
+    slot = Slot(world.app.resources, world.app.applier, {name: world.app.actors[name]}, "survivor#1")
+    slot.run(world.app.actors[name], *arguments(message))
+    world.app.applier.flush()
+
+
+def test_a_restart_that_is_late_does_not_undo_what_came_since(shop: Shop, world: World) -> None:
+    """Cut off after its commit point; the task ran, failed again, and is listed. Then the restart goes on."""
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    (failed,) = shop.paying(process_id)
+    seen = {process_id: world.process(process_id)}
+    restarted = Restarted(failed.id, 0, 0)
+    queued = world.store.restarts.queue([restarted], "p" * 32)
+    assert [one.id for one in queued] == [failed.id]
+    world.app.resources.broker.push(queued)
+    world.pump()
+    (again,) = world.store.interruptions.of_process(process_id)
+    assert again.restarts == 1
+    assert reopen(world.app.resources, [restarted.again()], seen) == 0
+    assert world.process(process_id).state is ProcessState.BROKEN
+    assert world.store.interruptions.of_process(process_id) == [again]
+    assert world.store.restarts.queue([restarted], "q" * 32) == [], "a failure is restarted once"
+
+
+def test_the_word_that_a_failure_is_applied_does_not_put_its_next_life_to_rest(shop: Shop, world: World) -> None:
+    shop.refused = {2}
+    process_id = shop.broken(2)
+    (failed,) = shop.paying(process_id)
+    world.app.restart(process_id)
+    (queued,) = shop.paying(process_id)
+    assert finish(world, queued, "20")
+    assert world.store.decisions.rest([failed.id], failed.restarts) == 0
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20], 0]
+    check_quiet(world, process_id)

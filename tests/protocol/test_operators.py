@@ -1,0 +1,196 @@
+"""What breaks a process, restarts it and aborts it, cut after each of its writes: the process ends right, or is visibly
+broken or aborted, and is never stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recovery import Settings
+from recovery.records import ProcessState
+from recovery.records.ids import new_pass
+from recovery.store import Restarted
+from tests.protocol import harness
+from tests.waiting import wait_until
+from tests.world import check_quiet
+
+BREAK = [
+    "Decisions.finish:after",
+    "Graphs.fail:before",
+    "Graphs.fail:after",
+    "Interruptions.add:after",
+    "Processes.break_:before",
+    "Processes.break_:after",
+]
+RESTART = [
+    "Restarts.queue:after",
+    "Restarts.reopen_graphs:before",
+    "Restarts.reopen_graphs:after",
+    "Restarts.reopen_processes:before",
+    "Restarts.reopen_processes:after",
+    "Interruptions.remove_before:before",
+    "Interruptions.remove_before:after",
+    "Broker.push:before",
+    "Broker.push:after",
+]
+REOPEN = [step for step in RESTART[1:] if "push" not in step]
+ABORT = [
+    "Aborts.end:after",
+    "Aborts.close_graphs:before",
+    "Aborts.close_graphs:after",
+    "Aborts.end_decisions:before",
+    "Aborts.end_decisions:after",
+    "Interruptions.remove_all:after",
+    "Aborts.rest_graphs:before",
+    "Aborts.rest_graphs:after",
+]
+BAD_PRICE = "bad price"
+
+
+class World(harness.World):
+    """`sale` adds up prices; while Redis holds a mark, one of them can't be had."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+
+        @self.app.actor(worker_timeout=0.4)
+        def price(number: int) -> int:
+            if number == 2 and self.redis.exists(BAD_PRICE):
+                raise ValueError("no price")
+            return number
+
+        @self.app.process(idle_timeout=0.4, worker_timeout=0.4)
+        def sale() -> Any:
+            double, total = self.app.actors["double"], self.app.actors["total"]
+            return total.schedule([double.schedule(price.schedule(number)) for number in (1, 2, 3)])
+
+    def fails(self, fails: bool) -> None:
+        if fails:
+            self.redis.set(BAD_PRICE, 1)
+        else:
+            self.redis.delete(BAD_PRICE)
+
+    def until(self, process_id: str, state: ProcessState) -> None:
+        def reached() -> bool:
+            self.pump()
+            self.scan()
+            return self.process(process_id).state is state
+
+        wait_until(reached, 15, f"{state} of process {process_id}")
+
+    def broken(self) -> str:
+        self.fails(True)
+        process_id = self.app.start("sale")
+        self.until(process_id, ProcessState.BROKEN)
+        self.fails(False)
+        return process_id
+
+    def at_rest(self, process_id: str) -> bool:
+        """Whether nothing of a process is live any more, after one more look at everything."""
+        self.pump()
+        self.scan()
+        live = {"_id": {"$regex": f"^{process_id}"}, "recoveryTime": {"$exists": True}}
+        names = ("processes", "decisions", "graphs")
+        return not any(self.store.database[name].count_documents(live) for name in names)
+
+    def listed(self, process_id: str) -> int:
+        return len(self.store.interruptions.of_process(process_id))
+
+
+@pytest.fixture
+def world(settings: Settings) -> World:
+    return World(settings)
+
+
+def ends_right(world: World, process_id: str) -> None:
+    world.until(process_id, ProcessState.FINISHED)
+    assert world.app.result(process_id) == 12
+    check_quiet(world, process_id)
+    assert world.listed(process_id) == 0
+
+
+@pytest.mark.parametrize("at", BREAK)
+def test_break_cut_off(world: World, at: str) -> None:
+    world.fails(True)
+    process_id = world.app.start("sale")
+    # Of the finished ones the first is that of the start.
+    world.dies(at, lambda doomed: doomed.pump("doomed#1"), skipped=1 if "finish" in at else 0)
+    world.until(process_id, ProcessState.BROKEN)
+    wait_until(lambda: world.pump() or world.listed(process_id), 5, "an interruption")
+    world.fails(False)
+    assert world.app.restart(process_id) == 1
+    ends_right(world, process_id)
+
+
+def test_restart_cut_off_before_its_commit_point(world: World) -> None:
+    process_id = world.broken()
+    world.dies("Restarts.queue:before", lambda doomed: doomed.app.restart(process_id))
+    world.pump()
+    assert world.process(process_id).state is ProcessState.BROKEN
+    assert world.listed(process_id) == 1
+    assert world.app.restart(process_id) == 1
+    ends_right(world, process_id)
+
+
+@pytest.mark.parametrize("at", RESTART)
+def test_restart_cut_off(world: World, at: str) -> None:
+    """After its commit point nobody need come back to it."""
+    process_id = world.broken()
+    world.dies(at, lambda doomed: doomed.app.restart(process_id))
+    ends_right(world, process_id)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["well", "fails again"])
+@pytest.mark.parametrize("at", REOPEN)
+def test_apply_of_a_restarted_task_cut_off(world: World, at: str, again: bool) -> None:
+    """The restart was cut off, and so is the worker that brings it on."""
+    process_id = world.broken()
+    (failed,) = world.store.interruptions.of_process(process_id)
+    world.app.resources.broker.push(world.store.restarts.queue([Restarted(failed.id, 0, 0)], new_pass()))
+    world.fails(again)
+    world.dies(at, lambda doomed: doomed.pump("doomed#1"))
+    if again:
+        wait_until(lambda: world.at_rest(process_id), 10, "all at rest")
+        assert world.process(process_id).state is ProcessState.BROKEN
+        (found,) = world.store.interruptions.of_process(process_id)
+        assert found.restarts == 1
+        world.fails(False)
+        assert world.app.restart(process_id) == 1
+    ends_right(world, process_id)
+
+
+def aborted_for_good(world: World, process_id: str) -> None:
+    """All at rest in the aborted epoch, nothing listed, and nothing runs on."""
+    wait_until(lambda: world.at_rest(process_id), 10, "all records at rest")
+    assert world.process(process_id).state is ProcessState.ABORTED
+    decisions = world.decisions(process_id).values()
+    assert {decision.state.value for decision in decisions} == {"finished"}
+    assert world.listed(process_id) == 0
+    graph = world.store.graphs.get(process_id)
+    assert graph is not None
+    assert graph.epoch == world.process(process_id).epoch == 1
+
+
+@pytest.mark.parametrize("person", [False, True], ids=["found", "aborted again"])
+@pytest.mark.parametrize("state", [ProcessState.RUNNING, ProcessState.BROKEN])
+@pytest.mark.parametrize("at", ABORT)
+def test_abort_cut_off(world: World, at: str, state: ProcessState, person: bool) -> None:
+    if state is ProcessState.BROKEN:
+        process_id = world.broken()
+    else:
+        process_id = world.app.start("sale")
+        world.pump(serve={"sale": world.app.actors["sale"]})
+    world.dies(at, lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
+    if person:
+        world.app.abort(process_id, "again")
+    aborted_for_good(world, process_id)
+    error = world.process(process_id).error
+    assert error is not None
+    assert error.message == "no longer wanted"
+
+
+def test_abort_cut_off_before_its_commit_point(world: World) -> None:
+    process_id = world.app.start("sale")
+    world.dies("Aborts.end:before", lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
+    ends_right(world, process_id)
