@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from pymongo import WriteConcern
+from pymongo import ReadPreference, WriteConcern
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -52,7 +52,7 @@ def members(database: Database[Document]) -> Members | None:
     The right is `replSetGetStatus`, which the role clusterMonitor has.
     """
     try:
-        status = database.client.admin.command("replSetGetStatus")
+        status = database.client.admin.command("replSetGetStatus", read_preference=ReadPreference.SECONDARY_PREFERRED)
     except OperationFailure as error:
         if error.code in (_UNAUTHORIZED, _NO_SUCH_COMMAND) or "not supported" in str(error):
             return None

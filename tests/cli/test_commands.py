@@ -22,7 +22,7 @@ from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.waiting import wait_until
 
 APP = "tests.cli.shop:app"
-COMMANDS = ("beat", "demo", "init", "run", "show", "start", "status", "sweep", "up", "worker")
+COMMANDS = ("beat", "check", "demo", "doctor", "init", "run", "show", "start", "status", "sweep", "up", "worker")
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""Runs all checks. What one of them can't find out stands in no other's way, and is told with its reason."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from recovery.engine import Resources
+from recovery.health import clocks, installation, records, scanners, servers, workers
+from recovery.health.model import Check, unasked
+from recovery.store.overview import impatient
+
+log = logging.getLogger(__name__)
+
+Ask = Callable[[Resources], Check]
+
+ASK_WITHIN = 10.0
+"""Seconds for one check: looking up the graphs of 100,000 running processes takes a few."""
+
+ADVICE = "ask again; if it stays, see to the server's log and to this user's rights"
+
+MONGODB, REDIS = "mongodb", "redis"
+CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
+    (MONGODB, servers.mongodb, ()),
+    (REDIS, servers.redis, ()),
+    ("replica set", servers.replica_set, ()),
+    ("writes", servers.writes, (MONGODB,)),
+    ("redis memory", servers.memory, (REDIS,)),
+    ("clocks", clocks.clocks, (MONGODB, REDIS)),
+    ("packages", installation.packages, ()),
+    ("sweeps", installation.sweeps, ()),
+    ("collections", installation.collections, (MONGODB,)),
+    ("workers", workers.workers, (MONGODB,)),
+    ("actors", workers.actors, (MONGODB,)),
+    ("queues", workers.queues, (MONGODB, REDIS)),
+    ("beat", scanners.beat, (MONGODB, REDIS)),
+    ("nudges", scanners.nudges, (REDIS,)),
+    ("scanners", scanners.scanners, (MONGODB,)),
+    ("deadlines", records.deadlines, (MONGODB,)),
+    ("processes", records.broken, (MONGODB,)),
+)
+"""(name, check, servers that it asks), the servers first."""
+SERVERS = (MONGODB, REDIS)
+
+
+def examine(resources: Resources, checks: Sequence[tuple[str, Ask, tuple[str, ...]]] = CHECKS) -> Iterator[Check]:
+    """The checks' answers, one after the other. Does not raise."""
+    away: set[str] = set()
+    for name, ask, needs in checks:
+        if missing := away.intersection(needs):
+            yield unasked(name, f"not asked, since {' and '.join(sorted(missing))} did not answer", "see there")
+            continue
+        check = _ask(name, ask, resources)
+        if not check.asked:
+            away.add(name)
+        yield check
+
+
+def _ask(name: str, ask: Ask, resources: Resources) -> Check:
+    try:
+        with impatient(ASK_WITHIN):
+            return ask(resources)
+    except Exception as error:  # whatever it is, the others must be asked
+        log.debug("%s could not be asked", name, exc_info=True)
+        return unasked(name, f"could not be asked: {type(error).__name__}: {str(error)[:300]}", ADVICE)

@@ -1,0 +1,92 @@
+"""One process, judged by the scanners' own rules and repaired by the scanners' own repairs.
+
+What a scanner would do at the next deadline is done at once; there is no second code path. A finding that asks to
+wait (nobody serves the queue) or only to report is left: no write of ours would change what it says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.engine import Applier, Resources
+from recovery.errors import ProcessNotFound
+from recovery.repair import Done, Repairer
+from recovery.rules import Finding, Repair, Snapshot, Surroundings
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+
+SOURCE = "operator"
+"""Who had it repaired, as the log of repairs names it."""
+LEFT_ALONE = frozenset({Repair.WAIT, Repair.REPORT})
+MOST_ROUNDS = 5
+"""A repair may show what it hid: a rebuilt graph what is ready in it. More than this is a repair that does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A process as it was read, and what is wrong with it: nothing, if `findings` is empty."""
+
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    around: Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A live record, when it is looked at next, and by which scanner."""
+
+    record: str
+    what: str
+    at: datetime
+    scanner: str
+
+
+def look(resources: Resources, process_id: str) -> Examination:
+    """Judge a process as the Graph scanner does, whether a deadline is past or not. Raises ProcessNotFound."""
+    return _look(resources, GraphScanner(resources, Applier(resources)), process_id)
+
+
+def repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
+    """Repair what was found, and judge again: {rule: repairs that changed something}, and how it is now."""
+    applier = Applier(resources)
+    scanner, repairer = GraphScanner(resources, applier), Repairer(resources, applier, SOURCE)
+    done: Done = Counter()
+    for _ in range(MOST_ROUNDS):
+        todo = [finding for finding in examined.findings if finding.repair not in LEFT_ALONE]
+        if not todo:
+            break
+        changed = repairer.repair(todo, examined.around)
+        done += changed
+        examined = _look(resources, scanner, examined.snapshot.process_id)
+        if not changed:
+            break
+    return done, examined
+
+
+def deadlines(snapshot: Snapshot) -> list[Deadline]:
+    """The next deadlines of the process's live records, the first first."""
+    return sorted(_deadlines(snapshot), key=lambda one: one.at)
+
+
+def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
+    (snapshot,) = resources.store.snapshots([process_id])
+    if not (snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks):
+        where = f"database {resources.settings.database}"
+        raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")
+    findings, around = scanner.judge([snapshot])
+    return Examination(snapshot, tuple(findings), around)
+
+
+def _deadlines(snapshot: Snapshot) -> Iterator[Deadline]:
+    process, graph = snapshot.process, snapshot.graph
+    if process is not None and process.recovery_time:
+        yield Deadline(process.id, f"process, {process.state}", process.recovery_time, ProcessScanner.name)
+    if graph is not None and graph.recovery_time:
+        what = f"graph, {len(graph.not_finished)} open"
+        yield Deadline(graph.id, what, graph.recovery_time, GraphScanner.name)
+    for decision in snapshot.decisions.values():
+        if decision.recovery_time:
+            what = f"{decision.actor}, {decision.state}"
+            yield Deadline(decision.id, what, decision.recovery_time, DecisionScanner.name)

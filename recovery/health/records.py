@@ -1,0 +1,40 @@
+"""Checks of the records: has each a deadline, and did processes break?"""
+
+from __future__ import annotations
+
+from recovery.engine import Resources
+from recovery.health.model import Check, among, ok, problem, unasked
+from recovery.records import ProcessState
+from recovery.store import drift
+from recovery.store.overview import Overview
+
+
+def deadlines(resources: Resources) -> Check:
+    """Every live record has a deadline, at which somebody looks at it (design §1). Costs what is live."""
+    if lacking := _lacking(resources, "deadline", "deadlineMissing"):
+        return _unread("deadlines", lacking)
+    missing = Overview(resources.store.database).without_deadline()
+    found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+    if not found:
+        return ok("deadlines", "every live record has one")
+    # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
+    advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
+    return problem("deadlines", f"live records without one: {found}", advice)
+
+
+def broken(resources: Resources) -> Check:
+    """How many processes ended without a result. For information: each was told of when it broke."""
+    if lacking := _lacking(resources, "deadline", "unsuccessful"):
+        return _unread("processes", lacking)
+    counts = Overview(resources.store.database).processes()
+    running, odd = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
+    return ok("processes", f"{running:,} running, {odd:,} broken, {counts[ProcessState.ABORTED]:,} aborted")
+
+
+def _lacking(resources: Resources, *names: str) -> list[str]:
+    missing = drift.missing(resources.store.database)
+    return [one for one in missing if one.startswith("index ") and one.rpartition(".")[2] in names]
+
+
+def _unread(name: str, lacking: list[str]) -> Check:
+    return unasked(name, f"not asked without {among(lacking)}: all records would be read", "see `collections`")

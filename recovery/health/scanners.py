@@ -1,0 +1,112 @@
+"""Checks of what finds the overdue: does a beat nudge, does somebody scan, and do the scanners keep up?
+
+A scanner runs only upon a nudge, and its worker notes that it ran. So a fresh note of any scanner says that a beat
+nudges and a worker answers; a single old note says that this scanner fails; fresh notes and records long overdue say
+that scanners can't keep up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from recovery.engine import Resources
+from recovery.health.model import Check, Level, among, ok, problem, warning
+from recovery.records import ScannerRun
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
+from recovery.scan.scanner import MOST_SECONDS
+from recovery.store.overview import DEADLINES, Overview
+
+SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner))
+NUDGES = "recovery.nudge"
+"""The queue of `workers.config`, which is not imported here: a command needs no Celery."""
+
+QUIET = MOST_SECONDS + 10.0
+"""A scan with much to do takes so long, and its note is written within 5 s; and some nudges more."""
+NUDGES_WAITING = 5
+"""A worker takes a nudge in milliseconds, also while its pool is full."""
+LATE, VERY_LATE = 10.0, 60.0
+"""Seconds that a record may be overdue: a few are normal, a minute is not (docs/metrics.md)."""
+
+
+def beat(resources: Resources) -> Check:
+    """A beat nudges, and a worker answered not long ago."""
+    runs, now = resources.store.scanners.all(), resources.store.now()
+    alive = bool(Overview(resources.store.database).workers_alive())
+    return judge_beat(_last(runs), now, _quiet(resources), _waiting(resources), alive)
+
+
+def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int, workers: bool) -> Check:
+    """What the last answer to a nudge means; `waiting` nudges are in the queue, `workers`: there are some."""
+    ago = (now - last).total_seconds() if last else None
+    found = "no nudge was ever answered" if ago is None else f"last nudge answered {ago:,.1f} s ago"
+    if ago is not None and ago <= quiet:
+        return ok("beat", found)
+    if waiting:
+        return warning(
+            "beat", f"{found}; {waiting} wait", "see `nudges`: a beat runs, or did, and no worker answers it"
+        )
+    if not workers:
+        return warning("beat", f"{found}: without a worker it can't be told", "start workers, then `recovery beat`")
+    advice = "start one: `recovery beat`. If one runs: does it use this Redis, and have workers RECOVERY_SCANNERS off?"
+    return problem("beat", f"{found}, and none waits", advice)
+
+
+def nudges(resources: Resources) -> Check:
+    """Nudges are taken: the queue is nearly empty."""
+    waiting = _waiting(resources)
+    if waiting < NUDGES_WAITING:
+        return ok("nudges", f"{waiting} wait")
+    advice = "start a worker whose scanners are on; one takes them all at once, however many they are"
+    return warning("nudges", f"{waiting:,} wait in {NUDGES}: nobody answers the beat", advice)
+
+
+def scanners(resources: Resources) -> Check:
+    """Each scanner runs, was not cut off, and nothing is overdue for long."""
+    overview = Overview(resources.store.database)
+    overdue = {name: overview.oldest_overdue(name) for name in DEADLINES}
+    runs, now = resources.store.scanners.all(), resources.store.now()
+    return judge_scanners(overdue, runs, now, _quiet(resources))
+
+
+def judge_scanners(overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, quiet: float) -> Check:
+    """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}."""
+    oldest = max(overdue.values(), default=0.0)
+    late = {name: seconds for name, seconds in overdue.items() if seconds > LATE}
+    found = [f"overdue for up to {seconds:,.1f} s: {name}" for name, seconds in late.items()]
+    last = _last(runs)
+    running = last is not None and (now - last).total_seconds() <= quiet
+    silent = [name for name in SCANNERS if running and _age(runs, name, now) > quiet]
+    cut_off = [f"{name} ({run.error})" for name, run in runs.items() if run.error]
+    if silent:
+        found.append(f"do not run, though others do: {among(silent)}")
+    if cut_off:
+        found.append(f"last run cut off: {among(cut_off)}")
+    if silent:
+        return problem("scanners", "; ".join(found), "read the workers' log: these scanners fail")
+    if oldest > LATE:
+        advice = "they run, and can't keep up: start workers, look at MongoDB's load" if running else "see `beat`"
+        return Check("scanners", Level.PROBLEM if oldest > VERY_LATE else Level.WARNING, "; ".join(found), advice)
+    if cut_off:
+        return warning("scanners", "; ".join(found), "the next nudge goes on; if it stays, read the workers' log")
+    if last is None:
+        return ok("scanners", "none has run; nothing is overdue")
+    lasted = max(run.seconds for run in runs.values())
+    return ok("scanners", f"nothing overdue for more than {oldest:,.1f} s; the longest last run took {lasted:,.1f} s")
+
+
+def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
+    return max((run.ran_at for run in runs.values() if run.ran_at), default=None)
+
+
+def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:
+    ran_at = runs[name].ran_at if name in runs else None
+    return (now - ran_at).total_seconds() if ran_at else float("inf")
+
+
+def _quiet(resources: Resources) -> float:
+    return QUIET + 5 * resources.settings.scan_interval
+
+
+def _waiting(resources: Resources) -> int:
+    return resources.broker.depths([NUDGES])[NUDGES]

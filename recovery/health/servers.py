@@ -1,0 +1,117 @@
+"""Checks of MongoDB and Redis: do they answer, and will they keep what they are told?"""
+
+from __future__ import annotations
+
+from pymongo.errors import ConnectionFailure
+
+from recovery.engine import Resources
+from recovery.errors import ServerError, ServerUnavailable
+from recovery.health.model import Check, Level, among, ok, problem, unasked, warning
+from recovery.store import check_server, condition
+from recovery.store.overview import impatient
+
+ANSWER_WITHIN = 3.0
+"""Seconds that a server has to answer; one that is only slow answers in one."""
+ACKNOWLEDGE_WITHIN = 5.0
+"""Seconds that a majority has for a write. A start and a finish wait for one, so this is what users wait for."""
+SLOW_WRITE = 1.0
+"""A hundred times what a write on good disks takes."""
+MEMORY_LOW = 0.9
+
+
+def mongodb(resources: Resources) -> Check:
+    """MongoDB answers, is new enough and a replica set."""
+    try:
+        with impatient(ANSWER_WITHIN):
+            check_server(resources.settings.mongo_uri, timeout=ANSWER_WITHIN)
+    except ServerError as error:
+        return _away("mongodb", error)
+    version = condition.version(resources.store.database)
+    return ok("mongodb", f"{version} answers, database {resources.settings.database}")
+
+
+def replica_set(resources: Resources) -> Check:
+    """A primary is known, and a majority of the members is up. Any member tells, so it is asked without a primary."""
+    try:
+        with impatient(ANSWER_WITHIN):
+            return judge_members(condition.members(resources.store.database))
+    except ConnectionFailure:
+        return unasked("replica set", "no member answers", "see `mongodb`")
+
+
+def judge_members(members: condition.Members | None) -> Check:
+    """What the members' states mean."""
+    name = "replica set"
+    if members is None:
+        advice = "grant clusterMonitor to see the members; behind mongos, look at each shard"
+        return warning(name, "its members can't be asked for: not authorized, or behind mongos", advice)
+    count = len(members.up) + len(members.down)
+    found = f"{len(members.up)} of {count} members up"
+    if members.down:
+        found += f", down: {among(members.down)}"
+    if members.primary is None:
+        return problem(name, f"no primary; {found}", "start the members that are down; a majority elects a primary")
+    if members.acknowledging < members.majority:
+        found += f"; {members.majority} are needed to acknowledge a write"
+        return problem(name, found, "start the members that are down: until then starts and results wait")
+    if members.down:
+        return warning(name, f"primary {members.primary}; {found}", "start the members that are down")
+    return ok(name, f"primary {members.primary}; {found}")
+
+
+def writes(resources: Resources) -> Check:
+    """A majority acknowledges writes. What is written matches nothing."""
+    seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_WITHIN)
+    found = f"acknowledged by a majority in {seconds * 1000:.0f} ms"
+    if seconds > SLOW_WRITE:
+        return warning("writes", found, "look at the disks, the load and the replication lag of MongoDB's members")
+    return ok("writes", found)
+
+
+def redis(resources: Resources) -> Check:
+    """Redis answers, takes messages and says whether it keeps them."""
+    name = "redis"
+    try:
+        resources.broker.check()
+    except ServerError as error:
+        return _away(name, error)
+    now = resources.broker.condition()
+    found = f"{now.product} {now.version} answers, persistence: "
+    kinds = [kind for kind, on in (("append-only file", now.appends), ("saves", now.saves)) if on]
+    # None is well: hints only are lost, and each is found missing within message_timeout of a restart.
+    unknown = "not told" if now.saves is None else "none; after a restart messages are pushed again"
+    found += " and ".join(kinds) or unknown
+    if not now.is_primary:
+        return problem(
+            name, f"{found}; it is a replica, which takes no messages", "set RECOVERY_BROKER_URL to its primary"
+        )
+    if not now.writes_well:
+        advice = "look at its disk and its log: by default it takes no messages until a write to disk went well"
+        return problem(name, f"{found}; its last write to disk failed", advice)
+    return ok(name, found)
+
+
+def memory(resources: Resources) -> Check:
+    """Redis has room for messages, and does not make room by dropping them."""
+    name = "redis memory"
+    now = resources.broker.condition()
+    limit = f"of {now.limit / 2**20:,.0f} MB" if now.limit else "used, no limit set"
+    found = f"{now.memory / 2**20:,.1f} MB {limit}, maxmemory-policy {now.policy}"
+    if now.policy.startswith("allkeys"):
+        # Though no limit may be set today: whoever sets one does not think of this.
+        return problem(name, f"{found}: drops messages once memory is full", "set maxmemory-policy noeviction")
+    if now.limit and now.memory >= now.limit:
+        return problem(name, f"{found}: full, it takes no messages", "raise maxmemory")
+    if now.limit and now.memory > MEMORY_LOW * now.limit:
+        return warning(name, f"{found}: nearly full", "raise maxmemory, or find out who does not take messages")
+    if now.policy != "noeviction":
+        # It drops only what has an expiry, and a list of messages has none.
+        return warning(
+            name, f"{found}: may drop others' keys", "set maxmemory-policy noeviction, which says what is meant"
+        )
+    return ok(name, found)
+
+
+def _away(name: str, error: ServerError) -> Check:
+    # The error says what to do.
+    return Check(name, Level.PROBLEM, str(error), asked=not isinstance(error, ServerUnavailable))

@@ -1,0 +1,55 @@
+"""A world in which everything is as it should be, told as workers and scanners tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery import Recovery
+from recovery.health import Check, examine
+from recovery.health.scanners import SCANNERS
+from recovery.records import ScannerRun, Worker
+from recovery.settings import Settings
+from recovery.stack.valkey import Valkey
+from recovery.store import schema
+from tests.world import World
+
+
+@pytest.fixture
+def world(settings: Settings) -> World:
+    """A database of its own: tests here drop its indexes. One actor, served by a worker that lives; scanners ran."""
+    world = World(settings, Recovery(settings))
+    schema.create(world.store.database)
+
+    @world.app.actor()
+    def add(one: int, other: int) -> int:
+        return one + other
+
+    world.tell()
+    world.store.workers.beat(worker(), 60)
+    world.store.queues.polled({"add": None})
+    for name in SCANNERS:
+        world.store.scanners.note(ScannerRun(id=name, seconds=0.1))
+    return world
+
+
+def worker(name: str = "w", queues: tuple[str, ...] = ("add",)) -> Worker:
+    return Worker(id=f"{name}:1", name=name, host="", pid=1, pid_started=1, queues=queues)
+
+
+def asked(world: World, name: str) -> Check:
+    """What the doctor says under this name."""
+    (check,) = [check for check in examine(world.app.resources) if check.name == name]
+    return check
+
+
+@pytest.fixture(scope="module")
+def own_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    """A server whose settings may be changed."""
+    folder = tmp_path_factory.mktemp("valkey")
+    server = Valkey(folder / "data", Path(folder / "log"))
+    server.start()
+    yield server
+    server.stop()

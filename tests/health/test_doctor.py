@@ -1,0 +1,315 @@
+"""Each check is OK where all is well, and says so where exactly its thing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from packaging.requirements import Requirement
+
+from recovery import Recovery
+from recovery.errors import SparkUnavailable
+from recovery.health import Level, clocks, doctor, examine, installation
+from recovery.health.scanners import NUDGES
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
+from recovery.settings import Settings
+from recovery.stack.ports import free_port
+from recovery.stack.valkey import Valkey
+from recovery.store import condition
+from tests.health.conftest import asked, worker
+from tests.store.writing import put
+from tests.world import World
+from workers.config import NUDGE
+
+DAY = timedelta(days=1)
+OK, WARNING, PROBLEM = Level
+
+
+def test_all_is_well(world: World) -> None:
+    checks = list(examine(world.app.resources))
+    assert [check.name for check in checks] == [name for name, _, _ in doctor.CHECKS]
+    assert [check for check in checks if check.level is not OK or check.advice or not check.asked] == []
+    assert all(check.found for check in checks)
+
+
+def drop(collection: str, index: str) -> Callable[[World], object]:
+    return lambda world: world.store.database[collection].drop_index(index)
+
+
+def other_index(world: World) -> None:
+    world.store.database["graphs"].drop_index("deadline")
+    world.store.database["graphs"].create_index([("recoveryTime", 1)], name="deadline")
+
+
+def change_validator(world: World, **options: Any) -> None:
+    world.store.database.command("collMod", "processes", **options)
+
+
+def queued(world: World, queue: str = "add", count: int = 1) -> None:
+    world.redis.lpush(queue, *["message"] * count)
+
+
+def process(world: World, **changes: Any) -> None:
+    soon = world.store.now() + DAY
+    put(world.store, Process(id="p", type="add", args="[]", recovery_time=soon).evolve(**changes))
+
+
+def graph(world: World, **changes: Any) -> None:
+    now = world.store.now()
+    put(world.store, Graph(id="p", not_finished={"start": now}, touched_at=now).evolve(**changes))
+
+
+def graph_of_a_running_process(world: World) -> None:
+    process(world)
+    graph(world)
+
+
+def decision(world: World, overdue: float = 0.0, **changes: Any) -> None:
+    made = Decision(id="p/start", actor="add", state=DecisionState.QUEUED).evolve(**changes)
+    put(world.store, made.evolve(recovery_time=world.store.now() - timedelta(seconds=overdue)) if overdue else made)
+
+
+def age_notes(world: World, *names: str) -> None:
+    """Let scanners (all, if none is named) have run an hour ago for the last time."""
+    selection = {"_id": {"$in": list(names)}} if names else {}
+    hour_ago = world.store.now() - timedelta(hours=1)
+    world.store.database["scanners"].update_many(selection, {"$set": {"ranAt": hour_ago}})
+
+
+def no_worker(world: World) -> None:
+    world.store.workers.remove(["w:1"])
+
+
+def beat_gone_and_workers_too(world: World) -> None:
+    age_notes(world)
+    no_worker(world)
+
+
+def nudges_wait(world: World) -> None:
+    age_notes(world)
+    queued(world, NUDGES, 7)
+
+
+def lonely_queue(world: World) -> None:
+    no_worker(world)
+    queued(world)
+
+
+def silent(world: World) -> None:
+    world.store.workers.beat(worker("hung"), -5)
+
+
+BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
+    "index gone": ("collections", drop("decisions", "deadline"), PROBLEM, "index decisions.deadline"),
+    "index of gaps gone": ("collections", drop("processes", "deadlineMissing"), PROBLEM, "processes.deadlineMissing"),
+    "another index": ("collections", other_index, PROBLEM, "not as it should be: graphs.deadline"),
+    "validator gone": ("collections", lambda w: change_validator(w, validator={}), PROBLEM, "validator of processes"),
+    "validator off": (
+        "collections", lambda w: change_validator(w, validationLevel="off"), PROBLEM, "validator of processes"
+    ),
+    "validator only warns": (
+        "collections", lambda w: change_validator(w, validationAction="warn"), PROBLEM, "validator of processes"
+    ),
+    "collection gone": (
+        "collections", lambda w: w.store.database.drop_collection("tasks"), PROBLEM, "collection tasks"
+    ),
+    "decision without deadline": ("deadlines", decision, PROBLEM, "1 decisions"),
+    "process without deadline": ("deadlines", lambda w: process(w, recovery_time=None), PROBLEM, "1 processes"),
+    "graph without deadline": ("deadlines", graph_of_a_running_process, PROBLEM, "1 graphs"),
+    "no worker": ("workers", no_worker, PROBLEM, "0 alive"),
+    "silent worker": ("workers", silent, WARNING, "1 alive: w; silent: hung"),
+    "actor without a worker": ("actors", no_worker, WARNING, "served by nobody: add"),
+    "actor blocked": (
+        "actors",
+        lambda w: w.store.database["actors"].update_one({"_id": "add"}, {"$set": {"blockedAt": w.store.now()}}),
+        WARNING,
+        "blocked: add",
+    ),
+    "queue without consumer": ("queues", lonely_queue, PROBLEM, "nobody consumes add (1, polled 0 s ago)"),
+    "beat silent": ("beat", age_notes, PROBLEM, "last nudge answered 3,600"),
+    "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "without a worker it can't be told"),
+    "nudges not answered": ("beat", nudges_wait, WARNING, "7 wait"),
+    "nudges wait": ("nudges", nudges_wait, WARNING, "7 wait in recovery.nudge"),
+    "one scanner fails": (
+        "scanners", lambda w: age_notes(w, "graphs"), PROBLEM, "do not run, though others do: graphs"
+    ),
+    "scan cut off": (
+        "scanners", lambda w: w.store.scanners.note(ScannerRun(id="graphs", error="Oops")), WARNING, "graphs (Oops)"
+    ),
+    "scanners late": ("scanners", lambda w: decision(w, overdue=20), WARNING, "overdue for up to 20"),
+    "scanners very late": ("scanners", lambda w: decision(w, overdue=3600), PROBLEM, "overdue for up to 3,600"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_wrong_is_said_with_what_to_do(world: World, case: str) -> None:
+    name, break_it, level, said = BROKEN[case]
+    break_it(world)
+    check = asked(world, name)
+    assert (check.level, check.asked) == (level, True), check
+    assert said in check.found
+    assert check.advice
+
+
+def test_a_fresh_database_needs_init_and_workers(settings: Settings) -> None:
+    checks = {check.name: check for check in examine(Recovery(settings).resources)}
+    assert {name for name, check in checks.items() if check.level is PROBLEM} == {"collections", "workers"}
+    assert "collection processes" in checks["collections"].found
+
+
+@pytest.mark.parametrize(
+    "at_rest",
+    [
+        {"not_finished": {}},
+        {"failed": {"start": True}},
+        {"recovery_time": "soon"},
+    ],
+)
+def test_graphs_that_need_no_deadline_or_have_one(world: World, at_rest: dict[str, Any]) -> None:
+    process(world)
+    graph(world, **{name: world.store.now() + DAY if value == "soon" else value for name, value in at_rest.items()})
+    assert asked(world, "deadlines").level is OK
+
+
+def test_a_graph_of_a_process_without_deadline_is_counted_too(world: World) -> None:
+    process(world, recovery_time=None)
+    graph(world)
+    found = asked(world, "deadlines").found
+    assert "1 graphs" in found and "1 processes" in found
+
+
+def test_what_is_at_rest_is_not_read_for_deadlines(world: World) -> None:
+    documents = [{"_id": f"r{n}", "state": "finished"} for n in range(500)]
+    world.store.database["processes"].insert_many(documents)
+    world.store.database["graphs"].insert_many([{"_id": f"r{n}", "notFinished": {}} for n in range(500)])
+    graph_of_a_running_process(world)
+    world.store.database.command("profile", 2)
+    asked(world, "deadlines")
+    world.store.database.command("profile", 0)
+    entries = list(world.store.database["system.profile"].find({"op": {"$in": ["query", "command"]}}))
+    assert entries
+    assert max(entry.get("keysExamined", 0) + entry.get("docsExamined", 0) for entry in entries) < 20
+
+
+@pytest.mark.parametrize(("index", "name"), [("deadlineMissing", "deadlines"), ("unsuccessful", "processes")])
+def test_without_its_index_a_count_is_not_made(world: World, index: str, name: str) -> None:
+    world.store.database["processes"].drop_index(index)
+    check = asked(world, name)
+    assert (check.level, check.asked) == (PROBLEM, False)
+    assert f"not asked without index processes.{index}" in check.found
+
+
+def test_broken_processes_are_told(world: World) -> None:
+    process(world, state=ProcessState.BROKEN, recovery_time=None)
+    check = asked(world, "processes")
+    assert (check.level, check.found) == (OK, "0 running, 1 broken, 0 aborted")
+
+
+def test_a_server_that_is_away_hides_only_what_it_alone_tells(world: World) -> None:
+    away = world.settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
+    checks = {check.name: check for check in examine(Recovery(away).resources)}
+    assert {name for name, check in checks.items() if not check.asked} == {
+        "redis", "redis memory", "clocks", "queues", "beat", "nudges"
+    }  # fmt: skip
+    assert "does not answer" in checks["redis"].found
+    assert "since redis did not answer" in checks["queues"].found
+    assert checks["workers"].level is OK
+
+
+def test_a_check_that_fails_stands_in_no_others_way(world: World) -> None:
+    def fails(_: object) -> Any:
+        raise KeyError("odd")
+
+    first, second = examine(world.app.resources, [("odd", fails, ()), ("sweeps", installation.sweeps, ("mongodb",))])
+    assert (first.level, first.asked) == (PROBLEM, False)
+    assert "KeyError: 'odd'" in first.found
+    assert second.asked
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "level", "said"),
+    [
+        ({"maxmemory-policy": "allkeys-lru"}, "redis memory", PROBLEM, "drops messages"),
+        ({"maxmemory-policy": "volatile-lru"}, "redis memory", WARNING, "others' keys"),
+        ({"maxmemory": "1"}, "redis memory", PROBLEM, "takes no messages"),
+        ({"maxmemory": "1gb"}, "redis memory", OK, "of 1,024 MB"),
+        ({"appendonly": "no"}, "redis", OK, "persistence: none"),
+        ({"appendonly": "no", "save": "60 1"}, "redis", OK, "persistence: saves"),
+        ({}, "redis", OK, "persistence: append-only file"),
+    ],
+)
+def test_redis(world: World, own_valkey: Valkey, options: dict[str, str], name: str, level: Level, said: str) -> None:
+    usual = {"maxmemory-policy": "noeviction", "maxmemory": "0", "appendonly": "yes", "save": ""}
+    with redis.Redis.from_url(own_valkey.url) as server:
+        for option, value in (usual | options).items():
+            server.config_set(option, value)
+    other = World(world.settings.model_copy(update={"broker_url": own_valkey.url}))
+    check = asked(other, name)
+    assert check.level is level, check
+    assert said in check.found
+    assert bool(check.advice) == (level is not OK)
+
+
+def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) -> None:
+    with redis.Redis.from_url(own_valkey.url) as server:
+        server.replicaof("127.0.0.1", str(free_port()))  # type: ignore[no-untyped-call]
+        try:
+            other = World(world.settings.model_copy(update={"broker_url": own_valkey.url}))
+            assert "it is a replica" in asked(other, "redis").found
+        finally:
+            server.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+
+
+def seconds(number: float, uncertain: float = 0.0) -> tuple[timedelta, timedelta]:
+    return timedelta(seconds=number), timedelta(seconds=uncertain)
+
+
+@pytest.mark.parametrize(
+    ("mongo", "redis_", "level"),
+    [
+        (seconds(0.9), seconds(-0.9), OK),
+        (seconds(1.1), seconds(0), WARNING),
+        (seconds(0), seconds(-59), WARNING),
+        (seconds(61), seconds(0), PROBLEM),
+        (seconds(0), seconds(-61), PROBLEM),
+        (seconds(3, uncertain=2.5), seconds(0), OK),
+    ],
+)
+def test_clocks(mongo: Any, redis_: Any, level: Level) -> None:
+    check = clocks.judge_clocks({"MongoDB": mongo, "Redis": redis_})
+    assert check.level is level
+    assert bool(check.advice) == (level is not OK)
+
+
+def test_a_clock_that_is_wrong(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = condition.clock
+    behind = timedelta(minutes=5)
+    monkeypatch.setattr(condition, "clock", lambda database: (real(database)[0] - behind, real(database)[1]))
+    check = asked(world, "clocks")
+    assert check.level is PROBLEM
+    assert "behind this machine" in check.found
+
+
+def test_packages_of_another_version() -> None:
+    demanded = ["celery>=99", "redis>=5", "no-such-package", "pyspark>=99; extra == 'spark'"]
+    check = installation.judge_packages(map(Requirement, demanded))
+    assert check.level is PROBLEM
+    assert ">=99 is needed; no-such-package is missing" in check.found
+    assert "redis" not in check.found and "pyspark" not in check.found
+
+
+def test_no_java(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise SparkUnavailable("no Java here")
+
+    monkeypatch.setattr(installation.java, "check", missing)
+    check = asked(world, "sweeps")
+    assert (check.level, check.asked) == (WARNING, True)
+    assert "no Java here" in check.found
+
+
+def test_the_nudges_queue_is_the_beats() -> None:
+    assert NUDGES == NUDGE
