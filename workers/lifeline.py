@@ -4,6 +4,8 @@ Every `heartbeat_interval` it writes the worker's record with a new deadline and
 queues, and looks whether a worker of the same host is gone; that one's claims are requeued at once. When the
 pool tells that a child died, what the child ran is requeued at once. With the setting `events` off it does
 neither: then the deadlines alone bring everything on.
+
+With each beat it reads which actors are blocked, and has their queues not consumed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.scan import rescue
+from recovery.store.overview import impatient
+from workers.consuming import Consuming
 from workers.identity import is_gone
 
 log = logging.getLogger(__name__)
@@ -34,13 +38,15 @@ RETRY = 1.0
 class Lifeline:
     """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
 
-    def __init__(self, app: Recovery, worker: Worker) -> None:
+    def __init__(self, app: Recovery, worker: Worker, consuming: Consuming) -> None:
         self.worker = worker
+        self._consuming = consuming
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
         self._lost: SimpleQueue[str | None] = SimpleQueue()
         self._ending = threading.Event()
+        self._hurry = threading.Event()
         self._served_since: float | None = None
         self._served_last = 0.0
         self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
@@ -54,6 +60,7 @@ class Lifeline:
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
         self._ending.set()
+        self._hurry.set()
         self._lost.put(None)
         for thread in (self._beating, self._rescuing):
             if thread.is_alive():
@@ -71,6 +78,10 @@ class Lifeline:
             log.warning("pool process %d died; what it had claimed is requeued", pid)
             self._lost.put(holder(self.worker.id, pid))
 
+    def met_blocked(self) -> None:
+        """A message of a blocked actor came: look at once what is blocked, or it comes again."""
+        self._hurry.set()
+
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
         if not self._settings.events or self._served_since is None:
@@ -81,7 +92,11 @@ class Lifeline:
 
     def _beat_always(self) -> None:
         next_beat = time.monotonic()
-        while not self._ending.wait(max(0.0, next_beat - time.monotonic())):
+        while True:
+            self._hurry.wait(max(0.0, next_beat - time.monotonic()))
+            self._hurry.clear()
+            if self._ending.is_set():
+                break
             next_beat = time.monotonic() + self._settings.heartbeat_interval
             try:
                 self._beat()
@@ -93,8 +108,12 @@ class Lifeline:
 
     def _beat(self) -> None:
         store, began = self._app.resources.store, time.monotonic()
-        store.workers.beat(self.worker, self._settings.heartbeat_timeout)
-        store.queues.polled(dict(self._taken))
+        # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
+        with impatient(self._settings.heartbeat_timeout / 2):
+            self._consuming.pause(store.actors.blocked())
+            paused = self._consuming.paused
+            store.workers.beat(self.worker.evolve(paused=tuple(sorted(paused))), self._settings.heartbeat_timeout)
+            store.queues.polled({queue: taken for queue, taken in self._taken.items() if queue not in paused})
         self._served_last = now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all

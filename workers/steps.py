@@ -11,6 +11,7 @@ from celery import Celery, bootsteps, signals
 from recovery.engine import Recovery
 from recovery.queue import parse_id
 from recovery.store import check_server, schema
+from workers.consuming import Consuming
 from workers.drain import Drain
 from workers.identity import identify
 from workers.lifeline import Lifeline
@@ -33,7 +34,9 @@ def install(celery: Celery, app: Recovery) -> None:
             prepare(app)
             queues = tuple(q for q in worker.app.amqp.queues.consume_from if q in app.actors)
             # Known before the pool forks, so that its children claim in this worker's name.
-            Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues))
+            self.consuming = Consuming(worker, queues)
+            self.consuming.pause(app.resources.store.actors.blocked())
+            Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
             self.drain = Drain(app, self.lifeline, _pids(worker))
             self.scanning: Scanning | None = None
 
@@ -56,6 +59,7 @@ def install(celery: Celery, app: Recovery) -> None:
 
         def _shutting_down(self, **_: Any) -> None:
             self.drain.begin()
+            self.consuming.end()
 
         def _shut_down(self, **_: Any) -> None:
             self.drain.finish()

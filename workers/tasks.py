@@ -10,9 +10,10 @@ from typing import Any
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery import Celery, Task
+from celery.exceptions import Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Recovery, Slot
+from recovery.engine import Actor, Recovery, Result, Slot
 from recovery.records.ids import holder
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
@@ -27,7 +28,8 @@ class Running:
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
-    """Tells the lifeline when the pool child that ran the message died. Runs in the parent process."""
+    """Tells the lifeline when the pool child that ran the message died, or may not run it. Runs in the parent
+    process."""
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
         error = exc_info.exception
@@ -35,6 +37,8 @@ class AttemptRequest(Request):  # type: ignore[misc]
         died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
         if died and self.worker_pid and Running.lifeline is not None:
             Running.lifeline.child_died(self.worker_pid)
+        if isinstance(error, Reject) and Running.lifeline is not None:
+            Running.lifeline.met_blocked()
         return super().on_failure(exc_info, *args, **kwargs)
 
 
@@ -57,12 +61,15 @@ def register(celery: Celery, app: Recovery) -> None:
 def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
         try:
-            _slot(app).run(actor, decision_id, pass_key)
+            result = _slot(app).run(actor, decision_id, pass_key)
         except SystemExit:
             if threading.current_thread() is threading.main_thread():
                 raise  # the pool process ends, and its parent sees it
             # A thread's would be lost in the pool, and its message never acknowledged.
             log.warning("%s %s: called sys.exit(); its deadline brings another attempt", actor.name, decision_id)
+            return
+        if result is Result.BLOCKED:
+            raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
 
     attempt.__module__ = actor.function.__module__
     return attempt

@@ -79,6 +79,10 @@ class Actors(_Settings[ActorPreferences]):
     def __init__(self, collection: Collection[Document]) -> None:
         super().__init__(collection, ActorPreferences)
 
+    def blocked(self) -> list[str]:
+        """Names of the actors that are blocked. There are as many documents as actors."""
+        return [document["_id"] for document in self._restorable.find({"blockedAt": {"$ne": None}}, {"_id": True})]
+
     def block(self, name: str) -> bool:
         """Have no task of this actor begun any more; False: it is blocked already, or not known."""
         changed = self._acknowledged.update_one({"_id": name, "blockedAt": None}, [{"$set": {"blockedAt": "$$NOW"}}])

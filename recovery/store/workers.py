@@ -21,15 +21,9 @@ class Workers:
 
     def beat(self, worker: Worker, timeout: float) -> None:
         """Say that a worker lives: its record, with a new deadline. A record that was removed comes back."""
-        document = to_document(worker)
-        del document["_id"]
-        fields = {key: literal(value) for key, value in document.items()}
-        started = {"$ifNull": ["$startedAt", "$$NOW"]}
-        self._collection.update_one(
-            {"_id": worker.id},
-            [{"$set": {**fields, "startedAt": started, "recoveryTime": after(timeout)}}],
-            upsert=True,
-        )
+        times = {"startedAt": {"$ifNull": ["$startedAt", "$$NOW"]}, "recoveryTime": after(timeout)}
+        record = {"$mergeObjects": [literal(to_document(worker)), times]}
+        self._collection.update_one({"_id": worker.id}, [{"$replaceWith": record}], upsert=True)
 
     def all(self) -> list[Worker]:
         """All workers that have a record, alive or not."""
@@ -64,6 +58,15 @@ class Queues:
                 upsert=True,
             )
             for queue, youngest in taken.items()
+        ]
+        if updates:
+            self._collection.bulk_write(updates, ordered=False)
+
+    def found_empty(self, moments: Mapping[str, datetime]) -> None:
+        """These queues were empty, {queue: when}; of several moments the latest is kept."""
+        updates = [
+            UpdateOne({"_id": queue}, {"$max": {"foundEmptyAt": moment}}, upsert=True)
+            for queue, moment in moments.items()
         ]
         if updates:
             self._collection.bulk_write(updates, ordered=False)

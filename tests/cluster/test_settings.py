@@ -1,0 +1,100 @@
+"""What an operator sets, blocks and unblocks while real workers run, with both kinds of pool."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.cluster.conftest import Cluster
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+POOLS = ["prefork", "threads"]
+SOON = 15.0
+"""Far more than the few seconds that it takes, for a machine that is busy."""
+
+
+def paused(cluster: Cluster) -> list[list[str]]:
+    return [worker.get("paused", []) for worker in cluster.database["workers"].find()]
+
+
+def begins_slow(cluster: Cluster) -> bool:
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    of_it = {"_id": {"$gt": process_id}, "actor": "slow", "state": {"$ne": "waiting"}}
+    decision = wait_until(lambda: cluster.database["decisions"].find_one(of_it), SOON, "the task")
+    return bool(decision["state"] != "queued")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
+    """What runs goes on, nothing else is begun or lost, a worker that starts meanwhile does not begin it either."""
+    store = cluster.app.resources.store
+    cluster.beat()
+    cluster.worker(pool=pool, message_timeout=1.0)
+    first = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    assert store.actors.block("slow")
+    wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to stop consuming")
+    cluster.go()
+    assert cluster.app.result(first, timeout=SOON), "the attempt that ran goes on"
+    second = cluster.worker(pool=pool, message_timeout=1.0)
+    wait_until(lambda: paused(cluster) == [["slow"], ["slow"]], SOON, "a worker that starts not to consume")
+
+    wait_until(lambda: not begins_slow(cluster), SOON, "slots to know it")
+    waiting = [cluster.app.start("one_slow", cluster.folder, 600) for _ in range(3)]
+    begun = len(cluster.began())
+    slow = {"actor": "slow", "state": "queued"}
+    # They are looked at in the meantime, and left alone.
+    moved = slow | {"$expr": {"$gt": ["$recoveryTime", {"$add": ["$queuedAt", 1500]}]}}
+    wait_until(lambda: cluster.database["decisions"].count_documents(moved) == 4, SOON, "their deadlines to move")
+    assert {d["queuedAt"] - d["enqueuedAt"] for d in cluster.database["decisions"].find(slow)} == {timedelta()}
+    assert len(cluster.began()) == begun
+    assert cluster.app.result(cluster.app.start("one_long", cluster.folder, 0.1), timeout=SOON), "others go on"
+
+    assert store.actors.unblock("slow")
+    for process_id in waiting:
+        assert cluster.app.result(process_id, timeout=SOON)
+    assert second.running
+
+
+def test_what_was_taken_before_a_block_is_given_back(cluster: Cluster) -> None:
+    """The worker's parent does not know yet; its slot does."""
+    store = cluster.app.resources.store
+    cluster.worker(heartbeat_interval=30.0, heartbeat_timeout=90.0)
+    store.actors.block("slow")
+    process_id = cluster.app.start("one_slow", cluster.folder, 0.1)
+    wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to look at once")
+    assert cluster.began() == []
+    wait_until(lambda: cluster.app.resources.broker.depths(["slow"]) == {"slow": 1}, SOON, "the message to be back")
+    assert cluster.decision("slow")["state"] == "queued"
+    store.actors.unblock("slow")
+    cluster.worker()  # the first one beats again in half a minute
+    assert cluster.app.result(process_id, timeout=SOON)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_setting_reaches_workers_that_run(cluster: Cluster, pool: str) -> None:
+    store = cluster.app.resources.store
+    cluster.beat()
+    cluster.worker(pool=pool)
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    store.actors.override("slow", {"worker_timeout": 0.5})
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=SOON)
+    cluster.stop_going()
+
+    def is_short() -> bool:
+        began = len(cluster.began())
+        process = cluster.app.start("one_slow", cluster.folder, 600)
+        cluster.wait_began(began + 1)
+        decision = cluster.database["decisions"].find_one({"_id": {"$gt": process}, "actor": "slow"})
+        assert decision is not None
+        cluster.go()
+        cluster.app.result(process, timeout=SOON)
+        cluster.stop_going()
+        return bool((decision["recoveryTime"] - decision["claimedAt"]).total_seconds() < 1)
+
+    wait_until(is_short, SOON, "an attempt under the new setting")

@@ -1,0 +1,68 @@
+"""Which queues a worker consumes: those it serves, but for those whose actors are blocked.
+
+Celery's consumer may be touched only from its own event loop, so a change is handed to it there. The selection is
+changed with it, since a consumer that lost its connection begins anew with what is selected. What was taken before
+a change is not our concern: `Slot` looks once more before it claims, and gives the message back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Consuming:
+    """The queues of one Celery worker. Made before its consumer is."""
+
+    def __init__(self, worker: Any, queues: Iterable[str]) -> None:
+        self._worker = worker
+        self._served = tuple(queues)
+        self._queues = worker.app.amqp.queues
+        self.paused: frozenset[str] = frozenset()
+        self._ending = False
+
+    def pause(self, blocked: Iterable[str]) -> None:
+        """Consume all that is served but these. Any thread; takes effect within moments."""
+        paused = frozenset(blocked) & frozenset(self._served)
+        if paused != self.paused:
+            log.info("blocked, and so not consumed: %s", ", ".join(sorted(paused)) or "nothing")
+        self.paused = paused
+        consumer = getattr(self._worker, "consumer", None)
+        if consumer is None:  # it is yet to be made
+            self._select()
+        elif not self._ending:
+            consumer.call_soon(self._bring_about)
+
+    def end(self) -> None:
+        """Begin nothing any more: the worker shuts down."""
+        self._ending = True
+
+    def _select(self) -> None:
+        """What a consumer begins with."""
+        self._queues.deselect([name for name in self._served if name in self.paused])
+        for name in self._served:
+            if name not in self.paused and name not in self._queues.consume_from:
+                self._queues.select_add(self._queues[name])
+
+    def _bring_about(self) -> None:
+        """On the event loop, where an error would end the worker."""
+        try:
+            self._select()
+            consumer = self._worker.consumer.task_consumer
+            if consumer is None or self._ending:
+                return  # not connected
+            added = False
+            for name in self._served:
+                wanted = name not in self.paused
+                if wanted and not consumer.consuming_from(name):
+                    consumer.add_queue(self._queues[name])
+                    added = True
+                elif not wanted and consumer.consuming_from(name):
+                    consumer.cancel_by_queue(name)
+            if added:
+                consumer.consume()
+        except Exception as error:
+            log.warning("consumed queues not changed (%s): with the next heartbeat", error)
