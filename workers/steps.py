@@ -16,6 +16,7 @@ from workers.drain import Drain
 from workers.identity import identify
 from workers.lifeline import Lifeline
 from workers.nudges import NudgeConsumer, Scanning, keep_short
+from workers.patience import when_served
 from workers.tasks import Running
 
 CHILD_WATCH_INTERVAL = 0.25
@@ -31,11 +32,11 @@ def install(celery: Celery, app: Recovery) -> None:
         requires = ("celery.worker.components:Pool",)
 
         def __init__(self, worker: Any, **_: Any) -> None:
-            prepare(app)
+            when_served(lambda: prepare(app))
             queues = tuple(q for q in worker.app.amqp.queues.consume_from if q in app.actors)
-            # Known before the pool forks, so that its children claim in this worker's name.
             self.consuming = Consuming(worker, queues)
             self.consuming.pause(app.resources.store.actors.blocked())
+            # Known before the pool forks, so that its children claim in this worker's name.
             Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
             self.drain = Drain(app, self.lifeline, _pids(worker))
             self.scanning: Scanning | None = None
@@ -58,8 +59,8 @@ def install(celery: Celery, app: Recovery) -> None:
         terminate = stop
 
         def _shutting_down(self, **_: Any) -> None:
-            self.drain.begin()
             self.consuming.end()
+            self.drain.begin()
 
         def _shut_down(self, **_: Any) -> None:
             self.drain.finish()
