@@ -22,6 +22,17 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
 
 def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
     """List the interruption, then break the process unless it has been reopened, or has ended, since it was read."""
+    list_interruption(resources, process, error, restarts=restarts, attempt=attempt)
+    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened)
+    if ended:
+        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+    return ended
+
+
+def list_interruption(
+    resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0
+) -> None:
+    """List what a process is about to be broken for: under the error's task, or under the start task."""
     resources.store.interruptions.add(
         Interruption(
             id=record_id(process.id, error.task or process.start_task),
@@ -34,7 +45,3 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
             restarts=restarts,
         )
     )
-    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened)
-    if ended:
-        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
-    return ended

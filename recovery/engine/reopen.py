@@ -8,7 +8,7 @@ after its commit point is brought on by the task, which is live and will be run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from recovery.engine.interrupt import interrupt
 from recovery.engine.resources import Resources
@@ -31,7 +31,7 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
     running = 0
     if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
         running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
-        _break_again(resources, well)
+        break_again(resources, well)
     store.interruptions.remove_before((one.id, one.restarts) for one in restarted)
     return running
 
@@ -44,7 +44,7 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
         reopen(resources, restarted, {process.id: process} if process is not None else {})
 
 
-def _break_again(resources: Resources, process_ids: set[str]) -> None:
+def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
     """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
     process broken, and left it at that."""
     failed = resources.store.restarts.failed(process_ids)

@@ -8,11 +8,12 @@ restart. Only tasks of a process that is broken are restarted: what fails in a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
-from recovery.engine.reopen import reopen
+from recovery.engine.reopen import break_again, reopen
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Decision, Interruption, Process, ProcessState
@@ -35,7 +36,8 @@ class Restarts:
 
 
 def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
-    """Restart a failed task of a broken process, or all of them.
+    """Restart a failed task of a broken process, or all of them; or the process alone, if no task of it has failed and
+    it broke as a whole.
 
     Raises ProcessNotFound, and InputError for a process that is not broken or a task that has not failed.
     """
@@ -45,6 +47,9 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
     decisions = resources.store.decisions.get_many(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]
+    if not tasks:
+        listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
+        return Restarts(processes=_set_running(resources, [process], listed))
     if not failed:
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
     done = Restarts()
@@ -96,9 +101,35 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     ids = {one.id for one in queued}
     running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
     push(resources, queued)
+    running += _set_running(resources, *_whole(resources, broken, {k: n for k, n in failed.items() if k not in ids}))
     over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
     store.interruptions.remove_all(over)  # left over from an abort that was cut off, or of what somebody removed
     return Restarts(len(queued), running)
+
+
+def _whole(
+    resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]
+) -> tuple[list[Process], dict[str, int]]:
+    """Of what is left, what is listed for a process of which no task has failed; and these processes."""
+    candidates = {process_id for key in left if (process_id := split_record_id(key)[0]) in broken}
+    whole = candidates - resources.store.restarts.failed(candidates).keys() if candidates else set()
+    listed = {key: restarts for key, restarts in left.items() if split_record_id(key)[0] in whole}
+    return [broken[process_id] for process_id in whole], listed
+
+
+def _set_running(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
+    """broken → running for processes that broke as a whole; how many. Their tasks went on meanwhile, and they may be
+    done. What broke them for good, such as a cycle, is found once more and breaks them again."""
+    store, ids = resources.store, [process.id for process in processes]
+    if not processes:
+        return 0
+    running = store.restarts.reopen_processes(processes)
+    break_again(resources, ids)
+    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items())
+    epochs = {process.id: process.epoch for process in processes}
+    over = [key for key in store.graphs.complete(ids) if finish_process(resources, key, epochs[key]) is not None]
+    store.graphs.rest(over)
+    return running
 
 
 def _nothing_to_restart(process: Process, task: str | None, decision: Decision | None) -> str:
@@ -107,4 +138,4 @@ def _nothing_to_restart(process: Process, task: str | None, decision: Decision |
     if task is not None and decision is not None:
         return f"task {decision.id} is {decision.state} and has not failed; there is nothing to restart"
     why = f"{process.error.kind}: {process.error.message}" if process.error else "no task of it failed"
-    return f"process {process.id} can't be restarted, it broke as a whole ({why}); abort it, and start another"
+    return f"process {process.id} can't be restarted, its records were given up ({why}); abort it, and start another"

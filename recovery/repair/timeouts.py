@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from recovery import metrics
 from recovery.engine import Resources
+from recovery.engine.breaking import list_interruption
 from recovery.records import ErrorInfo, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
@@ -20,7 +21,7 @@ class TimeoutRepairs:
     """What can be done about what takes too long."""
 
     def __init__(self, resources: Resources, applying: Applying) -> None:
-        self._store = resources.store
+        self._resources, self._store = resources, resources.store
         self._applying = applying
         self.actions = {
             Repair.GIVE_UP: self._give_up,
@@ -59,11 +60,18 @@ class TimeoutRepairs:
             seconds = around.process_type(process_type).process_timeout
             message = f"the process was not done within its process_timeout of {seconds:g} s"
             error = ErrorInfo(kind="ProcessTimeout", message=message)
+            self._list(ids, error)
             late = self._store.processes.break_late(ids, process_type, seconds, error)
             metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
             metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
             broken += late
         return broken
+
+    def _list(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
+        """List them before they are broken, so that none is broken and not listed."""
+        for process in self._store.processes.get_many(process_ids).values():
+            if process.state is ProcessState.RUNNING:
+                list_interruption(self._resources, process, error, restarts=process.reopened or 0)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)

@@ -69,6 +69,11 @@ class Graphs:
         found = self._collection.find_one({"_id": process_id})
         return from_document(Graph, found) if found else None
 
+    def complete(self, process_ids: Sequence[str]) -> list[str]:
+        """Those of these processes of whose graph nothing is open."""
+        found = self._collection.find({"_id": {"$in": list(process_ids)}, "notFinished": {}}, {"_id": True})
+        return [document["_id"] for document in found]
+
     def get_many(self, process_ids: Iterable[str]) -> dict[str, Graph]:
         """The graphs that are there, by process."""
         found = self._collection.find({"_id": {"$in": list(process_ids)}})

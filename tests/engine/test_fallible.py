@@ -182,7 +182,6 @@ def test_it_is_true_or_false(world: World) -> None:
 
 
 def test_the_key_is_reserved(world: World) -> None:
-    pay, _ = add_actors(world)
     with pytest.raises(NotEncodable, match="the key '\\$failure' is reserved for failures"):
         world.app.start(world.app.process("order")(lambda found: found), {"$failure": {"kind": "mine"}})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,8 +15,8 @@ from recovery.engine.complete import too_large
 from recovery.engine.effects import Applied, Ended
 from recovery.engine.interrupt import interrupt
 from recovery.engine.reopen import reopen
-from recovery.engine.restart import restart_selected
-from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.engine.restart import Restarts, restart_selected
+from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
 from recovery.store import Restarted, Selection
 from tests.world import World, arguments, check_quiet
 
@@ -158,15 +159,27 @@ def test_what_cant_be_restarted(shop: Shop, world: World) -> None:
     assert world.process(process_id).state is ProcessState.BROKEN
 
 
-def test_a_process_that_broke_as_a_whole_is_listed_and_cant_be_restarted(world: World) -> None:
+def test_a_process_that_broke_as_a_whole_is_listed_and_breaks_again(world: World) -> None:
+    process_id = world.app.start(world.app.process("order")(lambda: "x" * 600), custom_id="x")
+    world.store.database["processes"].update_one({}, {"$set": {"args": "[[],{}]" + " " * 600}})
+    with patch.object(values, "MAX_BYTES", 1000):
+        world.pump()
+        for _ in range(2):
+            (found,) = world.store.interruptions.of_process(process_id)
+            assert (found.id, found.kind, found.actor) == (f"{process_id}/start", "TooLarge", "order")
+            world.app.restart(process_id)
+            assert world.process(process_id).state is ProcessState.BROKEN
+
+
+def test_a_process_whose_graph_outgrew_its_record_cant_be_restarted(world: World) -> None:
+    """What was to be applied is given up: its graph does not know of it."""
     process_id = world.app.start(world.app.process("order")(lambda: 1))
+    assert world.store.graphs.fail(process_id, 0, "start")
     assert break_process(world.app.resources, process_id, 0, too_large("graph"))
-    (found,) = world.store.interruptions.of_process(process_id)
-    assert (found.id, found.kind, found.actor) == (f"{process_id}/start", "TooLarge", "order")
-    with pytest.raises(InputError, match=re.escape("it broke as a whole (TooLarge: the graph of the process is over")):
+    with pytest.raises(InputError, match=re.escape("its records were given up (TooLarge: the graph of the process is")):
         world.app.restart(process_id)
-    assert restart_selected(world.app.resources, Selection()).tasks == 0
-    assert world.store.interruptions.of_process(process_id) == [found]
+    assert restart_selected(world.app.resources, Selection()) == Restarts()
+    assert world.process(process_id).state is ProcessState.BROKEN
 
 
 def test_a_group_is_restarted(shop: Shop, world: World) -> None:
@@ -323,3 +336,20 @@ def test_the_word_that_a_failure_is_applied_does_not_put_its_next_life_to_rest(s
     world.bring_on(process_id)
     assert world.app.result(process_id) == [[20], 0]
     check_quiet(world, process_id)
+
+
+def test_a_process_whose_time_was_over_runs_again(shop: Shop, world: World) -> None:
+    """By its id, or with its group; and if all its tasks are done by then it finishes at once."""
+    error = ErrorInfo(kind="ProcessTimeout", message="too late")
+    first, second = world.app.start(shop.order, 1), world.app.start(shop.order, 2)
+    for process_id in (first, second):
+        assert break_process(world.app.resources, process_id, 0, error)
+    world.app.restart(first)
+    world.pump()
+    assert world.process(first).state is ProcessState.FINISHED
+    assert world.process(second).state is ProcessState.BROKEN
+    done = restart_selected(world.app.resources, Selection(kind="ProcessTimeout"))
+    assert (done.tasks, done.processes) == (0, 1)
+    assert world.app.result(second, timeout=0) == [[20], 0]
+    assert world.store.interruptions.count(Selection()) == 0
+    check_quiet(world, second)
