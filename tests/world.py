@@ -22,11 +22,10 @@ from tests.waiting import wait_until
 class World:
     """One application on one database and one broker, whose collections are there."""
 
-    def __init__(self, settings: Settings, app: Recovery | None = None) -> None:
+    def __init__(self, settings: Settings, app: Recovery | None = None, **changes: float) -> None:
         # Short deadlines: what is cut off is looked at within half a second.
-        self.settings = settings.model_copy(
-            update={"apply_timeout": 0.3, "message_timeout": 0.3, "idle_timeout": 0.4, "heartbeat_interval": 0.2}
-        )
+        short = {"apply_timeout": 0.3, "message_timeout": 0.3, "idle_timeout": 0.4, "heartbeat_interval": 0.2}
+        self.settings = settings.model_copy(update=short | changes)
         self.app = app or Recovery(self.settings)
         self.redis = redis.Redis.from_url(settings.broker_url)
         self._told = 0
@@ -55,6 +54,16 @@ class World:
         # What a worker's lifeline tells with its heartbeats: all queues are polled.
         self.store.queues.polled(dict.fromkeys(served))
         return taken
+
+    def take_one(self, queue: str, holder: str = "survivor#1") -> None:
+        """Take and run one message of a queue, which must be there."""
+        self.tell()
+        message = self.pop([queue])
+        assert message is not None, f"no message in {queue}"
+        Slot(self.app.resources, self.app.applier, self.app.actors, holder).run(
+            self.app.actors[queue], *arguments(message)
+        )
+        self.app.applier.flush()
 
     def scan(self) -> None:
         """One run of each scanner."""

@@ -39,7 +39,7 @@ def rebuild_graph(resources: Resources, process_id: str) -> bool:
 def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime, first_look: float) -> Graph:
     """The graph that these decisions, by task, come to. Pure. What waited for a task that promised its children's
     values waits for those; what ended with an error stays open, as it does in any graph."""
-    applied = {task: d for task, d in decisions.items() if d.state is DecisionState.FINISHED and not is_failed(d)}
+    applied = {task: d for task, d in decisions.items() if d.state is DecisionState.FINISHED and not d.failed}
     scheduled = {child.id: child for decision in applied.values() for child in decision.children}
     known = [process.start_task, *scheduled]
     is_open = [task for task in known if task not in applied]
@@ -54,16 +54,12 @@ def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime,
         not_finished=dict.fromkeys(is_open, now),
         links=links,
         finished=tuple(task for task in known if task in applied),
-        failed={task: True for task in is_open if task in decisions and is_failed(decisions[task])},
+        failed={task: True for task in is_open if task in decisions and decisions[task].failed},
+        restarted={task: d.restarts for task, d in decisions.items() if d.restarts},
         idle_timeout=process.idle_timeout,
         touched_at=now,
         recovery_time=now + timedelta(seconds=first_look),
     )
-
-
-def is_failed(decision: Decision) -> bool:
-    """Whether a decision ended with an error that its graph keeps open."""
-    return decision.outcome is not None and decision.outcome.error is not None
 
 
 def _open_among(deps: Iterable[str], applied: Mapping[str, Decision]) -> list[str]:

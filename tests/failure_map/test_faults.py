@@ -1,0 +1,122 @@
+"""Each rule on a process that really runs and is broken in exactly that way: its name, its repair, the right end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from recovery import Settings
+from recovery.records import ProcessState
+from recovery.repair import look_around
+from recovery.rules import Repair, Rule, judge_process
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
+from recovery.store import schema
+from tests.failure_map.faults import FAULTS, FINISHED, RESULT, Broken, Fault, begin, make_app
+from tests.waiting import wait_until
+from tests.world import World, check_quiet
+
+ONLY_TOLD = {Rule.FINISHED_TOO_EARLY, Rule.ORPHAN}
+WAITED_FOR = {Rule.SERVERS_WERE_DOWN, Rule.NO_ACTORS, Rule.ACTORS_LAG}
+NAMES = [fault.make.__name__ for fault in FAULTS]
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    # Long deadlines: what is found is found for what was done to it, and not since it is late.
+    made = World(emptied, message_timeout=300.0, apply_timeout=5.0, idle_timeout=600.0)
+    make_app(made)
+    return made
+
+
+def found(broken: Broken) -> list[tuple[Rule, Repair]]:
+    """What is wrong with the process, as an operator's check sees it."""
+    lost = [document["_id"] for document in broken.db["workers"].find({"_id": "gone"})]
+    around = look_around(broken.world.app.resources, queues=broken.world.app.actors, lost_workers=lost)
+    return [(f.rule, f.repair) for f in judge_process(broken.world.store.snapshots([broken.id])[0], around)]
+
+
+def scan(broken: Broken) -> Counter[Rule]:
+    """One run of each scanner; what they repaired."""
+    broken.look_now()
+    resources, applier = broken.world.app.resources, broken.world.app.applier
+    repaired: Counter[Rule] = Counter()
+    workers = WorkerScanner(resources, applier, lambda: True)
+    for scanner in (workers, *(kind(resources, applier) for kind in (DecisionScanner, GraphScanner, ProcessScanner))):
+        result = scanner.run_once()
+        assert result.error is None, result
+        repaired += result.repaired
+    return repaired
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=NAMES)
+def test_one_fault(world: World, fault: Fault) -> None:
+    broken = begin(world, fault)
+    assert found(broken) == [], "the look-alike is left alone"
+    fault.make(broken)
+    seen = found(broken)
+    assert {rule for rule, _ in seen} == {fault.rule}
+    repaired = scan(broken)
+    if fault.rule in ONLY_TOLD | WAITED_FOR:
+        assert not repaired and {rule for rule, _ in found(broken)} <= {fault.rule}
+    else:
+        assert repaired[fault.rule], "named in what was done"
+    if fault.rule in ONLY_TOLD:
+        return
+    process = world.bring_on(broken.id)
+    if fault.end in (FINISHED, None):
+        assert (process.state, process.result) == (ProcessState.FINISHED, RESULT)
+        check_quiet(world, broken.id)
+    else:
+        assert process.state is fault.end
+        assert (process.error.kind if process.error is not None else None) == fault.error, process.error
+
+
+PAIRS = [
+    pytest.param(first, second, id=f"{first.make.__name__}-{second.make.__name__}")
+    for first, second in combinations([f for f in FAULTS if f.end is FINISHED and f.stage == "half way"], 2)
+    if first.process == second.process
+    # Without a graph nobody misses the Task, and then it is not needed: the task runs from its decision's copy.
+    if {first.rule, second.rule} != {Rule.GRAPH_MISSING, Rule.TASK_MISSING}
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_two_faults_at_once(world: World, first: Fault, second: Fault) -> None:
+    broken = begin(world, first)
+    first.make(broken)
+    try:
+        second.make(broken)
+    except AssertionError as error:
+        pytest.skip(f"the first leaves nothing for the second to break: {error}")
+    assert found(broken)
+
+    def ended() -> bool:
+        broken.settle()  # rules that conclude from what is absent wait until nobody is at work
+        scan(broken)
+        world.pump()
+        return world.process(broken.id).state is not ProcessState.RUNNING
+
+    wait_until(ended, 10, "the end")
+    process = world.process(broken.id)
+    assert (process.state, process.result) == (ProcessState.FINISHED, RESULT), process.error
+    check_quiet(world, broken.id)
+
+
+def test_every_rule_has_its_fault() -> None:
+    assert {fault.rule for fault in FAULTS} == set(Rule)
+
+
+def test_all_graphs_are_dropped(world: World) -> None:
+    """The whole collection, while processes run: all end with the results they would have had."""
+    broken = [begin(world, fault) for fault in FAULTS if fault.process == "order" and fault.stage == "half way"]
+    done = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"state": "finished"})}
+    world.store.database["graphs"].drop()
+    for one in broken:
+        assert world.bring_on(one.id).result == RESULT
+        check_quiet(world, one.id)
+    after = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"_id": {"$in": list(done)}})}
+    assert after == done, "no finished task ran again"
+    assert set(world.store.database["graphs"].index_information()) == {"_id_", "deadline"}
+    assert "graphs" in schema.VALIDATORS
