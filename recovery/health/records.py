@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, among, ok, problem, unasked
+from recovery.health.model import Check, Level, among, ok, problem
 from recovery.records import ProcessState
 from recovery.store import drift
 from recovery.store.overview import Overview
@@ -37,4 +37,6 @@ def _lacking(resources: Resources, *names: str) -> list[str]:
 
 
 def _unread(name: str, lacking: list[str]) -> Check:
-    return unasked(name, f"not asked without {among(lacking)}: all records would be read", "see `collections`")
+    # Not a problem of its own: `collections` tells of it.
+    found = f"not asked without {among(lacking)}: all records would be read"
+    return Check(name, Level.WARNING, found, "see `collections`", asked=False)

@@ -1,0 +1,87 @@
+"""`recovery check`: what it prints, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from recovery import Recovery
+from recovery.settings import Settings
+from recovery.store import Store, schema
+from tests.cli import shop
+from tests.cli.command import recovery, refused
+
+
+@pytest.fixture
+def env(settings: Settings) -> dict[str, str]:
+    return settings.environment()
+
+
+@pytest.fixture
+def process_id(settings: Settings) -> str:
+    """A process whose start task is queued, and whose message is not missed while this test runs."""
+    schema.create(Store(settings).database)
+    app = Recovery(settings.model_copy(update={"message_timeout": 600.0}))
+    app.actors = shop.app.actors
+    app.resources.store.actors.save(actor.preferences for actor in app.actors.values())
+    return app.start("twice", 3)
+
+
+def lose_worker(settings: Settings, process_id: str) -> None:
+    """As a worker leaves it that claimed the start task and was not heard of again."""
+    store = Store(settings)
+    past = store.now() - timedelta(hours=1)
+    claimed = {"state": "working", "worker": "gone#1", "recoveryTime": past}
+    store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": claimed})
+
+
+def test_healthy(env: dict[str, str], process_id: str) -> None:
+    done = recovery("check", process_id, env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"{process_id}  twice  running" in done.stdout
+    assert "1 tasks; decisions: 1 queued; a graph" in done.stdout
+    assert "start  twice  queued" in done.stdout
+    assert "healthy" in done.stdout
+    assert "decisions  " in done.stdout and "graphs     " in done.stdout and "processes  " in done.stdout
+    found = json.loads(recovery("check", process_id, "--json", env=env).stdout)
+    assert found["healthy"] and found["repaired"] is None
+    assert {one["scanner"] for one in found["deadlines"]} == {"decisions", "graphs", "processes"}
+
+
+def test_a_finding_stays_until_it_is_repaired(settings: Settings, env: dict[str, str], process_id: str) -> None:
+    lose_worker(settings, process_id)
+    done = recovery("check", process_id, env=env)
+    assert done.returncode == 1
+    assert f"found      WORK_TIMEOUT  {process_id}/start  working for gone#1" in done.stdout
+    assert "→ requeue" in done.stdout
+    assert "healthy" not in done.stdout
+    done = recovery("check", process_id, "--repair", env=env)
+    assert done.returncode == 0
+    assert "repaired   WORK_TIMEOUT 1" in done.stdout
+    assert "healthy" in done.stdout
+
+
+def test_json_of_a_repair(settings: Settings, env: dict[str, str], process_id: str) -> None:
+    lose_worker(settings, process_id)
+    found = json.loads(recovery("check", process_id, "--repair", "--json", env=env).stdout)
+    (finding,) = found["findings"]
+    assert (finding["rule"], finding["record"]) == ("WORK_TIMEOUT", f"{process_id}/start")
+    assert (found["repaired"], found["left"], found["healthy"]) == ({"WORK_TIMEOUT": 1}, [], True)
+    assert found["decisions"] == {"queued": 1}
+
+
+def test_what_can_only_wait_is_left(settings: Settings, env: dict[str, str], process_id: str) -> None:
+    """Nobody serves the queue."""
+    store = Store(settings)
+    past = {"recoveryTime": store.now() - timedelta(hours=1)}
+    store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": past})
+    done = recovery("check", process_id, "--repair", env=env)
+    assert done.returncode == 1
+    assert "repaired   nothing" in done.stdout
+    assert "left       " in done.stdout and "→ wait" in done.stdout
+
+
+def test_unknown_process(env: dict[str, str]) -> None:
+    assert "no process has the id 'nothing'" in refused("check", "nothing", env=env)

@@ -1,0 +1,92 @@
+"""The doctor on a cluster of real workers and a beat, well and ill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from pymongo import MongoClient
+
+from recovery.settings import Settings
+from recovery.stack import Stack
+from recovery.stack.ports import free_port
+from recovery.store import Store, schema
+from tests.cli.command import Done, recovery, refused
+from tests.waiting import wait_until
+from workers.config import NUDGE
+from workers.nudges import NUDGES_KEPT
+
+APP = "tests.cli.shop:app"
+
+
+@pytest.fixture
+def env(settings: Settings) -> dict[str, str]:
+    return settings.environment() | {"RECOVERY_APP": APP, "RECOVERY_SCAN_INTERVAL": "0.2"}
+
+
+@pytest.fixture
+def database(settings: Settings) -> Iterator[Any]:
+    with MongoClient[dict[str, Any]](settings.mongo_uri) as client:
+        yield client[settings.database]
+
+
+def levels(done: Done) -> dict[str, str]:
+    found = json.loads(done.stdout)
+    return {check["name"]: check["level"] for check in found["checks"]}
+
+
+def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env: dict[str, str]) -> None:
+    stack.start_worker(APP, concurrency=1, env=env)
+    stack.start_beat(APP, env=env)
+    wait_until(lambda: database["scanners"].count_documents({}) == 4, 60, "a note of each scanner")
+    well = recovery("doctor", env=env)
+    assert well.returncode == 0, well.stdout
+    lines = well.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["OK"] * len(lines)
+    assert "last nudge answered" in well.stdout and "1 alive: worker-" in well.stdout
+    note = database["scanners"].find_one({"_id": "decisions"})
+    assert note["worker"] == database["workers"].find_one()["_id"]
+
+    database["decisions"].drop_index("deadline")
+    ill = recovery("doctor", "--json", env=env)
+    assert ill.returncode == 1
+    assert json.loads(ill.stdout)["level"] == "PROBLEM"
+    assert {name for name, level in levels(ill).items() if level == "PROBLEM"} == {"collections"}
+    assert recovery("init", env=env).returncode == 0
+    assert set(levels(recovery("doctor", "--json", env=env)).values()) == {"OK"}
+
+
+def test_nothing_runs(settings: Settings, env: dict[str, str]) -> None:
+    schema.create(Store(settings).database)
+    done = recovery("doctor", env=env)
+    assert done.returncode == 1
+    assert "PROBLEM workers" in done.stdout
+    assert "→ start some: `recovery worker`" in done.stdout
+
+
+def test_a_server_does_not_answer(env: dict[str, str]) -> None:
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    done = recovery("doctor", "--json", env=env | {"RECOVERY_BROKER_URL": away})
+    assert done.returncode == 2
+    assert levels(done)["redis"] == "PROBLEM"
+    assert levels(done)["replica set"] == "OK", "the rest is told"
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_that_are_wrong(env: dict[str, str]) -> None:
+    assert "did you mean RECOVERY_MONGO_URI?" in refused("doctor", env=env | {"RECOVERY_MONGO_URL": "x"})
+
+
+def test_nudges_that_nobody_takes_do_not_pile_up(stack: Stack, settings: Settings, env: dict[str, str]) -> None:
+    """And those that wait are taken once there is a worker, however old they are."""
+    with redis.Redis.from_url(settings.broker_url) as broker:
+        broker.lpush(NUDGE, *["of a beat of an older version"] * 500)
+        stack.start_beat(APP, env=env)
+        wait_until(lambda: broker.llen(NUDGE) == NUDGES_KEPT, 30, "the cut")
+        stack.stop_workers()
+        schema.create(Store(settings).database)
+        found = levels(recovery("doctor", "--json", env=env))
+        assert (found["beat"], found["nudges"]) == ("WARNING", "WARNING")
