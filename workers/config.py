@@ -18,6 +18,8 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
     return {
         "broker_url": settings.broker_url,
         "broker_connection_retry_on_startup": True,
+        # By its default Celery ends a worker after a hundred tries; Redis may be away for as long as it likes.
+        "broker_connection_max_retries": None,
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_ignore_result": True,

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from pymongo.errors import ConnectionFailure
+from pymongo.errors import PyMongoError
+
+from recovery.store.transient import is_transient
 
 T = TypeVar("T")
 
@@ -21,13 +23,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 def patiently(step: Callable[[], T], seconds: float, what: str) -> T:
-    """What `step` gives, tried again for up to `seconds` while the database can't be reached."""
+    """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes."""
     until, pause = time.monotonic() + seconds, FIRST_PAUSE
     while True:
         try:
             return step()
-        except ConnectionFailure as error:
-            if time.monotonic() >= until:
+        except PyMongoError as error:
+            if time.monotonic() >= until or not is_transient(error):
                 raise
             log.warning("%s: the database is away (%s); trying again", what, error)
         threading.Event().wait(pause)

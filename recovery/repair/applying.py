@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from pymongo.errors import ConnectionFailure
 from redis.exceptions import RedisError
 
 from recovery.engine import Applied, Applier, Ended, Resources
+from recovery.store.transient import is_transient
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def each(items: Iterable[Item], step: Callable[[Item], bool]) -> int:
         try:
             changed += step(item)
         except Exception as error:
-            if isinstance(error, ConnectionFailure | RedisError) or getattr(error, "timeout", False):
+            if isinstance(error, RedisError) or is_transient(error):
                 raise  # the server's fault, not the record's
             log.exception("could not repair %.300r; others go on", item)
     return changed

@@ -28,8 +28,16 @@ def client(uri: str) -> MongoClient[Document]:
 
 @lru_cache(maxsize=8)
 def _client(uri: str, _pid: int) -> MongoClient[Document]:
-    # A failover takes some 10 s. Given as options they would win over what the address says.
-    defaults = {"serverSelectionTimeoutMS": 20_000, "retryWrites": False}
+    # Given as options they would win over what the address says.
+    defaults = {
+        # A failover takes some 10 s.
+        "serverSelectionTimeoutMS": 20_000,
+        "retryWrites": False,
+        # A primary that is frozen, or whose machine is gone, breaks no connection. pymongo gives up those to it once it
+        # did not answer for both of these together; by its defaults that is 30 s.
+        "heartbeatFrequencyMS": 5_000,
+        "connectTimeoutMS": 5_000,
+    }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
     try:
         return MongoClient(uri, tz_aware=True, appname="recovery-workers", **options)

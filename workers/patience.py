@@ -1,0 +1,34 @@
+"""A worker that starts while a server is away waits for it: a whole cluster that starts at once has no order, and a
+failover is none of the worker's business. What no waiting helps is raised at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
+
+from recovery.errors import ServerUnavailable
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 60.0
+"""Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
+runs workers starts them again."""
+PAUSE = 1.0
+
+
+def when_served(step: Callable[[], None], seconds: float = PATIENCE) -> None:
+    """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised."""
+    until, pause = time.monotonic() + seconds, threading.Event()
+    while True:
+        try:
+            return step()
+        except (ServerUnavailable, PyMongoError, RedisError) as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("not yet: %s; trying again for up to %.0f s", error, until - time.monotonic())
+        pause.wait(PAUSE)
