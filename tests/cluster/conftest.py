@@ -16,6 +16,7 @@ from recovery import Recovery, Settings
 from recovery.stack import Stack
 from recovery.stack.child import Child
 from tests.cluster import app as served
+from tests.cluster.storm import Storm
 from tests.waiting import wait_until
 
 APP = "tests.cluster.app:app"
@@ -77,3 +78,11 @@ def cluster(stack: Stack, settings: Settings, tmp_path: Path) -> Iterator[Cluste
     for pid in cluster.began():  # a stopped process does not end by SIGTERM
         if psutil.pid_exists(pid):
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def storm(stack: Stack, settings: Settings, tmp_path: Path) -> Iterator[Storm]:
+    """Workflows under way on the servers of the run. A test that kills one starts it again."""
+    storm = Storm(stack, settings, tmp_path)
+    yield storm
+    storm.end()
