@@ -22,7 +22,23 @@ from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.waiting import wait_until
 
 APP = "tests.cli.shop:app"
-COMMANDS = ("beat", "check", "demo", "doctor", "init", "run", "show", "start", "status", "sweep", "up", "worker")
+COMMANDS = (
+    "actor",
+    "beat",
+    "broken",
+    "check",
+    "demo",
+    "doctor",
+    "init",
+    "process-type",
+    "run",
+    "show",
+    "start",
+    "status",
+    "sweep",
+    "up",
+    "worker",
+)
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Settings of actors and process types on the command line: their texts, and where their values come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from recovery.errors import InputError
+from recovery.records.preferences import Preferences, Stored, default_of, setting_names
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)?")
+_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SWITCHES = {"true": True, "false": False}
+
+
+def parse(kind: type[Preferences], assignments: Sequence[str]) -> dict[str, Any]:
+    """{setting: value} of texts like `worker_timeout=90s`. Raises InputError for one that can't be read."""
+    from recovery.engine.overrides import known_settings
+
+    changes: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise InputError(f"{assignment!r}: must be SETTING=VALUE, for example {setting_names(kind)[0]}=90s")
+        known_settings(kind, [name])
+        changes[name] = _value(name, text, default_of(kind, name))
+    return changes
+
+
+def _value(name: str, text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text.lower() in _SWITCHES:
+            return _SWITCHES[text.lower()]
+        raise InputError(f"{name}={text}: must be true or false")
+    if isinstance(default, int):
+        if text.isascii() and text.isdigit():
+            return int(text)
+        raise InputError(f"{name}={text}: must be a whole number")
+    if found := _TIME.fullmatch(text):
+        return float(found[1]) * _SECONDS[found[2]]
+    raise InputError(f"{name}={text}: must be a time, for example 90, 90s, 2m, 1h or 1d")
+
+
+def told(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
+    """{setting: its value, and whose word that is}; where an operator's, the code's as well."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in setting_names(type(stored.code)):
+        kind = type(default_of(type(stored.code), name))
+        code = kind(getattr(stored.code, name))  # a time may have been given as a whole number
+        if name in stored.overrides:
+            found[name] = {"value": kind(stored.overrides[name]), "from": "operator", "code": code}
+        else:
+            found[name] = {"value": code, "from": "default" if code == default_of(type(stored.code), name) else "code"}
+    return found
+
+
+def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
+    """The settings for people."""
+    from rich.table import Table
+
+    made = Table(box=None, show_header=False, padding=(0, 2))
+    for name, one in settings.items():
+        origin = f"set; the code says {shown(one['code'])}" if one["from"] == "operator" else one["from"]
+        made.add_row(name, shown(one["value"]), origin)
+    return made
+
+
+def overridden(settings: dict[str, dict[str, Any]]) -> str:
+    """What operators set, on one line."""
+    return ", ".join(f"{name}={shown(one['value'])}" for name, one in settings.items() if one["from"] == "operator")
+
+
+def shown(value: Any) -> str:
+    """A value as it may be given to `set`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}s" if isinstance(value, float) else str(value)

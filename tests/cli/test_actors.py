@@ -1,0 +1,152 @@
+"""Settings of actors and process types, and blocking, from the command line: each change as it was asked for, or none
+at all."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from recovery import Settings
+from recovery.cli import settings as texts
+from recovery.cli.main import app
+from recovery.errors import InputError
+from recovery.records import ActorPreferences, ProcessTypePreferences, Worker
+from recovery.store import Store, schema
+
+ACTOR = ActorPreferences(id="charge", worker_timeout=30)
+TYPE = ProcessTypePreferences(id="order", idle_timeout=7)
+
+
+@pytest.fixture
+def store(settings: Settings) -> Store:
+    """A database in which a worker has told of an actor and a process type."""
+    store = Store(settings)
+    schema.create(store.database)
+    store.actors.save([ACTOR, ActorPreferences(id="send")])
+    store.process_types.save([TYPE])
+    return store
+
+
+@pytest.fixture(autouse=True)
+def env(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**settings.environment(), "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+
+
+def run(*arguments: str) -> Result:
+    """Without a process of its own, which would take most of the time."""
+    return CliRunner().invoke(app, arguments)
+
+
+def done(*arguments: str) -> str:
+    result = run(*arguments)
+    assert result.exit_code == 0, result
+    return result.stdout
+
+
+def test_an_actors_settings(store: Store) -> None:
+    done("actor", "set", "charge", "worker_timeout=2m", "accept_first=false", "max_work_timeouts=3")
+    assert store.actors.all()["charge"] == ACTOR.evolve(worker_timeout=120, accept_first=False, max_work_timeouts=3)
+    shown = json.loads(done("actor", "show", "charge", "--json"))
+    assert shown["settings"]["worker_timeout"] == {"value": 120.0, "from": "operator", "code": 30.0}
+    assert shown["settings"]["auto_heartbeat"] == {"value": False, "from": "default"}
+    assert "set; the code says 30s" in done("actor", "show", "charge")
+    done("actor", "unset", "charge", "worker_timeout", "accept_first")
+    assert store.actors.all()["charge"] == ACTOR.evolve(max_work_timeouts=3)
+
+
+def test_a_process_types_settings(store: Store) -> None:
+    done("process-type", "set", "order", "process_timeout=1.5h", "break_after_process_timeout=true")
+    assert store.process_types.all()["order"] == TYPE.evolve(process_timeout=5400, break_after_process_timeout=True)
+    listed = json.loads(done("process-type", "list", "--json"))
+    assert listed["order"]["settings"]["idle_timeout"] == {"value": 7.0, "from": "code"}
+    assert "5400s" in done("process-type", "list") and "5400s" in done("process-type", "show", "order")
+    done("process-type", "unset", "order", "process_timeout", "break_after_process_timeout")
+    assert store.process_types.all()["order"] == TYPE
+
+
+def test_list_and_block(store: Store) -> None:
+    worker = Worker(id="w", name="w", host="h", pid=1, pid_started=1, queues=("charge", "send"), paused=("charge",))
+    store.workers.beat(worker, 60)
+    store.queues.polled({"send": None})
+    done("actor", "block", "charge")
+    listed: dict[str, dict[str, Any]] = json.loads(done("actor", "list", "--json"))
+    assert {name: one["blocked"] for name, one in listed.items()} == {"charge": True, "send": False}
+    assert {name: one["consumers"] for name, one in listed.items()} == {"charge": 0, "send": 1}
+    assert listed["charge"]["polled_seconds_ago"] is None and listed["send"]["polled_seconds_ago"] >= 0
+    assert {one["depth"] for one in listed.values()} == {0}
+    assert "blocked" in done("actor", "list")
+    assert "was blocked already" in run("actor", "block", "charge").stderr
+    done("actor", "unblock", "charge")
+    assert not store.actors.stored()["charge"].blocked
+    assert "was not blocked" in run("actor", "unblock", "charge").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("actor set charg worker_timeout=9", "no actor is named 'charg'; did you mean 'charge'?"),
+        ("actor set charge worker_timout=9", "no setting is named 'worker_timout'; did you mean 'worker_timeout'?"),
+        ("actor set charge accept_first=false worker_timeout=0", "worker_timeout must be over 0 seconds, not 0.0"),
+        ("actor unset charge colour", "no setting is named 'colour'; there are: worker_timeout,"),
+        ("actor block nobody", "no actor is named 'nobody'; there are: charge, send"),
+        ("actor unblock chargee", "did you mean 'charge'?"),
+        ("actor show x", "no actor is named 'x'"),
+        ("process-type set order worker_timeout=9", "no setting is named 'worker_timeout'"),
+        ("process-type set charge idle_timeout=9", "no process type is named 'charge'; there are: order"),
+    ],
+)
+def test_refused(store: Store, arguments: str, said: str) -> None:
+    before = store.actors.stored(), store.process_types.stored()
+    error = run(*arguments.split()).exception
+    assert isinstance(error, InputError) and said in str(error)
+    assert (store.actors.stored(), store.process_types.stored()) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("0.5s", 0.5), ("2m", 120), ("1h", 3600), ("1d", 86400), ("0", 0)],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert texts.parse(ActorPreferences, [f"task_timeout={text}"]) == {"task_timeout": seconds}
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "task_timeout",
+        *(f"task_timeout={text}" for text in ("", "soon", "-1", "1 h", "1w", "1e3", "nan", "inf", "٣")),
+        *(f"accept_first={text}" for text in ("", "1", "yes")),
+        *(f"max_work_timeouts={text}" for text in ("", "3.0", "-1", "many")),
+    ],
+)
+def test_values_that_are_none(assignment: str) -> None:
+    with pytest.raises(InputError, match="must be"):
+        texts.parse(ActorPreferences, [assignment])
+
+
+def test_what_waits_is_looked_at_by_the_new_time(store: Store) -> None:
+    """Deadlines that a setting makes too late are moved, and none that are not."""
+    now = store.now()
+    day, minute = timedelta(days=1), timedelta(minutes=1)
+    record = {"actor": "charge", "state": "queued", "enqueuedAt": now, "recoveryTime": now + day}
+    late = {"type": "order", "state": "running", "startedAt": now, "recoveryTime": now + day}
+    store.database["decisions"].insert_many([{**record, "_id": "p/a"}, {**record, "_id": "p/b", "actor": "send"}])
+    store.database["decisions"].insert_one({**record, "_id": "p/c", "state": "working"})
+    store.database["processes"].insert_many([{**late, "_id": "p"}, {**late, "_id": "q", "type": "other"}])
+
+    def deadlines(name: str) -> dict[str, timedelta]:
+        return {one["_id"]: one["recoveryTime"] - now for one in store.database[name].find()}
+
+    done("actor", "set", "charge", "task_timeout=1m")
+    assert deadlines("decisions") == {"p/a": minute, "p/b": day, "p/c": day}
+    done("actor", "set", "charge", "force_finish_after_task_timeout=true")
+    assert deadlines("decisions") == {"p/a": minute, "p/b": day, "p/c": minute}
+    done("process-type", "set", "order", "process_timeout=1m")
+    assert deadlines("processes") == {"p": minute, "q": day}
+    done("actor", "unblock", "send")
+    assert deadlines("decisions")["p/b"] < minute
