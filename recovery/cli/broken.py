@@ -1,0 +1,252 @@
+"""`recovery broken`: what failed for good, and what an operator can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recovery.cli.output import JsonOption, paragraphs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from recovery.engine import Resources
+    from recovery.records import Decision, Interruption
+    from recovery.store import Group, Selection
+
+HELP = """List, show, restart and abort what failed for good.
+
+A process is broken when one of its tasks ended with an error; the task is interrupted, and what does not depend on it
+goes on.
+
+Example: [bold]recovery broken list[/bold]
+
+Example: [bold]recovery broken restart --fingerprint 5f0c83a1b2d4 --yes[/bold]
+"""
+LIST_HELP = """List interrupted tasks, alike ones together, the most frequent first.
+
+Alike are those of one process type, actor, kind of error and fingerprint: where in the code it was raised. Costs what
+is broken, not what exists.
+
+Example: [bold]recovery broken list --type order --json[/bold]
+"""
+SHOW_HELP = """Show the interrupted tasks of a process, or one of them, with their stacks.
+
+Example: [bold]recovery broken show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
+"""
+RESTART_HELP = """Restart interrupted tasks: all of a process, one of them, or a group.
+
+What was finished is not done again. A process runs on once none of its tasks is failed any more; one that broke as a
+whole, since its time was over, is set running. For a group, says what it would do unless --yes is given.
+
+Example: [bold]recovery broken restart --type order --kind TimeoutError --limit 10 --yes[/bold]
+"""
+ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
+
+Attempts that run lose their claim. A process may be aborted while it runs. For a group, says what it would do unless
+--yes is given.
+
+Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "order withdrawn"[/bold]
+"""
+
+TypeOption = Annotated[str | None, typer.Option("--type", help="Only of processes of this type.")]
+ActorOption = Annotated[str | None, typer.Option("--actor", help="Only tasks of this actor.")]
+KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
+FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks of the group.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it for the whole group.")]
+
+app = typer.Typer(name="broken", help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.command("list", help=paragraphs(LIST_HELP))
+def list_(
+    process_type: TypeOption = None,
+    actor: ActorOption = None,
+    kind: KindOption = None,
+    fingerprint: FingerprintOption = None,
+    json: JsonOption = False,
+) -> None:
+    import dataclasses
+    import json as json_module
+
+    from recovery.cli.output import connect, console
+
+    groups = connect().store.interruptions.groups(_selection(process_type, actor, kind, fingerprint))
+    if json:
+        print(json_module.dumps([dataclasses.asdict(group) for group in groups], default=datetime.isoformat))
+    else:
+        _print_groups(console(), groups)
+
+
+@app.command(help=paragraphs(SHOW_HELP))
+def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json: JsonOption = False) -> None:
+    import json as json_module
+
+    from recovery.cli.output import connect, console
+
+    resources = connect()
+    found = _of_target(resources, target)
+    decisions = resources.store.decisions.get_many(one.id for one in found)
+    if json:
+        told = [_as_dict(one, decisions.get(one.id)) for one in found]
+        print(json_module.dumps(told, default=datetime.isoformat))
+        return
+    out = console()
+    for one in found:
+        for line in _lines(one, decisions.get(one.id)):
+            out.print(line, soft_wrap=True)
+
+
+@app.command(help=paragraphs(RESTART_HELP))
+def restart(
+    target: Annotated[str | None, typer.Argument(metavar="PROCESS_ID|P/T", show_default=False)] = None,
+    process_type: TypeOption = None,
+    actor: ActorOption = None,
+    kind: KindOption = None,
+    fingerprint: FingerprintOption = None,
+    limit: LimitOption = None,
+    yes: YesOption = False,
+) -> None:
+    from recovery.cli.output import connect, console
+    from recovery.engine.restart import restart_process, restart_selected
+
+    selection = _selection(process_type, actor, kind, fingerprint)
+    _check_target(target, selection, limit)
+    resources, out = connect(), console()
+    if target is not None:
+        process_id, _, task = target.partition("/")
+        done = restart_process(resources, process_id, task or None)
+    elif not yes:
+        _print_plan(out, resources, selection, limit, "restart")
+        return
+    else:
+        done = restart_selected(resources, selection, limit)
+    out.print(f"{_count(done.tasks, 'task')} restarted, {_count(done.processes, 'process')} set running again")
+
+
+@app.command(help=paragraphs(ABORT_HELP))
+def abort(
+    target: Annotated[str | None, typer.Argument(metavar="PROCESS_ID", show_default=False)] = None,
+    process_type: TypeOption = None,
+    actor: ActorOption = None,
+    kind: KindOption = None,
+    fingerprint: FingerprintOption = None,
+    limit: LimitOption = None,
+    reason: Annotated[str, typer.Option("--reason", help="Shown with the process.")] = "aborted by an operator",
+    yes: YesOption = False,
+) -> None:
+    from recovery.cli.output import connect, console
+    from recovery.engine.abort import abort_process, abort_selected
+    from recovery.errors import InputError
+
+    selection = _selection(process_type, actor, kind, fingerprint)
+    _check_target(target, selection, limit)
+    if target is not None and "/" in target:
+        raise InputError(f"{target}: a process is aborted as a whole; give its id, {target.partition('/')[0]}")
+    resources, out = connect(), console()
+    if target is not None:
+        abort_process(resources, target, reason)
+        done = 1
+    elif not yes:
+        _print_plan(out, resources, selection, limit, "abort the processes of")
+        return
+    else:
+        done = abort_selected(resources, selection, reason, limit)
+    out.print(f"{_count(done, 'process')} aborted")
+
+
+def _selection(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:
+    from recovery.store import Selection
+
+    return Selection(type=process_type, actor=actor, kind=kind, fingerprint=fingerprint)
+
+
+def _check_target(target: str | None, selection: Selection, limit: int | None) -> None:
+    """Raise InputError unless either one process or task is named, or a group."""
+    from recovery.errors import InputError
+
+    options = "--type, --actor, --kind or --fingerprint"
+    if target is None and not selection.filter():
+        raise InputError(f"nothing is named: give a process id, or a group by {options} (`recovery broken list`)")
+    if target is not None and (selection.filter() or limit is not None):
+        raise InputError(f"{target} and a group are named: give either a process id, or {options} with --limit")
+
+
+def _of_target(resources: Resources, target: str) -> list[Interruption]:
+    from recovery.engine.restart import find_process
+    from recovery.errors import InputError
+
+    process_id, _, task = target.partition("/")
+    process = find_process(resources, process_id)
+    found = [one for one in resources.store.interruptions.of_process(process_id) if not task or one.id == target]
+    if not found:
+        raise InputError(f"{target}: nothing of it is interrupted; the process is {process.state}")
+    return found
+
+
+def _print_plan(out: Console, resources: Resources, selection: Selection, limit: int | None, what: str) -> None:
+    interruptions = resources.store.interruptions
+    _print_groups(out, interruptions.groups(selection))
+    count = interruptions.count(selection)
+    count = count if limit is None else min(count, limit)
+    out.print(f"would {what} {_count(count, 'interrupted task')}; add --yes to do it", highlight=False)
+
+
+def _print_groups(out: Console, groups: Sequence[Group]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not groups:
+        out.print("nothing is interrupted")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
+        table.add_column(name, justify="right" if name == "tasks" else "left", no_wrap=name == "fingerprint")
+    for group in groups:
+        message = group.message.splitlines()[0] if group.message else ""
+        example = Text.assemble(message[:80], (f"\n{group.example.partition('/')[0]}", "dim"))
+        times = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (group.first, group.last))
+        # As texts: what users named is no markup.
+        cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *times)
+        table.add_row(*map(Text, cells), example)
+    out.print(table)
+
+
+def _lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
+    from rich.text import Text
+
+    yield Text(one.id, style="bold")
+    at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
+    life = f", restarted {_count(one.restarts, 'time')}" if one.restarts else ""
+    yield Text(f"{one.actor} of {one.type}, attempt {one.attempt}{life}, {at}, fingerprint {one.fingerprint}")
+    yield Text(f"{one.kind}: {one.message}", style="red")
+    if (stack := _stack(decision)) is not None:
+        yield Text(stack)
+
+
+def _as_dict(one: Interruption, decision: Decision | None) -> dict[str, Any]:
+    import dataclasses
+
+    return {**dataclasses.asdict(one), "stack": _stack(decision)}
+
+
+def _stack(decision: Decision | None) -> str | None:
+    error = decision.outcome.error if decision is not None and decision.outcome is not None else None
+    return error.stack if error is not None else None
+
+
+def _count(number: int, what: str) -> str:
+    """1 task, 2 tasks, 3 processes."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def add_to(commands: typer.Typer) -> None:
+    """Register the commands of this module."""
+    commands.add_typer(app)

@@ -1,0 +1,156 @@
+"""`recovery broken`: what failed is listed and shown, restarted and aborted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from recovery import InputError, ProcessNotFound
+from recovery.cli.main import app
+from recovery.records import ProcessState
+from recovery.settings import Settings
+from recovery.store import schema
+from tests.cli.command import recovery
+from tests.world import World
+
+Run = Callable[..., str]
+MANY = 3
+
+
+@pytest.fixture
+def world(settings: Settings) -> World:
+    made = World(settings)
+    schema.create(made.store.database)
+    made.refused = True  # type: ignore[attr-defined]
+
+    @made.app.actor()
+    def pay(amount: int) -> int:
+        if made.refused:  # type: ignore[attr-defined]
+            raise ValueError(f"[red]{amount}[/red] is too much\nand more")
+        return amount
+
+    @made.app.process()
+    def order(amount: int) -> Any:
+        return pay.schedule(amount)
+
+    @made.app.process()
+    def trip() -> Any:
+        return {}["nowhere"]
+
+    for name, *args in (*(("order", n) for n in range(MANY)), ("trip",)):
+        made.app.start(name, *args)
+    made.pump()
+    return made
+
+
+@pytest.fixture
+def run(world: World) -> Run:
+    """Run a command in this process; what it prints."""
+    environment = world.settings.environment() | {"COLUMNS": "300"}
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["broken", *arguments], env=environment)
+        if done.exception is not None:
+            raise done.exception
+        return done.stdout
+
+    return run
+
+
+def states(world: World) -> dict[str, int]:
+    found = [process["state"] for process in world.store.database["processes"].find()]
+    return {state: found.count(state) for state in set(found)}
+
+
+def broken(world: World, process_type: str = "order") -> str:
+    found = world.store.database["processes"].find_one({"type": process_type})
+    assert found is not None
+    process_id: str = found["_id"]
+    return process_id
+
+
+def test_list(world: World, run: Run) -> None:
+    lines = run("list").splitlines()
+    assert lines[0].split() == ["tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"]
+    assert lines[1].split()[:4] == ["3", "order", "pay", "ValueError"]
+    assert "[red]" in lines[1]
+    assert "and more" not in lines[1]
+    groups = json.loads(run("list", "--json"))
+    assert [(g["type"], g["actor"], g["kind"], g["count"]) for g in groups] == [
+        ("order", "pay", "ValueError", 3),
+        ("trip", "trip", "KeyError", 1),
+    ]
+    assert all(groups[0][moment].endswith("+00:00") for moment in ("first", "last"))
+    for option, value in (("type", "trip"), ("actor", "trip"), ("kind", "KeyError")):
+        assert json.loads(run("list", "--json", f"--{option}", value)) == groups[1:]
+    assert json.loads(run("list", "--json", "--fingerprint", groups[0]["fingerprint"])) == groups[:1]
+    assert run("list", "--type", "none") == "nothing is interrupted\n"
+    assert recovery("broken", "list", env=world.settings.environment()).stdout.splitlines()[0].startswith("tasks")
+
+
+def test_show(world: World, run: Run) -> None:
+    process_id = broken(world)
+    told = run("show", process_id)
+    (one,) = json.loads(run("show", process_id, "--json"))
+    assert told.startswith(f"{one['id']}\npay of order, attempt 1, ")
+    assert "ValueError: [red]0[/red] is too much" in told
+    assert 'raise ValueError(f"[red]{amount}[/red] is too much' in told
+    assert one["stack"].startswith("Traceback")
+    assert run("show", one["id"]) == told
+    with pytest.raises(InputError, match="nothing of it is interrupted; the process is broken"):
+        run("show", f"{process_id}/other")
+    with pytest.raises(ProcessNotFound):
+        run("show", "f" * 32)
+
+
+def test_restart(world: World, run: Run) -> None:
+    world.refused = False  # type: ignore[attr-defined]
+    plan = run("restart", "--actor", "pay", "--limit", "2")
+    assert plan.endswith("would restart 2 interrupted tasks; add --yes to do it\n")
+    assert states(world) == {"broken": 4}
+    assert run("restart", broken(world)) == "1 task restarted, 1 process set running again\n"
+    assert states(world) == {"broken": 3, "running": 1}
+    assert run("restart", "--actor", "pay", "--limit", "1", "--yes").startswith("1 task restarted")
+    assert run("restart", "--actor", "pay", "--yes").startswith("1 task restarted, 1 process")
+    assert run("restart", "--actor", "pay", "--yes").startswith("0 tasks restarted, 0 processes")
+    world.pump()
+    assert states(world) == {"broken": 1, "finished": 3}
+
+
+def test_restart_of_one_task(world: World, run: Run) -> None:
+    (one,) = json.loads(run("show", broken(world), "--json"))
+    assert run("restart", one["id"]).startswith("1 task restarted")
+    with pytest.raises(InputError, match="is running; only tasks of a broken one"):
+        run("restart", one["id"])
+
+
+def test_abort(world: World, run: Run) -> None:
+    process_id = broken(world)
+    assert run("abort", process_id, "--reason", "withdrawn") == "1 process aborted\n"
+    error = world.process(process_id).error
+    assert error is not None
+    assert error.message == "withdrawn"
+    assert "would abort the processes of 2 interrupted tasks" in run("abort", "--type", "order")
+    assert run("abort", "--type", "order", "--yes") == "2 processes aborted\n"
+    assert states(world) == {"aborted": 3, "broken": 1}
+    assert world.process(broken(world, "trip")).state is ProcessState.BROKEN
+
+
+@pytest.mark.parametrize("command", ["restart", "abort"])
+def test_either_one_or_a_group(run: Run, command: str) -> None:
+    with pytest.raises(InputError, match="nothing is named: give a process id, or a group by --type"):
+        run(command)
+    with pytest.raises(InputError, match="and a group are named: give either"):
+        run(command, "f" * 32, "--type", "order")
+    with pytest.raises(InputError, match="and a group are named"):
+        run(command, "f" * 32, "--limit", "3")
+
+
+def test_a_process_is_aborted_as_a_whole(world: World, run: Run) -> None:
+    with pytest.raises(InputError, match=f"a process is aborted as a whole; give its id, {broken(world)}"):
+        run("abort", f"{broken(world)}/start")
+    assert states(world) == {"broken": 4}
