@@ -1,0 +1,90 @@
+"""The steps that can fail, and how they are wrapped."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import pkgutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from pymongo.errors import AutoReconnect
+from redis.client import Pipeline
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+import recovery.store
+from tests.faults.plan import Plan
+
+NOT_STEPS = ("term",)
+"""Public methods that ask no server."""
+
+Told = Callable[[str, tuple[Any, ...], Any], None]
+"""Called with the name of a step, its arguments (without self) and its result, of every step that was done."""
+
+_thread = threading.local()
+
+
+@functools.cache
+def owners() -> list[type]:
+    """The store and its collections: every class of it that is more than data."""
+    modules = [recovery.store, *(importlib.import_module(m.name) for m in _modules())]
+    classes = {cls for module in modules for cls in vars(module).values() if inspect.isclass(cls)}
+    ours = [cls for cls in classes if cls.__module__.startswith("recovery.store")]
+    return sorted((cls for cls in ours if not dataclasses.is_dataclass(cls)), key=lambda cls: cls.__name__)
+
+
+def _modules() -> Iterator[pkgutil.ModuleInfo]:
+    return pkgutil.walk_packages(recovery.store.__path__, "recovery.store.")
+
+
+@contextmanager
+def installed(told: Told | None = None) -> Iterator[None]:
+    """Within, all steps are wrapped; `told` is told of each that was done, under a plan or not."""
+    with ExitStack() as wrapped:
+        for owner in owners():
+            for name, method in vars(owner).items():
+                if inspect.isfunction(method) and not name.startswith("_") and name not in NOT_STEPS:
+                    step = _wrap(f"{owner.__name__}.{name}", method, AutoReconnect, told)
+                    wrapped.enter_context(patch.object(owner, name, step))
+        # Pushes and depths alike; how a failed push is taken is the broker's to show.
+        step = _wrap("Pipeline.execute", Pipeline.execute, RedisConnectionError, None)
+        wrapped.enter_context(patch.object(Pipeline, "execute", step))
+        yield
+
+
+@contextmanager
+def under(plan: Plan) -> Iterator[Plan]:
+    """Within, the steps that this thread takes are under the plan."""
+    _thread.plan = plan
+    try:
+        yield plan
+    finally:
+        _thread.plan = None
+
+
+def reach(name: str) -> None:
+    """A place in the test's own code that a plan counts as a step. No connection can be lost there."""
+    plan = getattr(_thread, "plan", None)
+    if plan is not None:
+        plan.take(name, lambda: None, None)
+
+
+def _wrap(name: str, real: Callable[..., Any], lost: Callable[[str], Exception], told: Told | None) -> Any:
+    @functools.wraps(real)
+    def done(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        if told is not None:
+            told(name, args[1:], result)
+        return result
+
+    @functools.wraps(real)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        plan: Plan | None = getattr(_thread, "plan", None)
+        return done(*args, **kwargs) if plan is None else plan.take(name, done, lost, *args, **kwargs)
+
+    return step

@@ -1,0 +1,235 @@
+"""A cluster that takes one step at a time: clients, workers and scanners, each with its own memory, on real servers.
+
+Nothing in it waits, and nothing happens beside the step that is taken: see `held_still` for what of the product
+is held still for that. Time passes when the test says so (`passing`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import redis
+from pymongo import WriteConcern
+from pymongo.errors import PyMongoError
+
+from recovery import Recovery, Settings, heartbeat
+from recovery.engine import Applier, Resources, Slot, attempt
+from recovery.queue import parse_id
+from recovery.records import Worker
+from recovery.records.ids import holder
+from recovery.repair import Repairer
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
+from recovery.store import Store, schema
+from tests.faults import installed, reach
+from tests.faults.layer import Told
+from tests.stateful.passing import Passing
+from tests.stateful.programs import ACTORS, perform
+from tests.world import arguments
+
+MESSAGE, APPLY, WORK, IDLE, BEAT, SILENCE, DELAY = 100.0, 100.0, 200.0, 300.0, 30.0, 90.0, 150.0
+"""Timeouts in seconds, far over what a test takes."""
+LONGEST = 40 * MESSAGE
+"""No step's deadline is farther away than this, but for those that grow with a process's age."""
+PROCESS = "run"
+
+SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
+    "decisions": DecisionScanner,
+    "graphs": GraphScanner,
+    "processes": ProcessScanner,
+    "workers": lambda resources, applier: WorkerScanner(resources, applier, lambda: True),
+}
+
+
+class Still(Applier):
+    """An applier whose background thread the test is: it calls `flush`."""
+
+    def _start_flusher(self) -> None:
+        pass
+
+
+class Member:
+    """A process of the cluster: what it has in memory dies with it."""
+
+    def __init__(self, settings: Settings, app: Recovery, worker_id: str) -> None:
+        self.resources = Resources.connect(settings)
+        self.applier = Still(self.resources)
+        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1))
+        self.worker = Worker(id=worker_id, name=worker_id, host="here", pid=1, pid_started=1, queues=tuple(app.actors))
+        self.taken: dict[str, datetime | None] = dict.fromkeys(app.actors)
+
+
+class Cluster:
+    """Everything of one example. The database is emptied first; its collections are there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings.model_copy(
+            update={
+                "message_timeout": MESSAGE,
+                "apply_timeout": APPLY,
+                "idle_timeout": IDLE,
+                "heartbeat_interval": BEAT,
+                "heartbeat_timeout": SILENCE,
+            }
+        )
+        self.app = make_app(self.settings)
+        self.database = Store(self.settings).database
+        self.redis = redis.Redis.from_url(settings.broker_url)
+        self.passing = Passing(self.database)
+        self._numbers = itertools.count(1)
+        for name in schema.VALIDATORS:
+            self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
+        self.redis.flushdb()
+        Store(self.settings).actors.save(actor.preferences for actor in self.app.actors.values())
+
+    def member(self) -> Member:
+        """A process that starts now: its memory is empty."""
+        return Member(self.settings, self.app, f"w{next(self._numbers)}")
+
+    def start(self, program: Any, custom_id: str) -> str:
+        """A client asks for a process."""
+        return make_app(self.settings).start(PROCESS, program, custom_id=custom_id)
+
+    def take(self, member: Member, which: int = 0) -> dict[str, Any] | None:
+        """A worker takes the next message of the queues that have one, beginning with the `which`-th."""
+        names = sorted(self.app.actors)
+        for place in range(len(names)):
+            text: Any = self.redis.rpop(names[(which + place) % len(names)])
+            if text is None:
+                continue
+            message: dict[str, Any] = json.loads(text)
+            name, told = message["headers"]["task"], parse_id(message["headers"]["id"])
+            queued_at = self.passing.corrected(told.queued_at if told else None)
+            if queued_at is not None:
+                member.taken[name] = max(queued_at, member.taken[name] or queued_at)
+            return message
+        return None
+
+    def run(self, member: Member, message: dict[str, Any]) -> None:
+        """Its slot runs what the message says; as a worker does it, a lost connection ends the attempt only."""
+        member.slot.run(self.app.actors[message["headers"]["task"]], *arguments(message))
+
+    def beat(self, member: Member) -> None:
+        """What its lifeline tells."""
+        member.resources.store.workers.beat(member.worker, SILENCE)
+        taken, member.taken = member.taken, dict.fromkeys(member.taken)
+        member.resources.store.queues.polled(taken)
+
+    def scan(self, member: Member, name: str, page: int) -> str | None:
+        """One run of a scanner; the connection that it lost, if one."""
+        scanner = SCANNERS[name](member.resources, member.applier)
+        scanner.page = page
+        return scanner.run_once().error
+
+    def rescue(self, member: Member, lost: str) -> None:
+        """A worker is seen to be gone."""
+        rescue(member.resources, Repairer(member.resources, member.applier), [lost])
+
+    def bring_on(self, member: Member) -> None:
+        """Everything that can be done now, without a fault."""
+        while message := self.take(member):
+            self.run(member, message)
+        member.applier.flush()
+        self.beat(member)
+        for name in SCANNERS:
+            error = self.scan(member, name, 1000)
+            assert error is None, error
+
+
+def make_app(settings: Settings) -> Recovery:
+    """The actors that programs are done by."""
+    app = Recovery(settings)
+
+    def schedule(node: Any, inputs: list[Any]) -> Any:
+        actor = app.actors[node["actor"]]
+        return (actor.options(delay=DELAY) if node["later"] else actor).schedule(node, inputs)
+
+    def body(node: Any, inputs: list[Any]) -> Any:
+        reach("Actor.body")
+        if node["beats"]:
+            heartbeat()
+        return perform(node, inputs, schedule)
+
+    # A task that is cut off often is not what is tested here: it is never given up.
+    options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000}
+    for name in ACTORS:
+        app.actor(name, accept_first=name == ACTORS[0], **options)(body)
+    app.process(PROCESS, idle_timeout=IDLE, **options)(lambda node: body(node, []))
+    return app
+
+
+class _Inline:
+    """Stands for a thread pool: what is submitted is done at once, by who submits it."""
+
+    def __init__(self, max_workers: int) -> None:
+        del max_workers
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class _Reported(logging.Handler):
+    """Errors that the product logged and went on: here each is a bug."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, PyMongoError | redis.RedisError):
+            self.found.append(f"{record.getMessage()} ({error!r})")
+
+
+@contextmanager
+def held_still(told: Told | None = None) -> Iterator[list[str]]:
+    """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
+
+    What is replaced, beside the applier's thread (`Still`): the pool that hands a page over, the clock by which
+    trying again gets tired (each look at it takes 7 s, so that some tries fit), and its pauses.
+    """
+    tries = itertools.count(step=7)
+    reported, logger = _Reported(), logging.getLogger("recovery")
+    level, propagates = logger.level, logger.propagate
+    with ExitStack() as still:
+        still.enter_context(installed(told))
+        still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
+        still.enter_context(patch("recovery.engine.patience.time", SimpleNamespace(monotonic=lambda: next(tries))))
+        still.enter_context(patch("recovery.engine.patience.FIRST_PAUSE", 0.0))
+        still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
+        logger.addHandler(reported)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        try:
+            yield reported.found
+        finally:
+            logger.removeHandler(reported)
+            logger.setLevel(level)
+            logger.propagate = propagates
+
+
+def go_on(on_the_spot: bool) -> None:
+    """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it.
+
+    From now on and until `held_still` ends.
+    """
+    attempt.CONTINUE_FOR = 1e9 if on_the_spot else -1.0

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import pytest
+
+from recovery.settings import Settings
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.world import World
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    """An empty database and broker, and an application without actors."""
+    return World(emptied)

@@ -1,0 +1,207 @@
+"""What may happen to a cluster, drawn step by step; and that afterwards, without faults, all comes to its right end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
+
+from recovery import Settings
+from tests.faults import Course, Died, Fault, Kind, Plan
+from tests.stateful import checks
+from tests.stateful.cluster import IDLE, MESSAGE, SCANNERS, WORK, Cluster, go_on, held_still
+from tests.stateful.programs import PROGRAMS
+
+MEMBERS, PROCESSES = 4, 3
+ROUNDS = 60
+"""Within so many rounds of looking at everything, each after the last deadline, all is at rest."""
+
+KINDS = [kind for kind in Kind if kind not in (Kind.KILL, Kind.KILL_AFTER)]
+# A step of a worker asks the servers some five times, or a hundred times if it goes on with what became ready.
+PLACES = st.one_of(st.integers(0, 5), st.integers(0, 5), st.integers(0, 40))
+FAULT = st.builds(Fault, st.sampled_from(KINDS), PLACES)
+FAULTS: st.SearchStrategy[list[Fault]] = st.one_of(
+    st.just(list[Fault]()), FAULT.map(lambda fault: [fault]), st.lists(FAULT, min_size=1, max_size=3)
+)
+TIMES = st.sampled_from([0.0, MESSAGE + 1, WORK + 1, IDLE + 1])
+SCANS = st.sampled_from(["decisions", *sorted(SCANNERS)])
+WHO = st.integers(0, MEMBERS - 1)
+
+
+class Protocol(RuleBasedStateMachine):
+    """Clients, workers and scanners, messages and time. Subclassed with the settings of real servers."""
+
+    servers: Settings
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = ExitStack()
+        self.memory = checks.Memory()
+        self.reported = self.open.enter_context(held_still(self.memory.told))
+        self.cluster = Cluster(self.servers)
+        self.members = [self.cluster.member() for _ in range(MEMBERS)]
+        self.courses: list[tuple[int, Course]] = []
+        """Steps that are under way, and whose."""
+        self.programs: dict[str, Any] = {}
+        """{custom id: program}"""
+        self.odd = count()
+        """Seconds by which no time that passes is like one before: else milliseconds would decide what is older."""
+
+    @initialize(program=PROGRAMS, on_the_spot=st.booleans())
+    def first(self, program: Any, on_the_spot: bool) -> None:
+        """There is something to do."""
+        self._start(program, [], on_the_spot)
+
+    @precondition(lambda self: len(self.programs) < PROCESSES)
+    @rule(program=PROGRAMS, faults=FAULTS, on_the_spot=st.booleans())
+    def start(self, program: Any, faults: list[Fault], on_the_spot: bool) -> None:
+        """A client asks for a process. From now on ready tasks go through Redis, or do not."""
+        self._start(program, faults, on_the_spot)
+
+    def _start(self, program: Any, faults: list[Fault], on_the_spot: bool) -> None:
+        go_on(on_the_spot)
+        custom_id = f"order {len(self.programs)}"
+        self.programs[custom_id] = program
+        self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id))
+
+    @rule(who=WHO, queue=st.integers(0, 2), faults=FAULTS)
+    def work(self, who: int, queue: int, faults: list[Fault]) -> None:
+        """A worker goes on with what it does; if that is nothing, it takes a message and runs it."""
+        for course in [course for one, course in self.courses if one == who]:
+            self.courses.remove((who, course))
+            self._advance(who, course)
+            return
+        member = self.members[who]
+        if (message := self.cluster.take(member, queue)) is not None:
+            self._begin(who, Plan(*faults), lambda: self.cluster.run(member, message))
+
+    @rule(who=WHO, faults=FAULTS)
+    def look_after(self, who: int, faults: list[Fault]) -> None:
+        """A worker's threads do what they do now and then: they apply, and tell what was polled."""
+        member = self.members[who]
+
+        def look_after() -> None:
+            member.applier.flush()
+            self.cluster.beat(member)
+
+        self._begin(who, Plan(*faults), look_after)
+
+    @rule(who=WHO, noticed=st.booleans())
+    def worker_dies(self, who: int, noticed: bool) -> None:
+        """A worker is killed; another on its host may see that."""
+        gone = self.members[who].worker.id
+        self._die(who)
+        if noticed:
+            self.cluster.rescue(self.members[who], gone)
+
+    @rule(who=WHO, name=SCANS, after=TIMES, page=st.sampled_from([1, 100]), faults=FAULTS)
+    def scan(self, who: int, name: str, after: float, page: int, faults: list[Fault]) -> None:
+        """A scanner runs, after some time has passed."""
+        self.cluster.passing.pass_by(after and after + next(self.odd))
+        member, plan = self.members[who], Plan(*faults)
+
+        def scan() -> None:
+            error = self.cluster.scan(member, name, page)
+            assert error is None or plan.told, error
+
+        self._begin(who, plan, scan)
+
+    @rule(queue=st.integers(0, 2), what=st.sampled_from(["all lost", "lost", "doubled", "turned round"]))
+    def messages_are(self, queue: int, what: str) -> None:
+        """Redis, and what lies in it."""
+        names, broker = sorted(self.cluster.app.actors), self.cluster.redis
+        name = names[queue % len(names)]
+        if what == "all lost":
+            broker.flushdb()
+        elif what == "lost":
+            broker.lpop(name)
+        elif what == "turned round":
+            broker.lmove(name, name, "LEFT", "RIGHT")
+        elif (text := broker.lindex(name, 0)) is not None:
+            broker.lpush(name, text)
+
+    # Hypothesis draws from the rules evenly: what matters most stands here more than once.
+    work_again, work_on, work_once_more = work, work, work
+    scan_again, scan_once_more = scan, scan
+
+    @invariant()
+    def holds(self) -> None:
+        """Design §1, after every step."""
+        self.memory.check(checks.read(self.cluster.database))
+        assert not self.reported, f"went wrong and was passed over: {self.reported}"
+
+    def teardown(self) -> None:
+        failed = sys.exc_info()[0] is not None
+        try:
+            if not failed:
+                self._come_to_rest()
+        finally:
+            for _, course in self.courses:
+                course.die()
+            self.open.close()
+
+    def _come_to_rest(self) -> None:
+        """No more faults; zombies bring their results when nobody waits for them any more."""
+        while self.courses:
+            self._advance(*self.courses.pop(0))
+        for custom_id, program in self.programs.items():
+            self.cluster.start(program, custom_id)
+        survivor = self.cluster.member()
+        for _ in range(ROUNDS):
+            self.cluster.bring_on(survivor)
+            self.holds()
+            found = checks.read(self.cluster.database)
+            if not checks.live(found):
+                break
+            self.cluster.passing.pass_by(self._until_all_is_overdue(found))
+        assert not checks.live(found), f"not at rest after {ROUNDS} rounds: {checks.live(found)}"
+        ids = {document["customId"]: key for key, document in found["processes"].items()}
+        assert ids.keys() == self.programs.keys()
+        for custom_id, program in self.programs.items():
+            checks.check_end(found, ids[custom_id], program)
+
+    def _begin(self, who: int, plan: Plan, work: Callable[[], Any]) -> None:
+        self._advance(who, Course(work, plan))
+
+    def _advance(self, who: int, course: Course) -> None:
+        """Let a step of a member go on to its next pause or its end. An error that was not planned is a bug."""
+        if not course.go():
+            self.courses.append((who, course))
+        elif isinstance(course.error, Died):
+            self._die(who)
+        elif course.error is not None and not (course.plan.told and _is_of_a_server(course.error)):
+            raise course.error
+
+    def _die(self, who: int) -> None:
+        """A process ends: so does whatever it was doing, and what it had in memory. Another takes its place."""
+        for one, course in self.courses:
+            if one == who:
+                course.die()
+        self.courses = [(one, course) for one, course in self.courses if one != who]
+        self.members[who] = self.cluster.member()
+
+    def _until_all_is_overdue(self, found: checks.Documents) -> float:
+        """Seconds, and some more."""
+        deadlines = [d["recoveryTime"] for name in checks.KINDS for d in found[name].values() if "recoveryTime" in d]
+        now = datetime.now(UTC)
+        return WORK + max(0.0, *(float((deadline - now).total_seconds()) for deadline in deadlines))
+
+
+def _is_of_a_server(error: BaseException) -> bool:
+    """Whether it began with a lost connection."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, PyMongoError | RedisError)
+
+
+def on(servers: Settings) -> type[Protocol]:
+    """The machine on these servers."""
+    return type("Protocol", (Protocol,), {"servers": servers})
