@@ -258,6 +258,8 @@ class QueueStatistics(Record):
     polled_at: datetime | None = None
     taken_queued_at: datetime | None = None
     """`queuedAt` of the youngest message taken so far."""
+    found_empty_at: datetime | None = None
+    """When the queue was last known to be empty: what was pushed before is in a worker's hands or lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
     settings, store = resources.settings, resources.store
     names = sorted(set(queues))
     depths: dict[str, int] = {}
-    # The depths are asked for first: a message that is pushed after that can't make a queue look empty and
-    # polled since. Without Redis nothing is concluded from depths.
+    # In this order: a queue that is empty was so after this time; and where a scanner pushes in between, it has told
+    # in the statistics that it found the queue empty. Without Redis nothing is concluded from depths.
+    now = store.now()
     if names:
         try:
             depths = resources.broker.depths(names)
@@ -25,7 +26,7 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
             depths = {}
     actors = store.actors.stored()
     return Surroundings(
-        now=store.now(),
+        now=now,
         actors={name: stored.effective for name, stored in actors.items()},
         blocked=frozenset(name for name, stored in actors.items() if stored.blocked),
         process_types=store.process_types.all(),

@@ -60,8 +60,9 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     """MESSAGE_LOST, or why the message may still come: SERVERS_WERE_DOWN, NO_ACTORS, ACTORS_LAG.
 
     Lost is what must have been taken by now: a younger message was (queues are first in, first out), or the
-    queue has been found empty by those who poll it. While a queue lags, nothing is lost and nothing is
-    pushed: a second message would only make the queue longer. Nor while its actor is blocked.
+    queue has been found empty since, and is polled. That it is empty no longer is no matter: what is in it was
+    pushed later. While a queue lags, nothing is lost and nothing is pushed: a second message would only make the
+    queue longer. Nor while its actor is blocked.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
     if decision.actor in around.blocked:
@@ -73,15 +74,12 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
-    polled = around.is_polled(decision.actor)
-    if polled and around.depths.get(decision.actor) == 0:
-        assert queue is not None and queue.polled_at is not None
-        if queue.polled_at > queued_at + around.message_margin and around.now > queued_at + 2 * around.message_margin:
-            evidence = f"queued {queued_at:%H:%M:%S}, and its queue is polled and empty"
-            return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
+    if (empty_at := around.empty_at(decision.actor)) and empty_at > queued_at + around.message_margin:
+        evidence = f"queued {queued_at:%H:%M:%S}, and its queue was polled and empty at {empty_at:%H:%M:%S}"
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     if not _past(decision, around):
         return None
-    if polled:
+    if around.is_polled(decision.actor):
         rule = Rule.ACTORS_LAG
     else:
         rule = Rule.NO_ACTORS if any(map(around.is_polled, around.queues)) else Rule.SERVERS_WERE_DOWN

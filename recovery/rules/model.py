@@ -123,6 +123,20 @@ class Surroundings:
         known = self.queues.get(queue)
         return known is not None and known.polled_at is not None and known.polled_at > self.now - self.polled_within
 
+    def empty_at(self, queue: str) -> datetime | None:
+        """When a queue was last known to be empty; None: never, as far as is known."""
+        known = self.queues.get(queue)
+        if known is None:
+            return None
+        if self.is_empty(queue) and known.polled_at is not None:
+            return min(known.polled_at, self.now - self.message_margin)
+        # One that is still to come is of a clock that was set back since: it would prove too much.
+        return known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
+
+    def is_empty(self, queue: str) -> bool:
+        """Whether a queue has no message, and workers look for its messages."""
+        return self.depths.get(queue) == 0 and self.is_polled(queue)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

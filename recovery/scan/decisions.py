@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.engine import Applier, Resources
-from recovery.records import Decision, DecisionState
+from recovery.records import Decision
 from recovery.repair import look_around
 from recovery.rules import Finding, Surroundings, judge_decision
 from recovery.scan.scanner import Scanner
@@ -36,8 +36,8 @@ class DecisionScanner(Scanner[Decision]):
         return item.id
 
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
-        queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}
-        around = look_around(self.resources, queues=queues)
+        # Of all states: what is requeued for another reason fills the queues as well.
+        around = look_around(self.resources, queues={decision.actor for decision in page})
         return [f for decision in page if (f := judge_decision(decision, around))], around
 
     def settle(self, page: Sequence[Decision]) -> None:

@@ -4,6 +4,13 @@ A scanner keeps no state between runs and takes no lock: any number may run at o
 acts on no longer matches for the others. `run_once` does not raise for servers that are away: the next nudge
 comes, and what was overdue stays so.
 
+That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
+from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down
+before anything is pushed (`foundEmptyAt`). A queue that was empty at T holds only what was pushed since then, which
+was queued after T, but for a push that is under way (the margin); so of what waits in a queue that lags nothing is ever
+pushed again, and all that was lost is found, however many pages and scans that takes. What is pushed again is queued
+later than T itself, so it is pushed once for each time that the queue was found empty.
+
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """
 
@@ -82,6 +89,7 @@ class Scanner(ABC, Generic[Item]):
                 while page := self.find(self.page):
                     looked_at += len(page)
                     findings, around = self.judge(page)
+                    self._note_empty(around)
                     done = self.repairer.repair(findings, around)
                     repaired += done
                     if not (self.repairs_settle and done.total() == len(page)):
@@ -99,3 +107,9 @@ class Scanner(ABC, Generic[Item]):
         metrics.SCAN_SECONDS.labels(self.name).observe(seconds)
         metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()
         return ScanResult(self.name, looked_at, repaired, seconds, error)
+
+    def _note_empty(self, around: Surroundings) -> None:
+        """Keep which queues are empty: the page's own messages will fill them."""
+        empty = [queue for queue in around.depths if around.is_empty(queue)]
+        moments = {queue: moment for queue in empty if (moment := around.empty_at(queue))}
+        self.resources.store.queues.found_empty(moments)

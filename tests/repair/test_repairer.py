@@ -159,6 +159,7 @@ def test_look_around_reads_what_rules_need(world: World) -> None:
     assert around.is_lost("w1#5")
     assert around.is_lost("w2#3")
     assert not around.is_lost("w2#4")
+    assert (around.is_empty("part"), around.is_empty("merge")) == (False, False), "not polled proves nothing"
     assert abs((around.now - world.store.now()).total_seconds()) < 2
 
 

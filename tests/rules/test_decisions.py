@@ -92,7 +92,25 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "its queue is empty",
         decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW}, depths={"add": 0}),
-        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue is polled and empty",
+        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue was polled and empty at 11:59:58",
+    ),
+    (
+        "its queue was empty, and is no longer",
+        decision(QUEUED, queued_at=LONG_AGO),
+        around(queue={"polled_at": NOW, "found_empty_at": NOW}, depths={"add": 9}),
+        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue was polled and empty at 12:00:00",
+    ),
+    (
+        "its queue was empty when its message may have been on its way",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "found_empty_at": LONG_AGO + MESSAGE_MARGIN}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
+        "its queue was found empty by a clock that was set back since",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "found_empty_at": SOON}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
     ),
     (
         "not yet taken",
@@ -113,7 +131,10 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "blocked, and all would say that the message is lost",
         decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
-        around(blocked=frozenset({"add"}), queue={"taken_queued_at": NOW, "polled_at": NOW}, depths={"add": 0}),
+        around(
+            blocked=frozenset({"add"}),
+            queue={"taken_queued_at": NOW, "polled_at": NOW, "found_empty_at": NOW}, depths={"add": 0},
+        ),
         Rule.NO_ACTORS, Repair.WAIT, "queued, its actor is blocked",
     ),
     (
@@ -146,7 +167,10 @@ HEALTHY: list[tuple[str, Decision, Surroundings]] = [
         "its time is over in a moment",
         decision(QUEUED, enqueued_at=LONG_AGO + TICK, queued_at=NOW), around(actor={"task_timeout": 3600}),
     ),
-    ("blocked", decision(QUEUED, queued_at=LONG_AGO), around(blocked=frozenset({"add"}), queue={"taken_queued_at": NOW})),
+    (
+        "blocked",
+        decision(QUEUED, queued_at=LONG_AGO), around(blocked=frozenset({"add"}), queue={"taken_queued_at": NOW}),
+    ),
     ("blocked, never pushed", decision(QUEUED), around(blocked=frozenset({"add"}))),
     ("delayed", decision(DELAYED), around()),
     ("waiting", decision(WAITING, recovery_time=None), around()),
@@ -205,7 +229,10 @@ def test_lost_or_still_to_come(polled: str) -> None:
         elif overdue:
             unpolled = Rule.NO_ACTORS if other_polled else Rule.SERVERS_WERE_DOWN
             expected = (Rule.ACTORS_LAG if is_polled else unpolled, Repair.WAIT)
-        condition = f"depth {depth}, overdue {overdue}, a younger one taken {younger_taken}, queue known {known}, another polled {other_polled}"
+        condition = (
+            f"depth {depth}, overdue {overdue}, a younger one taken {younger_taken}, queue known {known}, "
+            f"another polled {other_polled}"
+        )
         assert (found and (found.rule, found.repair)) == expected, condition
 
 
@@ -260,17 +287,18 @@ MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedel
         worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
         outcome=st.sampled_from([None, Outcome(pass_key="k")]),
     ),
-    polled_at=MOMENTS, taken_queued_at=MOMENTS,
+    polled_at=MOMENTS, taken_queued_at=MOMENTS, found_empty_at=MOMENTS,
     depth=st.sampled_from([{}, {"add": 0}, {"add": 3}]),
     lost=st.sampled_from([frozenset[str](), frozenset({"w1"}), frozenset({"w1#7"})]),
     blocked=st.booleans(), actor=st.sampled_from([None, {"task_timeout": 60}, FORCED]),
 )  # fmt: skip
 def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
-    judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None, depth: dict[str, int],
-    lost: frozenset[str], blocked: bool, actor: dict[str, Any] | None,
+    judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None,
+    found_empty_at: datetime | None, depth: dict[str, int], lost: frozenset[str], blocked: bool,
+    actor: dict[str, Any] | None,
 ) -> None:  # fmt: skip
     """No live decision whose deadline is past, or is missing, is left to nobody."""
-    queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at}
+    queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at, "found_empty_at": found_empty_at}
     known = {"blocked": frozenset({"add"} if blocked else ()), "lost_workers": lost}
     found = judge_decision(judged, around(queue=queue, actor=actor, depths=depth, **known))
     live = judged.state in (DELAYED, QUEUED, WORKING)

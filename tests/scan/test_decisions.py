@@ -187,6 +187,50 @@ def test_a_push_that_failed_is_a_lost_message(world: World, monkeypatch: pytest.
     assert (again.timeouts, len(messages(world))) == (1, 2)
 
 
+@pytest.mark.parametrize("others", [QUEUED, WORKING], ids=["all lost", "some working, overdue for longer"])
+def test_redis_is_lost_and_all_messages_are_found_in_one_run(world: World, others: DecisionState) -> None:
+    """What the first page pushes does not hide from the others that the queue was empty; nor from another scanner."""
+    made = overdue(world, QUEUED, 10)
+    past = world.store.now() - 2 * DAY
+    ids = [decision.id for decision in made]
+    world.store.database["decisions"].update_many(
+        {"_id": {"$in": ids[:4]}}, {"$set": {"state": others.value, "recoveryTime": past}}
+    )
+    # These come due after the scan; by then the queue is full of what the scan pushed.
+    world.store.database["decisions"].update_many(
+        {"_id": {"$in": ids[8:]}}, {"$set": {"recoveryTime": world.store.now() + DAY}}
+    )
+    world.store.queues.polled({"add": None})
+    first, second = scanner(world, "decisions"), scanner(world, "decisions")
+    first.page = 3
+    assert first.run_once().repaired.total() == 8
+    assert len(messages(world)) == 8
+    world.store.database["decisions"].update_many({"_id": {"$in": ids[8:]}}, {"$set": {"recoveryTime": past}})
+    assert second.run_once().repaired == {Rule.MESSAGE_LOST: 2}
+    assert sorted(messages(world)) == sorted([key, get(world, key).pass_key] for key in ids)
+
+
+def test_what_was_pushed_again_waits_in_its_queue_and_is_not_pushed_once_more(world: World) -> None:
+    """However long it waits: only a queue that is found empty once more proves anything of it."""
+    overdue(world, QUEUED, 5)
+    world.store.queues.polled({"add": None})
+    one = scanner(world, "decisions")
+    one.page = 2
+    assert one.run_once().repaired == {Rule.MESSAGE_LOST: 5}
+    pushed = messages(world)
+    margin = timedelta(seconds=world.settings.message_timeout)
+    wait_until(lambda: world.store.now() > get(world).queued_at + 3 * margin, 10, "the messages to grow old")  # type: ignore[operator]
+    world.store.queues.polled({"add": None})
+    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": world.store.now() - DAY}})
+    result = one.run_once()
+    assert (result.looked_at, result.repaired) == (5, {})
+    assert messages(world) == pushed
+    world.redis.flushdb()
+    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": world.store.now() - DAY}})
+    assert one.run_once().repaired == {Rule.MESSAGE_LOST: 5}
+    assert len(messages(world)) == 5
+
+
 def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
     overdue(world, QUEUED, 5)
     world.app.resources.broker.push(world.store.requeues.unmessaged(["p0000/start"], world.store.now(), "new"))

@@ -50,6 +50,17 @@ def test_the_youngest_message_taken_stays_known(store: Store) -> None:
     store.queues.polled({})
 
 
+def test_the_last_time_that_a_queue_was_empty_stays_known(store: Store) -> None:
+    old, young = store.now() - timedelta(days=1), store.now()
+    for moment in (old, young, old):
+        store.queues.found_empty({"add": moment})
+    statistics = store.queues.all()["add"]
+    assert (statistics.found_empty_at, statistics.polled_at) == (young, None), "nobody polls it for that"
+    store.queues.polled({"add": None})
+    assert store.queues.all()["add"].found_empty_at == young
+    store.queues.found_empty({})
+
+
 def test_actors_settings_replace_what_was_there(store: Store) -> None:
     store.actors.save([ActorPreferences(id="add", worker_timeout=1, max_work_timeouts=2), ActorPreferences(id="sum")])
     store.actors.save([ActorPreferences(id="add", accept_first=False)])

@@ -1,0 +1,60 @@
+"""All of Redis is lost: how fast 50,000 queued decisions without a message are found and pushed again.
+
+Against the same decisions requeued for WORK_TIMEOUT, in one run: there a deadline is the evidence, here the queues
+are, which the first page that is pushed fills again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import redis
+from pymongo import MongoClient
+
+from recovery import Recovery, Settings
+from recovery.rules import Rule
+from recovery.scan import DecisionScanner
+from recovery.store import schema
+from tests.bench.requeue import LONG_AGO, OVERDUE, fill
+from tests.bench.rows import Row, ratio_row
+
+REPEATS = 3
+ACTORS = ("a", "b")
+HELD = {"state": "working", "recoveryTime": LONG_AGO, "worker": "bench#1", "timeouts": 0}
+QUEUED = {"state": "queued", "recoveryTime": LONG_AGO, "queuedAt": LONG_AGO}
+
+
+def run(settings: Settings, count: int = OVERDUE, repeats: int = REPEATS) -> list[Row]:
+    app = Recovery(settings)
+    database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
+    broker = redis.Redis.from_url(settings.broker_url)
+    schema.create(database)
+    fill(database, count)
+    timed_out, lost = [], []
+    for _ in range(repeats):
+        _prepare(app, database, broker, {"$set": HELD})
+        timed_out.append(count / _scan(app, Rule.WORK_TIMEOUT, count))
+        _prepare(app, database, broker, {"$set": QUEUED, "$unset": {"worker": ""}})
+        lost.append(count / _scan(app, Rule.MESSAGE_LOST, count))
+        pushed: Any = sum(broker.llen(queue) for queue in ACTORS)
+        assert pushed == count, f"{pushed} messages for {count} decisions"
+    detail = f"lost {max(lost):,.0f}/s, timed out {max(timed_out):,.0f}/s (best of {repeats})"
+    ratios = [one / other for one, other in zip(lost, timed_out, strict=True)]
+    return [ratio_row(f"{count:,} lost messages / as many time-outs", ratios, ">= 0.3", detail)]
+
+
+def _prepare(app: Recovery, database: Any, broker: redis.Redis, change: dict[str, Any]) -> None:
+    """All in one state, Redis as it is after its loss, and the statistics of workers that have just begun to poll."""
+    database["decisions"].update_many({}, change)
+    database["queues"].delete_many({})
+    broker.flushdb()
+    app.resources.store.queues.polled(dict.fromkeys(ACTORS))
+
+
+def _scan(app: Recovery, rule: Rule, count: int) -> float:
+    began = time.perf_counter()
+    result = DecisionScanner(app.resources, app.applier).run_once()
+    took = time.perf_counter() - began
+    assert (result.error, result.repaired) == (None, {rule: count}), result
+    return took
