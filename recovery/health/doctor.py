@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 Ask = Callable[[Resources], Check]
 
 ASK_WITHIN = 10.0
-"""Seconds for one check: looking up the graphs of 100,000 running processes takes a few."""
+"""Seconds for one check: looking up the graphs of a million running processes takes some four."""
 
 ADVICE = "ask again; if it stays, see to the server's log and to this user's rights"
 

@@ -30,6 +30,8 @@ _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
 
 _TEXTS_LEFT_OUT = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)
 
+PAGE = 1000
+
 APPLYING, AT_REST = "applying", "at rest"
 """Finished decisions that still have a deadline, and what has none: waiting, or finished and applied."""
 
@@ -106,22 +108,12 @@ class Overview:
 
     def _graphs_without(self, of_processes: Document, index: str) -> int:
         odd: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
-        lookup: Document = {
-            "from": schema.GRAPHS,
-            "localField": "_id",
-            "foreignField": "_id",
-            "pipeline": [{"$match": odd}, {"$project": {"_id": True}}],
-            "as": "odd",
-        }
-        stages: list[Document] = [
-            {"$match": of_processes},
-            {"$project": {"_id": True}},
-            {"$lookup": lookup},
-            {"$match": {"odd": {"$ne": []}}},
-            {"$count": "count"},
-        ]
-        found = self._database[schema.PROCESSES].aggregate(stages, hint=index)
-        return sum(int(document["count"]) for document in found)
+        processes = self._database[schema.PROCESSES].find(of_processes, {"_id": True}).hint(index)
+        found = 0
+        # Pages and not one $lookup, which takes ten times as long: 0.4 s for 100,000 running processes.
+        while page := [document["_id"] for document in processes.to_list(PAGE)]:
+            found += self._database[schema.GRAPHS].count_documents({"_id": {"$in": page}, **odd}, hint="_id_")
+        return found
 
     def workers_alive(self) -> list[Worker]:
         """Workers whose heartbeat is not overdue. There are as many as workers."""

@@ -18,7 +18,7 @@ from recovery.records import Decision, DecisionState, Graph, Process, ProcessSta
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
-from recovery.store import condition
+from recovery.store import condition, schema
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World
@@ -313,3 +313,13 @@ def test_no_java(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_nudges_queue_is_the_beats() -> None:
     assert NUDGES == NUDGE
+
+
+@pytest.mark.parametrize("case", [case for case, (name, *_) in BROKEN.items() if name == "collections"])
+def test_what_is_missing_is_brought_back_as_advised(world: World, case: str) -> None:
+    BROKEN[case][1](world)
+    if case == "another index":
+        assert "db.graphs.dropIndex('deadline')" in asked(world, "collections").advice
+        world.store.database["graphs"].drop_index("deadline")
+    schema.create(world.store.database)  # what `recovery init` does
+    assert asked(world, "collections").level is OK
