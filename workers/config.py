@@ -20,6 +20,9 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         # By its default Celery ends a worker after a hundred tries; Redis may be away for as long as it likes.
         "broker_connection_max_retries": None,
+        # Redis that answers with an error (its disk or memory is full, it is a replica now) is as good as away; by its
+        # default Celery ends the worker.
+        "broker_channel_error_retry": True,
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_ignore_result": True,
