@@ -46,6 +46,10 @@ class ActorPreferences(Record):
     force_finish_after_task_timeout: bool = False
     """End a task at its task_timeout even while an attempt runs; False: not before that attempt's own deadline."""
 
+    # Off: a queue bears as many messages as there are tasks. What an actor calls may bear less.
+    requeue_rate: float = 0.0
+    """How many overdue tasks a second are queued again after an outage; the others follow. 0: all at once."""
+
     @property
     def task_limit(self) -> TaskLimit | None:
         """The limit of a task as a whole; None without one."""
@@ -111,6 +115,8 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
         return "True or False"
     if isinstance(default, int):
         return "at least 1"
+    if name == "requeue_rate":
+        return "0 (off) or more tasks a second"
     return "over 0 seconds" if default else "0 (off) or more seconds"
 
 

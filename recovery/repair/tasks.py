@@ -11,6 +11,7 @@ from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
 from recovery.repair.handover import HandOver
+from recovery.repair.pace import Pace
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 
@@ -21,6 +22,7 @@ class TaskRepairs:
         self._store = resources.store
         self._applying = applying
         self._hand_over = hand_over
+        self._pace = Pace()
         self.actions = {
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,
@@ -29,7 +31,9 @@ class TaskRepairs:
             Repair.WAIT: self._wait,
         }
 
-    def _requeue(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        if rule is not Rule.WORKER_LOST:  # that many at most as its workers had slots
+            findings = self._in_pace(findings, around)
         ids, pass_key = [f.record for f in findings], new_pass()
         if rule is Rule.WORKER_LOST:
             queued = self._store.requeues.lost(ids, _holders(findings), pass_key)
@@ -40,17 +44,26 @@ class TaskRepairs:
         self._hand_over(rule, findings, queued)
         return len(queued)
 
-    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        findings = self._in_pace(findings, around)
         queued = self._store.requeues.due([f.record for f in findings], new_pass())
         self._hand_over(rule, findings, queued)
         return len(queued)
 
     def _push_again(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)
         queued = self._store.requeues.unmessaged([f.record for f in findings], until, new_pass())
         self._hand_over(rule, findings, queued)
         return len(queued)
+
+    def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
+        """Those that their actors' pace allows now; the others are put off."""
+        now, later = self._pace.split(findings, around)
+        for rest in later:
+            self._store.requeues.put_off(rest.ids, rest.least, rest.most)
+        return now
 
     def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         self._store.requeues.wait_longer([f.record for f in findings])

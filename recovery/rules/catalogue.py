@@ -161,6 +161,12 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "Counted once. With `break_after_process_timeout` the process breaks with the error `ProcessTimeout`.",
         "`recovery show` tells what it waits for.",
     ),
+    Rule.ABORT_CUT_OFF: Explanation(
+        "An operator aborted the process, and the abort was cut off half way.",
+        "The process is `aborted`, and its graph is not at rest.",
+        "The rest of the abort: its tasks end, its graph is at rest.",
+        NOTHING,
+    ),
     Rule.ORPHAN: Explanation(
         "There are records of a process that is not there.",
         "A graph, tasks or decisions, and no Process of that id, which is always written first.",

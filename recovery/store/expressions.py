@@ -45,6 +45,11 @@ def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
     return {"$add": [FIRST_QUEUED, found]}
 
 
+def jittered(milliseconds: Any) -> Expression:
+    """A time span, a tenth more or less: what fell due together is not to fall due together for ever."""
+    return {"$multiply": [milliseconds, {"$add": [0.9, {"$multiply": [0.2, {"$rand": {}}]}]}]}
+
+
 def plus_one(field: str) -> Expression:
     """The field's value and one more; a missing field counts as 0."""
     return {"$add": [{"$ifNull": [f"${field}", 0]}, 1]}

@@ -14,7 +14,7 @@ from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, literal
+from recovery.store.expressions import OVERDUE, RESTORABLE, jittered, literal
 from recovery.store.tasks import insert_missing
 
 IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
@@ -171,7 +171,9 @@ class Graphs:
             [
                 {
                     "$set": {
-                        "recoveryTime": {"$add": ["$$NOW", {"$max": [{"$multiply": ["$idleTimeout", 1000]}, idle_for]}]}
+                        "recoveryTime": {
+                            "$add": ["$$NOW", jittered({"$max": [{"$multiply": ["$idleTimeout", 1000]}, idle_for]})]
+                        }
                     }
                 }
             ],

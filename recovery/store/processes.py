@@ -9,7 +9,7 @@ from pymongo.errors import DuplicateKeyError
 
 from recovery.records import ErrorInfo, Process, ProcessState, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, literal
+from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, jittered, literal
 
 RUNNING = ProcessState.RUNNING.value
 
@@ -134,7 +134,7 @@ class Processes:
         """
         age = {"$subtract": ["$$NOW", {"$ifNull": ["$startedAt", "$$NOW"]}]}
         idle = {"$multiply": [{"$ifNull": ["$idleTimeout", 60]}, 1000]}
-        later: Document = {"$add": ["$$NOW", {"$max": [idle, age]}]}
+        later: Document = {"$add": ["$$NOW", jittered({"$max": [idle, age]})]}
         if timeouts:
             over = _end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}

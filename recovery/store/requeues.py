@@ -26,6 +26,7 @@ from recovery.store.expressions import (
     RESTORABLE,
     Expression,
     after,
+    jittered,
     literal,
     plus_one,
     task_end,
@@ -106,9 +107,18 @@ class Requeues:
         """queued, deadline past, message still to come: look again when it is twice as old."""
         age = {"$subtract": ["$$NOW", {"$ifNull": ["$queuedAt", "$$NOW"]}]}
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
-        later = {"$add": ["$$NOW", {"$min": [{"$max": [least, age]}, most]}]}
+        later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age]}, most]})]}
         changed = self._collection.update_many(
             {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
+        )
+        return changed.modified_count
+
+    def put_off(self, ids: Sequence[str], least: float, most: float) -> int:
+        """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
+        spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
+        later = {"$add": ["$$NOW", round(least * 1000), spread]}
+        changed = self._collection.update_many(
+            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count
 
@@ -203,6 +213,8 @@ class Requeues:
     def _change(
         self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
     ) -> list[Queued]:
+        if not ids:
+            return []
         if len(ids) == 1:  # one round trip instead of two
             one = self._collection.find_one_and_update(
                 {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True

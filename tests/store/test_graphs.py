@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recovery.records import Graph
 from recovery.store import Finished, Store
 from tests.examples import examples
-from tests.store.writing import contents, is_close, put
+from tests.store.writing import contents, is_about, is_close, put
 
 DAY = timedelta(days=1)
 
@@ -177,7 +177,7 @@ def test_looks_grow_rare(store: Store, idle: float, later: float) -> None:
     """A healthy graph is looked at again when it has been idle for twice as long."""
     graph(store, "a", touched_at=store.now() - timedelta(seconds=idle))
     assert store.graphs.look_later(["p"]) == 1
-    assert is_close(there(store).recovery_time, store.now() + timedelta(seconds=later))
+    assert is_about(there(store).recovery_time, store.now(), later)
     assert store.graphs.look_later(["p"]) == 0, "it is not overdue any more"
 
 

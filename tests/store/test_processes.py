@@ -12,7 +12,7 @@ import pytest
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_process_id
 from recovery.store import Store
-from tests.store.writing import contents, is_close, put
+from tests.store.writing import contents, is_about, is_close, put
 
 DAY = timedelta(days=1)
 ERROR = ErrorInfo(kind="ValueError", message="$$NOW", task="t", actor="add", stack="...")
@@ -138,7 +138,7 @@ def test_looks_grow_rare(store: Store, age: float, later: float) -> None:
     healthy = wanted(started_at=now - timedelta(seconds=age), recovery_time=now + DAY)
     put(store, overdue, healthy)
     assert store.processes.look_later([overdue.id, healthy.id]) == 1
-    assert is_close(get(store, overdue.id).recovery_time, now + timedelta(seconds=later))
+    assert is_about(get(store, overdue.id).recovery_time, now, later)
     assert get(store, healthy.id).recovery_time == healthy.recovery_time
 
 

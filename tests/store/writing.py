@@ -44,5 +44,10 @@ def contents(store: Store, collection: str, ids: Sequence[str] | None = None) ->
     return {document["_id"]: document for document in store.database[collection].find(query)}
 
 
+def is_about(moment: datetime | None, now: datetime, seconds: float) -> bool:
+    """Whether a time is so far from now, a tenth more or less: what is jittered."""
+    return moment is not None and abs((moment - now).total_seconds() - seconds) < 0.1 * seconds + CLOSE.total_seconds()
+
+
 def is_close(moment: datetime | None, expected: datetime) -> bool:
     return moment is not None and abs(moment - expected) < CLOSE

@@ -1,0 +1,77 @@
+"""How fast an actor's tasks are handed over again after an outage, when everything is overdue at once.
+
+By default as fast as the database takes it: a requeue moves no more than one message for each task, and what waits
+in a queue is not queued twice, so a storm makes no queue longer than its tasks. Where more than so many a second are
+too many for what the actor calls, its `requeue_rate` spreads them: the rest gets new deadlines, in the order of need,
+as far off as the rate asks for, each at random in its place. Nothing is forgotten: they are overdue again then.
+
+The rate is kept by each process that scans; a nudge makes one of them scan. Several at once may go as many times as
+fast.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from recovery.rules import Finding, Surroundings
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Of one actor: what may be handed over now, and what has been put off."""
+
+    allowed: float
+    put_off: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Records to be looked at again between so many seconds from now and so many."""
+
+    ids: list[str]
+    least: float
+    most: float
+
+
+class Pace:
+    """Splits a page of findings into what is done now and what is put off. Not safe for threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._budgets: dict[str, _Budget] = {}
+
+    def split(self, findings: Sequence[Finding], around: Surroundings) -> tuple[list[Finding], list[Later]]:
+        """What may be handed over now; and the rest, by actor."""
+        by_actor: dict[str, list[Finding]] = defaultdict(list)
+        now: list[Finding] = []
+        for finding in findings:
+            assert finding.decision is not None
+            if around.actor(finding.decision.actor).requeue_rate:
+                by_actor[finding.decision.actor].append(finding)
+            else:
+                now.append(finding)
+        later = []
+        for actor, wanted in by_actor.items():
+            rate = around.actor(actor).requeue_rate
+            budget = self._refilled(actor, rate)
+            count = min(len(wanted), int(budget.allowed))
+            budget.allowed -= count
+            now += wanted[:count]
+            if rest := wanted[count:]:
+                least, budget.put_off = budget.put_off / rate, budget.put_off + len(rest)
+                later.append(Later([f.record for f in rest], least, budget.put_off / rate))
+        return now, later
+
+    def _refilled(self, actor: str, rate: float) -> _Budget:
+        """What a second brings may be used within it, and is not saved up, but for one; what was put off comes due."""
+        now, most = self._clock(), max(rate, 1.0)
+        budget = self._budgets.setdefault(actor, _Budget(most, 0.0, now))
+        earned = (now - budget.at) * rate
+        budget.allowed = min(most, budget.allowed + earned)
+        budget.put_off = max(0.0, budget.put_off - earned)
+        budget.at = now
+        return budget
