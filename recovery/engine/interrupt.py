@@ -42,8 +42,8 @@ def _unknown(resources: Resources, decision: Decision) -> Applied:
     store = resources.store
     view = store.graphs.view(decision.process_id, Finished(decision.task_id, {}, ()))
     if view is None:
-        # Made from the decisions, this one among them; it is open there, and found failed at the graph's first look.
-        return Applied.RESTORED if rebuild_graph(resources, decision.process_id) else Applied.STALE
+        # Made from the decisions, this one among them.
+        return interrupt(resources, decision) if rebuild_graph(resources, decision.process_id) else Applied.STALE
     if view.epoch == decision.epoch and not view.registered:
         store.decisions.apply_later(decision.id, resources.settings.apply_timeout)
         return Applied.NOT_YET

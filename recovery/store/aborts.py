@@ -22,6 +22,7 @@ from recovery.store.snapshots import record_range
 from recovery.store.tasks import insert_missing
 
 _ENDABLE = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
+_UNTOLD = ErrorInfo(kind="Aborted", message="by another program")
 
 
 class Aborts:
@@ -63,7 +64,7 @@ class Aborts:
 
         What failed goes to the aborted epoch, where no restart looks for it.
         """
-        aborted = {p.id: Outcome(pass_key=pass_key, error=p.error) for p in processes}
+        aborted = {p.id: Outcome(pass_key=pass_key, error=p.error or _UNTOLD) for p in processes}
         starts = [
             Decision(
                 id=record_id(p.id, p.start_task),

@@ -64,14 +64,43 @@ def test_a_child_before_its_parent_waits_for_it(one_child: tuple[World, Ended]) 
     check_quiet(world, ended.process_id)
 
 
-@pytest.mark.parametrize("gone", [True, False])
-def test_of_another_epoch_or_no_graph(one_child: tuple[World, Ended], gone: bool) -> None:
+def test_of_another_epoch(one_child: tuple[World, Ended]) -> None:
     world, ended = one_child
     graphs = world.store.database["graphs"]
-    graphs.delete_one({}) if gone else graphs.update_one({}, {"$set": {"epoch": 1}})
+    graphs.update_one({}, {"$set": {"epoch": 1}})
     before = list(graphs.find())
     assert world.app.applier.apply([ended]) is Applied.STALE
     assert list(graphs.find()) == before
+
+
+def test_of_a_graph_that_is_gone(one_child: tuple[World, Ended]) -> None:
+    """It is made from the decisions, this one among them."""
+    world, ended = one_child
+    world.store.database["graphs"].delete_one({})
+    assert world.app.applier.apply([ended]) is Applied.RESTORED
+    graph = world.store.graphs.get(ended.process_id)
+    assert graph is not None
+    assert graph.finished == ("start",)
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
+    """Also of a task that was restarted: the graph that is made knows that."""
+
+    @world.app.process()
+    def order() -> None:
+        raise ValueError("no")
+
+    process_id = world.app.start(order)
+    for _ in range(restarts):
+        world.pump()
+        world.app.restart(process_id)
+    world.store.database["graphs"].delete_one({})
+    world.pump()
+    process = world.bring_on(process_id)
+    assert process.error is not None
+    assert process.error.kind == "ValueError"
+    assert world.app.restart(process_id) == 1
 
 
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

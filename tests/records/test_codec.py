@@ -28,6 +28,7 @@ from recovery.records import (
     ProcessTypePreferences,
     QueueStatistics,
     Record,
+    ScannerRun,
     Task,
     Worker,
     field_name,
@@ -48,6 +49,7 @@ ALL = (
     Process,
     ProcessTypePreferences,
     QueueStatistics,
+    ScannerRun,
     Task,
     Worker,
 )

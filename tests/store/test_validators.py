@@ -23,6 +23,7 @@ AT_REST: list[tuple[str, dict[str, Any]]] = [
     *(("decisions", {"actor": "a", "state": state}) for state in ("waiting", "finished")),
     ("graphs", {"notFinished": {}, "failed": {}}),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {"start": True}}),
+    ("graphs", {"notFinished": {"start": NOW}, "failed": {}, "aborted": True}),
 ]
 
 

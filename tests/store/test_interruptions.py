@@ -1,0 +1,97 @@
+"""The list of what is broken: one record per task, the latest failure's; grouped, and costing what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recovery.records import Interruption
+from recovery.store import Selection, Store
+
+ROWS = [
+    ("p1/a", "order", "pay", "ValueError", "f1"),
+    ("p1/b", "order", "pay", "ValueError", "f1"),
+    ("p1x/a", "order", "pay", "ValueError", "f2"),
+    ("p2/start", "order", "order", "KeyError", "f3"),
+    ("p3/c", "trip", "pay", "ValueError", "f1"),
+]
+
+
+def interruption(key: str = "p/t", restarts: int = 0, message: str = "no", **changes: Any) -> Interruption:
+    fields = {"type": "order", "actor": "pay", "kind": "ValueError", "fingerprint": "f", **changes}
+    return Interruption(id=key, message=message, restarts=restarts, **fields)
+
+
+@pytest.fixture
+def rows(store: Store) -> Store:
+    for key, process_type, actor, kind, mark in ROWS:
+        store.interruptions.add(
+            interruption(key, message=f"of {key}", type=process_type, actor=actor, kind=kind, fingerprint=mark)
+        )
+    return store
+
+
+def test_added_once(store: Store) -> None:
+    store.interruptions.add(interruption(message="{$first}"))
+    (first,) = store.interruptions.of_process("p")
+    assert first.message == "{$first}"
+    assert first.at is not None
+    store.interruptions.add(interruption(message="again"))
+    assert store.interruptions.of_process("p") == [first]
+
+
+def test_a_later_failure_takes_the_place_of_an_earlier_one_and_not_the_other_way_round(store: Store) -> None:
+    for restarts, there in ((1, 1), (0, 1), (2, 2), (1, 2)):
+        store.interruptions.add(interruption(restarts=restarts, message=str(restarts)))
+        (found,) = store.interruptions.of_process("p")
+        assert (found.restarts, found.message) == (there, str(there))
+    store.interruptions.remove_before([("p/t", 2), ("p/other", 9)])
+    assert store.interruptions.count(Selection()) == 1, "it is of the second restart itself"
+    store.interruptions.remove_before([("p/t", 3)])
+    assert store.interruptions.count(Selection()) == 0
+
+
+def test_of_one_process(rows: Store) -> None:
+    assert [one.id for one in rows.interruptions.of_process("p1")] == ["p1/a", "p1/b"]
+    rows.interruptions.remove_all(["p1", "p3", "p9"])
+    assert [one.id for one in rows.interruptions.page(Selection(), "", 10)] == ["p1x/a", "p2/start"]
+    rows.interruptions.remove_all([])
+    assert rows.interruptions.count(Selection()) == 2
+
+
+@pytest.mark.parametrize(
+    ("selection", "ids"),
+    [
+        (Selection(), "p1/a p1/b p1x/a p2/start p3/c"),
+        (Selection(type="order"), "p1/a p1/b p1x/a p2/start"),
+        (Selection(actor="pay", kind="ValueError", fingerprint="f1"), "p1/a p1/b p3/c"),
+        (Selection(type="trip", kind="KeyError"), ""),
+    ],
+)
+def test_selected(rows: Store, selection: Selection, ids: str) -> None:
+    found, after = list[str](), ""
+    while page := rows.interruptions.page(selection, after, 2):
+        assert len(page) <= 2
+        found += [one.id for one in page]
+        after = found[-1]
+    assert " ".join(found) == ids
+    assert rows.interruptions.count(selection) == len(found)
+    assert sum(group.count for group in rows.interruptions.groups(selection)) == len(found)
+
+
+def test_groups(rows: Store) -> None:
+    first, *others = rows.interruptions.groups(Selection())
+    assert (first.type, first.actor, first.kind, first.fingerprint, first.count) == (
+        "order", "pay", "ValueError", "f1", 2,
+    )  # fmt: skip
+    assert first.message == f"of {first.example}"
+    assert first.example in ("p1/a", "p1/b")
+    assert first.first <= first.last
+    assert [group.count for group in others] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("selection", [Selection(type="trip"), Selection(fingerprint="f3")])
+def test_a_group_costs_what_it_gives(rows: Store, selection: Selection) -> None:
+    found = rows.database["interruptions"].find(selection.filter()).explain()["executionStats"]
+    assert (found["totalDocsExamined"], found["nReturned"]) == (1, 1)
