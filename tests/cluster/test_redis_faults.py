@@ -3,11 +3,13 @@ more beats and scanners than anybody needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+import redis
 
-from recovery.stack import Stack, Valkey
+from recovery import Settings
+from recovery.stack import Child, Stack, Valkey
 from tests.cluster.storm import Storm
 from tests.waiting import wait_until
 
@@ -27,16 +29,38 @@ def valkey(stack: Stack) -> Iterator[Valkey]:
 @pytest.mark.parametrize("keeps", [True, False], ids=["with its data", "without its data"])
 def test_valkey_is_killed(storm: Storm, valkey: Valkey, keeps: bool) -> None:
     """Twice: a worker that has connected again once must do so again."""
-    storm.hire()
-    for _ in range(2):
+    workers = storm.hire()
+    for times in (1, 2):
         storm.start(PROCESSES)
         storm.wait_lines(PROCESSES)
         valkey.kill()
         if not keeps:
             valkey.lose_data()
         storm.start(1)  # its message can't be pushed
+        all_say(workers, "Cannot connect to redis", times)
         valkey.start()
     storm.check()
+
+
+def test_valkey_refuses_writes(storm: Storm, settings: Settings) -> None:
+    """As with a full disk or memory: an answer, but not a good one."""
+    workers = storm.hire()
+    storm.start(PROCESSES)
+    storm.wait_lines(PROCESSES)
+    with redis.Redis.from_url(settings.broker_url) as broker:
+        broker.config_set("min-replicas-to-write", 1)
+        try:
+            storm.start(1)
+            all_say(workers, "NOREPLICAS", 1)
+        finally:
+            broker.config_set("min-replicas-to-write", 0)
+    storm.check()
+
+
+def all_say(workers: Sequence[Child], what: str, times: int) -> None:
+    """Wait until it stands in each worker's log so often."""
+    logs = [worker.log for worker in workers]
+    wait_until(lambda: all(log.read_text().count(what) >= times for log in logs), 20, f"{what!r} in all logs")
 
 
 def test_valkey_is_frozen(storm: Storm, valkey: Valkey) -> None:
