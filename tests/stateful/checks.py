@@ -12,7 +12,7 @@ from typing import Any
 from pymongo.database import Database
 
 from tests.stateful.cluster import LONGEST
-from tests.stateful.programs import errors, evaluate
+from tests.stateful.programs import HOLDER_ONLY, errors, evaluate
 
 LIVE = ("delayed", "queued", "working")
 KINDS = ("processes", "tasks", "decisions", "graphs")
@@ -67,6 +67,8 @@ class Memory:
             if document["state"] == "finished":
                 seen = self.outcomes.setdefault(key, _of(document))
                 assert seen == _of(document), f"{key} was decided anew: {seen} became {_of(document)}"
+                if document["actor"] == HOLDER_ONLY or seen["error"]:
+                    assert seen["pass"] == document["pass"], f"taken from one that did not hold its task: {document}"
             else:
                 assert key not in self.outcomes, f"{key} was decided, and is {document['state']}"
         for key, passes in self.accepted.items():

@@ -32,7 +32,7 @@ from recovery.store import Store, schema
 from tests.faults import installed, reach
 from tests.faults.layer import Told
 from tests.stateful.passing import Passing
-from tests.stateful.programs import ACTORS, perform
+from tests.stateful.programs import ACTORS, ANY_ATTEMPT, perform
 from tests.world import arguments
 
 MESSAGE, APPLY, WORK, IDLE, BEAT, SILENCE, DELAY = 100.0, 100.0, 200.0, 300.0, 30.0, 90.0, 150.0
@@ -88,6 +88,10 @@ class Cluster:
         for name in schema.VALIDATORS:
             self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
         self.redis.flushdb()
+        self.tell()
+
+    def tell(self) -> None:
+        """Save the actors' settings, as a worker does when it starts."""
         Store(self.settings).actors.save(actor.preferences for actor in self.app.actors.values())
 
     def member(self) -> Member:
@@ -161,7 +165,7 @@ def make_app(settings: Settings) -> Recovery:
     # A task that is cut off often is not what is tested here: it is never given up.
     options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000}
     for name in ACTORS:
-        app.actor(name, accept_first=name == ACTORS[0], **options)(body)
+        app.actor(name, accept_first=name == ANY_ATTEMPT, **options)(body)
     app.process(PROCESS, idle_timeout=IDLE, **options)(lambda node: body(node, []))
     return app
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from recovery.settings import Settings
-from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
-from tests.world import World
+from tests.stateful.cluster import Cluster, held_still
 
 
 @pytest.fixture
-def world(emptied: Settings) -> World:
-    """An empty database and broker, and an application without actors."""
-    return World(emptied)
+def cluster(lasting: Settings) -> Iterator[Cluster]:
+    """A cluster in which nothing happens by itself, on an empty database and an empty broker."""
+    with held_still() as reported:
+        yield Cluster(lasting)
+    assert not reported, f"went wrong and was passed over: {reported}"

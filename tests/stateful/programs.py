@@ -19,7 +19,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-ACTORS = ("any_attempt", "holder_only")
+ANY_ATTEMPT, HOLDER_ONLY = ACTORS = ("any_attempt", "holder_only")
 
 Schedule = Callable[[Any, list[Any]], Any]
 
