@@ -15,7 +15,7 @@ from recovery.settings import load
 from recovery.stack import Stack
 from tests.bench.rows import Row, as_table
 
-ALL = ("requeue", "drain", "scan_cost", "throughput", "kill", "wide", "sweep")
+ALL = ("requeue", "drain", "scan_cost", "process_scan_cost", "throughput", "kill", "wide", "sweep")
 
 
 def main(names: list[str]) -> None:

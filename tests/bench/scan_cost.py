@@ -7,9 +7,10 @@ scanner; and what the server looked at, from its own account.
 from __future__ import annotations
 
 import gc
-import time
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import redis
@@ -22,6 +23,7 @@ from recovery.store.expressions import OVERDUE
 from recovery.store.snapshots import record_range
 from tests.bench.requeue import LONG_AGO, PER_PROCESS, fill
 from tests.bench.rows import Row, ratio_row, row
+from tests.bench.workers import seconds
 
 LARGE, SMALL, OVERDUE_COUNT, REPEATS = 1_000_000, 10_000, 1_000, 9
 PROCESSES = OVERDUE_COUNT // PER_PROCESS
@@ -37,20 +39,20 @@ def run(settings: Settings) -> list[Row]:
         schema.create(sizes[count][1])
         fill(sizes[count][1], count, datetime.now(UTC) + timedelta(days=1))
     broker = redis.Redis.from_url(settings.broker_url)
-    seconds: dict[int, list[float]] = {SMALL: [], LARGE: []}
+    took: dict[int, list[float]] = {SMALL: [], LARGE: []}
     memory: dict[int, list[float]] = {SMALL: [], LARGE: []}
     for turn in range(REPEATS + 1):
         for count, (app, database) in sizes.items():
-            examined = _make_overdue(database)
-            assert examined == OVERDUE_COUNT, f"the server looked at {examined} documents for {OVERDUE_COUNT}"
+            looked_at = _make_overdue(database)
+            assert looked_at == OVERDUE_COUNT, f"the server looked at {looked_at} documents for {OVERDUE_COUNT}"
             broker.flushdb()
             gc.collect()
             if turn == 0:  # warms up, and is measured for memory: tracing would spoil the time
-                memory[count].append(_peak(app))
+                memory[count].append(peak(partial(_scan, app)))
             else:
-                seconds[count].append(_seconds(app))
-    ratios = [large / small for large, small in zip(seconds[LARGE], seconds[SMALL], strict=True)]
-    detail = f"median {sorted(seconds[LARGE])[REPEATS // 2] * 1000:.0f} ms among 1,000,000"
+                took[count].append(seconds(partial(_scan, app)))
+    ratios = [large / small for large, small in zip(took[LARGE], took[SMALL], strict=True)]
+    detail = f"median {sorted(took[LARGE])[REPEATS // 2] * 1000:.0f} ms among 1,000,000"
     grown = memory[LARGE][0] / memory[SMALL][0]
     return [
         ratio_row("scan of 1,000 overdue: among 1,000,000 / among 10,000", ratios, "<= 1.3", detail),
@@ -68,19 +70,19 @@ def _make_overdue(database: Any) -> int:
     processes = list({document["_id"] for document in sample})[:PROCESSES]
     for process_id in processes:
         decisions.update_many(record_range(process_id), {"$set": {"recoveryTime": LONG_AGO}})
-    plan = database.command("explain", {"find": "decisions", "filter": OVERDUE, "limit": 2 * OVERDUE_COUNT})
+    return examined(database, "decisions", OVERDUE, limit=2 * OVERDUE_COUNT)
+
+
+def examined(database: Any, collection: str, condition: Any, **options: Any) -> int:
+    """How many documents the server looks at for a query, as it tells itself."""
+    plan = database.command("explain", {"find": collection, "filter": condition, **options})
     return int(plan["executionStats"]["totalDocsExamined"])
 
 
-def _seconds(app: Recovery) -> float:
-    began = time.perf_counter()
-    _scan(app)
-    return time.perf_counter() - began
-
-
-def _peak(app: Recovery) -> float:
+def peak(scan: Callable[[], None]) -> float:
+    """The most bytes that Python held while it scanned."""
     tracemalloc.start()
-    _scan(app)
+    scan()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return float(peak)
