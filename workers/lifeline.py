@@ -11,6 +11,7 @@ With each beat it reads which actors are blocked, and has their queues not consu
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from datetime import datetime
@@ -31,6 +32,8 @@ from workers.identity import is_gone
 
 log = logging.getLogger(__name__)
 
+HOLD_EVERY = 5
+"""Heartbeat timeouts that scans go on at least, between two that they are held back."""
 RETRY = 1.0
 """Seconds until a rescue that the database could not take is tried again."""
 
@@ -49,6 +52,8 @@ class Lifeline:
         self._hurry = threading.Event()
         self._served_since: float | None = None
         self._served_last = 0.0
+        self._failed = False
+        self._hold_until = -math.inf
         self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
         self._rescuing = threading.Thread(target=self._rescue_always, name="rescue", daemon=True)
 
@@ -90,6 +95,11 @@ class Lifeline:
         fresh = now - self._served_last < 2 * self._settings.heartbeat_interval
         return fresh and now - self._served_since > self._settings.heartbeat_timeout
 
+    def comes_back(self) -> bool:
+        """Whether the database was away until less than a heartbeat timeout ago. What is overdue then is so for that:
+        its workers are given the time to write what they could not, before others are set to do it again."""
+        return self._failed or time.monotonic() < self._hold_until
+
     def _beat_always(self) -> None:
         next_beat = time.monotonic()
         while True:
@@ -98,13 +108,17 @@ class Lifeline:
             if self._ending.is_set():
                 break
             next_beat = time.monotonic() + self._settings.heartbeat_interval
-            try:
-                self._beat()
-            except PyMongoError as error:
-                self._served_since = None
-                log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
-            except Exception:  # a worker that works but does not beat would be taken for dead
-                log.exception("heartbeat failed")
+            self.beat_once()
+
+    def beat_once(self) -> None:
+        """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
+        try:
+            self._beat()
+        except PyMongoError as error:
+            self._served_since, self._failed = None, True
+            log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
+        except Exception:
+            log.exception("heartbeat failed")
 
     def _beat(self) -> None:
         store, began = self._app.resources.store, time.monotonic()
@@ -119,8 +133,16 @@ class Lifeline:
             self._served_since = None  # the database was away for a while, and so for all
         elif self._served_since is None:
             self._served_since = now
+        self._hold(now)
         if self._settings.events:
             self._look_around()
+
+    def _hold(self, now: float) -> None:
+        """After an outage; but where one follows the other, recovery has to go on between them."""
+        timeout = self._settings.heartbeat_timeout
+        if self._failed and now > self._hold_until + HOLD_EVERY * timeout:
+            self._hold_until = now + timeout
+        self._failed = False
 
     def _look_around(self) -> None:
         """Have what workers of this host had claimed requeued whose process is gone."""

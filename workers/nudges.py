@@ -42,6 +42,7 @@ class Scanning:
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),
         ]
+        self._lifeline = lifeline
         self._notes = Notes(resources.store.scanners, lifeline.worker.id)
         self._nudged, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
@@ -62,6 +63,8 @@ class Scanning:
     def _run(self) -> None:
         while self._nudged.wait() and not self._ending.is_set():
             self._nudged.clear()
+            if self._lifeline.comes_back():
+                continue  # nudges go on
             for scanner in self._scanners:
                 try:
                     self._notes.add(scanner.run_once())

@@ -1,0 +1,65 @@
+"""After the database was away all that was at work is overdue: who did it comes first, and then the scanners."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from pymongo.errors import AutoReconnect
+
+from recovery.settings import Settings
+from recovery.store.workers import Workers
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.world import World
+from workers import lifeline
+from workers.consuming import Consuming
+from workers.identity import identify
+from workers.lifeline import HOLD_EVERY, Lifeline
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(lifeline, "time", made)
+    return made
+
+
+def test_scans_are_held_back_after_an_outage_but_not_for_ever(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    world = World(emptied, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+
+    def outage() -> None:
+        with monkeypatch.context() as away:
+            away.setattr(Workers, "beat", _away)
+            one.beat_once()
+        assert one.comes_back(), "who has just been cut off does not judge, either"
+        one.beat_once()
+
+    one.beat_once()
+    assert not one.comes_back(), "a worker that starts has nothing to wait for"
+    outage()
+    assert one.comes_back()
+    clock.now += 6.1
+    assert not one.comes_back()
+    outage()
+    assert not one.comes_back(), "where one outage follows the other, recovery goes on between them"
+    clock.now += 6.0 * HOLD_EVERY
+    outage()
+    assert one.comes_back()
+
+
+def _away(*_: object) -> None:
+    raise AutoReconnect("away")
