@@ -73,7 +73,7 @@ def _show(
         return
     out.print("healthy", style="green")
     for one in coming[:MOST_LINES]:
-        line = f"  {_when(one.at, last.around.now):<18}{one.scanner:<11}{one.record}  {one.what}"
+        line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
         out.print(line, highlight=False, soft_wrap=True, markup=False)
     if len(coming) > MOST_LINES:
         out.print(f"  and {len(coming) - MOST_LINES} more, later", style="dim")

@@ -92,7 +92,8 @@ def judge_scanners(overdue: Mapping[str, float], runs: Mapping[str, ScannerRun],
     if last is None:
         return ok("scanners", "none has run; nothing is overdue")
     lasted = max(run.seconds for run in runs.values())
-    return ok("scanners", f"nothing overdue for more than {oldest:,.1f} s; the longest last run took {lasted:,.1f} s")
+    overdue_now = f"overdue for {oldest:,.1f} s at most" if oldest else "nothing overdue"
+    return ok("scanners", f"{overdue_now}; the longest last run took {lasted:,.1f} s")
 
 
 def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:

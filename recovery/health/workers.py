@@ -33,7 +33,9 @@ def actors(resources: Resources) -> Check:
     found, advice = [f"{len(known)} known"], []
     if unserved:
         found.append(f"served by nobody: {among(unserved)}")
-        advice.append("start a worker of their application, or forget them if they are gone for good")
+        advice.append(
+            "start a worker of their application; if they are gone for good, take them out of the collection actors"
+        )
     if blocked:
         found.append(f"blocked: {among(blocked)}")
         advice.append("their tasks wait until they are unblocked")

@@ -44,7 +44,7 @@ def test_healthy(env: dict[str, str], process_id: str) -> None:
     assert "1 tasks; decisions: 1 queued; a graph" in done.stdout
     assert "start  twice  queued" in done.stdout
     assert "healthy" in done.stdout
-    assert "decisions  " in done.stdout and "graphs     " in done.stdout and "processes  " in done.stdout
+    assert all(f"{name} scanner" in done.stdout for name in ("decisions", "graphs", "processes"))
     found = json.loads(recovery("check", process_id, "--json", env=env).stdout)
     assert found["healthy"] and found["repaired"] is None
     assert {one["scanner"] for one in found["deadlines"]} == {"decisions", "graphs", "processes"}
