@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from recovery.records import ActorPreferences, Worker
+from recovery.records import Worker
 from recovery.store import Store
 from tests.store.writing import is_close
 
@@ -59,13 +59,3 @@ def test_the_last_time_that_a_queue_was_empty_stays_known(store: Store) -> None:
     store.queues.polled({"add": None})
     assert store.queues.all()["add"].found_empty_at == young
     store.queues.found_empty({})
-
-
-def test_actors_settings_replace_what_was_there(store: Store) -> None:
-    store.actors.save([ActorPreferences(id="add", worker_timeout=1, max_work_timeouts=2), ActorPreferences(id="sum")])
-    store.actors.save([ActorPreferences(id="add", accept_first=False)])
-    assert store.actors.all() == {
-        "add": ActorPreferences(id="add", accept_first=False),
-        "sum": ActorPreferences(id="sum"),
-    }
-    store.actors.save([])

@@ -1,0 +1,151 @@
+"""Time-outs of tasks and processes, found by the scanners in the records that real steps left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from recovery import ProcessBroken, heartbeat
+from recovery.errors import ClaimLost
+from recovery.records import DecisionState, ProcessState
+from recovery.rules import Rule
+from recovery.store import preferences
+from tests.scan.making import after_find, overdue, scanner
+from tests.waiting import wait_until
+from tests.world import World
+
+QUEUED, WORKING = DecisionState.QUEUED, DecisionState.WORKING
+TASK = {Rule.TASK_TIMEOUT: 1}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is stored is known without a wait."""
+    monkeypatch.setattr(preferences, "REFRESH", 0.0)
+    monkeypatch.setattr(preferences._Kept.get, "__defaults__", (0.0,))
+    yield
+
+
+def start(world: World, function: Any = lambda: "done", **settings: Any) -> str:
+    process = world.app.process("add", **settings)(function)
+    world.tell()
+    return world.app.start(process)
+
+
+def found(world: World, name: str, expected: dict[Rule, int]) -> None:
+    wait_until(lambda: scanner(world, name).run_once().repaired == expected, 10, f"{expected} by {name}")
+    assert scanner(world, name).run_once().repaired == {}, "once"
+
+
+def broken(world: World, process_id: str) -> tuple[str, str]:
+    with pytest.raises(ProcessBroken) as caught:
+        world.app.result(process_id, timeout=0)
+    return caught.value.kind, caught.value.message
+
+
+def test_a_task_that_waits_for_too_long(world: World) -> None:
+    process_id = start(world, task_timeout=0.05)
+    found(world, "decisions", TASK)
+    assert broken(world, process_id) == ("TaskTimeout", "add was not done within its task_timeout of 0.05 s")
+    assert world.pump() == 1, "its message is stale"
+    decision = world.decisions(process_id)["start"]
+    assert (decision.attempts, decision.timeouts, decision.recovery_time) == (0, 0, None)
+
+
+def test_a_task_that_is_worked_on_for_too_long(world: World) -> None:
+    """Forced: ended while it runs, and its attempt learns of it."""
+    told: list[str] = []
+
+    def hangs() -> None:
+        found(world, "decisions", TASK)
+        try:
+            heartbeat()
+        except ClaimLost:
+            told.append("lost")
+            raise
+
+    process_id = start(world, hangs, task_timeout=0.1, force_finish_after_task_timeout=True)
+    world.pump()
+    assert told == ["lost"]
+    assert broken(world, process_id)[0] == "TaskTimeout"
+
+
+def test_a_task_whose_attempt_may_end(world: World) -> None:
+    """Not forced: its value is taken if it comes, however late."""
+
+    def late() -> str:
+        decision = world.store.database["decisions"].find_one({"state": "working"})
+        assert decision is not None
+        wait_until(lambda: (world.store.now() - decision["enqueuedAt"]).total_seconds() > 0.3, 5, "its time to be over")
+        assert scanner(world, "decisions").run_once().repaired == {}
+        return "late"
+
+    process_id = start(world, late, task_timeout=0.3)
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == "late"
+
+
+def test_an_attempt_that_is_lost_is_the_last(world: World) -> None:
+    """Not forced, and overdue: an error instead of another attempt."""
+    world.app.process("add", task_timeout=5)(lambda: "added")
+    (decision,) = overdue(world, WORKING, enqueued_at=world.store.now().replace(year=2020))
+    assert scanner(world, "decisions").run_once().repaired == TASK
+    assert broken(world, decision.process_id)[0] == "TaskTimeout"
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_result_between_look_and_write_wins(world: World, forced: bool) -> None:
+    world.app.process("add", task_timeout=5, force_finish_after_task_timeout=forced)(lambda: "added")
+    (decision,) = overdue(world, WORKING, enqueued_at=world.store.now().replace(year=2020))
+    one = scanner(world, "decisions")
+
+    def give() -> None:
+        world.store.requeues.not_run(decision.id, "old", "new")
+        world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"state": "finished"}})
+
+    after_find(one, give)
+    assert one.run_once().repaired == {}
+    assert world.process(decision.process_id).state is ProcessState.RUNNING
+
+
+def count(process_type: str) -> float:
+    return REGISTRY.get_sample_value("recovery_process_timeouts_total", {"type": process_type}) or 0.0
+
+
+def test_a_process_that_takes_too_long_is_counted(world: World) -> None:
+    before = count("add")
+    process_id = start(world, process_timeout=0.05, idle_timeout=60)
+    found(world, "processes", {Rule.PROCESS_TIMEOUT: 1})
+    assert count("add") == before + 1
+    assert world.bring_on(process_id).result == '"done"', "it goes on"
+
+
+def test_a_process_that_takes_too_long_is_broken(world: World) -> None:
+    before = count("add")
+    process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    found(world, "processes", {Rule.PROCESS_TIMEOUT: 1})
+    assert count("add") == before + 1
+    assert broken(world, process_id) == (
+        "ProcessTimeout", "the process was not done within its process_timeout of 0.05 s"
+    )  # fmt: skip
+
+
+def test_a_blocked_task_waits_without_being_queued_again(world: World) -> None:
+    process_id = start(world)
+    world.redis.flushdb()
+    world.store.actors.block("add")
+    before = world.decisions(process_id)["start"]
+
+    def looked_at() -> bool:
+        world.store.queues.polled({"add": world.store.now()})
+        assert scanner(world, "decisions").run_once().repaired == {}
+        now = world.decisions(process_id)["start"]
+        return now.recovery_time != before.recovery_time
+
+    wait_until(looked_at, 10, "its deadline to move")
+    assert world.decisions(process_id)["start"].pass_key == before.pass_key
+    world.store.actors.unblock("add")
+    assert world.bring_on(process_id).result == '"done"'

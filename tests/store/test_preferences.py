@@ -1,0 +1,78 @@
+"""What a process of ours knows of settings: not asked for with each task, and not lost in an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.store import Store, preferences
+from recovery.store.actors import Actors
+
+ADD, ORDER = ActorPreferences(id="add"), ProcessTypePreferences(id="order")
+
+
+@pytest.fixture(autouse=True)
+def told(store: Store) -> None:
+    store.actors.save([ADD])
+    store.process_types.save([ORDER])
+
+
+def count(monkeypatch: pytest.MonkeyPatch, act: Callable[[Actors], None] = lambda _: None) -> list[int]:
+    """Notes each look at the stored actors."""
+    looks, real = list[int](), Actors.stored
+
+    def stored(self: Actors) -> object:
+        looks.append(1)
+        act(self)
+        return real(self)
+
+    monkeypatch.setattr(Actors, "stored", stored)
+    return looks
+
+
+def test_a_thousand_tasks_ask_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = count(monkeypatch)
+    for _ in range(1000):
+        assert store.preferences.actor(ADD) is ADD
+        assert not store.preferences.is_blocked("add")
+        assert store.preferences.task_timeouts() == {}
+    assert len(looks) == 1
+
+
+def test_what_is_set_is_known_after_a_while(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.preferences.actor(ADD) == ADD and store.preferences.process_type(ORDER) == ORDER
+    store.actors.override("add", {"task_timeout": 5.0})
+    store.process_types.override("order", {"process_timeout": 7.0})
+    assert store.preferences.actor(ADD) == ADD and store.preferences.process_timeouts() == {}
+    monkeypatch.setattr(preferences, "REFRESH", 0.0)
+    store.preferences.forget()
+    assert store.preferences.actor(ADD.evolve(worker_timeout=1)) == ADD.evolve(worker_timeout=1, task_timeout=5)
+    assert store.preferences.process_type(ORDER) == ORDER.evolve(process_timeout=7)
+    assert (store.preferences.task_timeouts(), store.preferences.process_timeouts()) == ({"add": 5}, {"order": 7})
+    assert store.preferences.actor(ActorPreferences(id="unknown")) == ActorPreferences(id="unknown")
+
+
+def test_unblocked_is_known_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the message that the parent takes again would be given back again, until the next refresh."""
+    monkeypatch.setattr(preferences, "REFRESH_BLOCKED", 0.0)
+    store.actors.block("add")
+    assert store.preferences.is_blocked("add")
+    store.actors.unblock("add")
+    assert not store.preferences.is_blocked("add")
+
+
+def test_in_an_outage_the_last_known_holds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.actors.override("add", {"task_timeout": 5.0})
+    known = store.preferences.actor(ADD)
+
+    def away(_: Actors) -> None:
+        raise AutoReconnect("away")
+
+    looks = count(monkeypatch, away)
+    store.preferences.forget()
+    for _ in range(10):
+        assert store.preferences.actor(ADD) == known
+    assert len(looks) == 1, "nor is it asked for with each task"
