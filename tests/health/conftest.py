@@ -13,15 +13,27 @@ from recovery.health.scanners import SCANNERS
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
-from recovery.store import schema
+from recovery.store import Store, schema
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
 from tests.world import World
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    """A database of its own: tests here drop its indexes. One actor, served by a worker that lives; scanners ran."""
+def world(emptied: Settings) -> World:
+    """One actor, served by a worker that lives; scanners ran."""
+    return well(emptied)
+
+
+@pytest.fixture
+def own_world(settings: Settings) -> World:
+    """The same on a database of its own, whose indexes may be dropped."""
+    schema.create(Store(settings).database)
+    return well(settings)
+
+
+def well(settings: Settings) -> World:
     world = World(settings, Recovery(settings))
-    schema.create(world.store.database)
 
     @world.app.actor()
     def add(one: int, other: int) -> int:
