@@ -6,8 +6,9 @@ none, so the partial indexes on `recoveryTime` hold only what is live.
 Decision:
 
     waiting ──enqueue──▶ queued ──claim──▶ working ──finish──▶ finished (live until applied, then at rest)
-       │                  ▲  ▲                │
-       └─eta─▶ delayed ───┘  └────requeue─────┘
+       │                  ▲  ▲                │                 │
+       └─eta─▶ delayed ───┘  ├────requeue─────┘                 │
+                             └────restart, of an error──────────┘
 
 A `waiting` decision is at rest: nothing is to happen to it until another decision is applied, and that one,
 live until it is applied, and the Graph carry the deadlines. A `finished` decision keeps its deadline until
