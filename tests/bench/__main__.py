@@ -15,7 +15,8 @@ from recovery.settings import load
 from recovery.stack import Stack
 from tests.bench.rows import Row, as_table
 
-ALL = ("requeue", "drain", "scan_cost", "process_scan_cost", "throughput", "kill", "wide", "sweep")
+ALL = ("requeue", "drain", "lag", "scan_cost", "process_scan_cost", "throughput", "kill", "wide", "sweep")
+WITH_WORKERS = ("lag", "throughput", "kill", "wide")
 
 
 def main(names: list[str]) -> None:
@@ -31,7 +32,7 @@ def main(names: list[str]) -> None:
                     mongo_uri=stack.mongo_uri, broker_url=stack.broker_url, database=f"bench_{uuid.uuid4().hex[:8]}"
                 )
                 module = importlib.import_module(f"tests.bench.{name}")
-                found = module.run(stack, settings) if name in ("throughput", "kill", "wide") else module.run(settings)
+                found = module.run(stack, settings) if name in WITH_WORKERS else module.run(settings)
                 console.print(as_table(found))
                 rows += found
     console.print(as_table(rows))

@@ -23,7 +23,7 @@ _started = 0
 @contextmanager
 def ours(
     stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, beat: bool = False
-) -> Iterator[None]:
+) -> Iterator[list[Child]]:
     """Workers of `tests.bench.apps:app`, ready to work."""
     database: Any = MongoClient(settings.mongo_uri)[settings.database]
     before = database["workers"].count_documents({})

@@ -1,0 +1,78 @@
+"""How long after its deadline a task is requeued: 100,000 are being worked on, and 1 % fall overdue every second.
+
+The scanners are a real worker's, nudged by a real beat, with default settings. The tasks are of actors that nobody
+serves: what was requeued is taken by the benchmark, as by workers, and gets a new deadline, so the load stays. The lag
+is that of the records: `queuedAt` less the deadline that the task had.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from pymongo import MongoClient
+
+from recovery import Recovery, Settings
+from recovery.queue import parse_id
+from recovery.stack import Stack
+from tests.bench import workers
+from tests.bench.requeue import fill
+from tests.bench.rows import Row, row
+from tests.waiting import wait_until
+
+WORKING, SECONDS, LEAD = 100_000, 20, 10
+ROUND = timedelta(seconds=100)
+"""Within this all of them fall overdue once: 1 % a second."""
+CLAIMED = {
+    "state": "working", "worker": "bench#1",
+    "recoveryTime": {"$add": ["$$NOW", ROUND // timedelta(milliseconds=1)]},
+}  # fmt: skip
+
+
+def run(stack: Stack, settings: Settings, count: int = WORKING, seconds: int = SECONDS) -> list[Row]:
+    store = Recovery(settings).resources.store
+    database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
+    decisions = database["decisions"]
+    with workers.ours(stack, settings, 1, ["-c", "1"], beat=True):
+        fill(database, count, store.now() + timedelta(days=1))
+        begin = store.now() + timedelta(seconds=LEAD)
+        due = _spread(decisions, begin, seconds)
+        assert store.now() < begin, "the first were overdue before all had their deadlines"
+        lags = sorted(_take(decisions, redis.Redis.from_url(settings.broker_url), due))
+        working = decisions.count_documents({"state": "working"})
+    middle, late = lags[len(lags) // 2], lags[len(lags) * 99 // 100]
+    detail = f"p50 {middle:.2f} s, max {lags[-1]:.2f} s; {len(lags):,} in {seconds} s, {working:,} working; interval {settings.scan_interval:g} s"
+    return [row("lag of a requeue, p99, in intervals", late / settings.scan_interval, "<= 2", "intervals", detail)]
+
+
+def _spread(decisions: Any, begin: datetime, seconds: int) -> dict[str, datetime]:
+    """Spread the deadlines over a round; those of the first `seconds`, by decision."""
+    within = {"$floor": {"$multiply": [{"$rand": {}}, ROUND.total_seconds() * 1000]}}
+    decisions.update_many({}, [{"$set": {"recoveryTime": {"$add": [begin, within]}}}])
+    until = begin + timedelta(seconds=seconds)
+    found = decisions.find({"recoveryTime": {"$lt": until}}, {"recoveryTime": True})
+    return {document["_id"]: document["recoveryTime"] for document in found}
+
+
+def _take(decisions: Any, broker: redis.Redis, due: Mapping[str, datetime]) -> list[float]:
+    """Take what is requeued until all of `due` was: how late each of them was, in seconds."""
+    lags = list[float]()
+    while len(lags) < len(due):
+        ids = wait_until(lambda: _messages(broker), 60, "what is overdue to be requeued")
+        lags += [
+            (decision["queuedAt"] - due[decision["_id"]]).total_seconds()
+            for decision in decisions.find({"_id": {"$in": ids}}, {"queuedAt": True})
+            if decision["_id"] in due
+        ]
+        decisions.update_many({"_id": {"$in": ids}, "state": "queued"}, [{"$set": CLAIMED}])
+    return lags
+
+
+def _messages(broker: redis.Redis) -> list[str]:
+    """Take all messages: the decisions that they hand over."""
+    texts: Any = [text for queue in "ab" for text in broker.rpop(queue, WORKING) or ()]
+    found = [parse_id(json.loads(text)["headers"]["id"]) for text in texts]
+    return [message.decision_id for message in found if message is not None]
