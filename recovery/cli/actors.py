@@ -214,7 +214,7 @@ def _types_table(found: dict[str, Any]) -> RenderableType:
         return "none: no worker has ever run here"
     table = Table("process type", "idle_timeout", "process_timeout", "set", box=None, padding=(0, 2))
     for name, one in found.items():
-        idle, whole = (shown(one["settings"][key]["value"]) for key in ("idle_timeout", "process_timeout"))
+        idle, whole = (shown(key, one["settings"][key]["value"]) for key in ("idle_timeout", "process_timeout"))
         table.add_row(name, idle, whole, overridden(one["settings"]))
     return table
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.errors import InputError
-from recovery.records.preferences import Preferences, Stored, default_of, setting_names
+from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,6 +40,11 @@ def _value(name: str, text: str, default: Any) -> Any:
         if text.isascii() and text.isdigit():
             return int(text)
         raise InputError(f"{name}={text}: must be a whole number")
+    if name in RATES:
+        found = _TIME.fullmatch(text.removesuffix("/s"))
+        if found and found[2] is None:
+            return float(found[1])
+        raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
     if found := _TIME.fullmatch(text):
         return float(found[1]) * _SECONDS[found[2]]
     raise InputError(f"{name}={text}: must be a time, for example 90, 90s, 2m, 1h or 1d")
@@ -64,18 +69,21 @@ def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
 
     made = Table(box=None, show_header=False, padding=(0, 2))
     for name, one in settings.items():
-        origin = f"set; the code says {shown(one['code'])}" if one["from"] == "operator" else one["from"]
-        made.add_row(name, shown(one["value"]), origin)
+        origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
+        made.add_row(name, shown(name, one["value"]), origin)
     return made
 
 
 def overridden(settings: dict[str, dict[str, Any]]) -> str:
     """What operators set, on one line."""
-    return ", ".join(f"{name}={shown(one['value'])}" for name, one in settings.items() if one["from"] == "operator")
+    return ", ".join(
+        f"{name}={shown(name, one['value'])}" for name, one in settings.items() if one["from"] == "operator"
+    )
 
 
-def shown(value: Any) -> str:
-    """A value as it may be given to `set`."""
+def shown(name: str, value: Any) -> str:
+    """A setting's value as it may be given to `set`."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}s" if isinstance(value, float) else str(value)
+    unit = "/s" if name in RATES else "s"
+    return f"{value:g}{unit}" if isinstance(value, float) else str(value)

@@ -45,7 +45,6 @@ class ActorPreferences(Record):
     """How long a task may take in all, from when it was first queued, before it ends with an error. 0: no limit."""
     force_finish_after_task_timeout: bool = False
     """End a task at its task_timeout even while an attempt runs; False: not before that attempt's own deadline."""
-
     # Off: a queue bears as many messages as there are tasks. What an actor calls may bear less.
     requeue_rate: float = 0.0
     """How many overdue tasks a second are queued again after an outage; the others follow. 0: all at once."""
@@ -69,6 +68,9 @@ class ProcessTypePreferences(Record):
     break_after_process_timeout: bool = False
     """Break a process at its process_timeout; False: only count it, and wait on."""
 
+
+RATES = frozenset({"requeue_rate"})
+"""Settings in tasks a second; all others with a fraction are times, in seconds."""
 
 Preferences = ActorPreferences | ProcessTypePreferences
 P = TypeVar("P", ActorPreferences, ProcessTypePreferences)
@@ -115,7 +117,7 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
         return "True or False"
     if isinstance(default, int):
         return "at least 1"
-    if name == "requeue_rate":
+    if name in RATES:
         return "0 (off) or more tasks a second"
     return "over 0 seconds" if default else "0 (off) or more seconds"
 

@@ -115,11 +115,18 @@ def test_times(text: str, seconds: float) -> None:
     assert texts.parse(ActorPreferences, [f"task_timeout={text}"]) == {"task_timeout": seconds}
 
 
+@pytest.mark.parametrize("text", ["2.5", "2.5/s"])
+def test_rates(text: str) -> None:
+    assert texts.parse(ActorPreferences, [f"requeue_rate={text}"]) == {"requeue_rate": 2.5}
+    assert texts.shown("requeue_rate", 2.5) == "2.5/s"
+
+
 @pytest.mark.parametrize(
     "assignment",
     [
         "task_timeout",
         *(f"task_timeout={text}" for text in ("", "soon", "-1", "1 h", "1w", "1e3", "nan", "inf", "٣")),
+        *(f"requeue_rate={text}" for text in ("", "2m", "fast", "3/m")),
         *(f"accept_first={text}" for text in ("", "1", "yes")),
         *(f"max_work_timeouts={text}" for text in ("", "3.0", "-1", "many")),
     ],

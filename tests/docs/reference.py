@@ -1,6 +1,6 @@
-"""The tables of docs/settings.md, made from the models that the code reads.
+"""The tables of docs/settings.md and docs/actors.md, made from the models that the code reads.
 
-    python -m tests.docs.reference      # writes them into docs/settings.md
+    python -m tests.docs.reference      # writes them into these pages
 
 Names, defaults, limits and meanings come from the models; units and reasons stand here, since a model has no place
 for them. `test_docs` fails while the page is not what this would write.
@@ -11,16 +11,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from recovery.records import ActorPreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import PREFIX, Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Where things are": ("app", "mongo_uri", "database", "broker_url", "data_dir", "mongo_cache_gb"),
@@ -75,7 +75,7 @@ REASONS = {
     "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
 }
 
-PREFERENCE_UNITS = {"max_work_timeouts": "attempts"}
+PREFERENCE_UNITS = {"max_work_timeouts": "attempts", "requeue_rate": "tasks a second"}
 PREFERENCE_REASONS = {
     "worker_timeout": "Longer than most tasks. It is what a hung task costs, not what a dead worker costs.",
     "accept_first": "A value is a value, whichever attempt brings it. Off where only the newest attempt may count.",
@@ -84,7 +84,16 @@ PREFERENCE_REASONS = {
     "max_work_timeouts": "One time-out is a deployment, three a bad night; ten in a row is a task that kills its "
     "workers.",
     "auto_heartbeat": "A function that hangs would never time out. On for one long call that can't beat by itself.",
+    "task_timeout": "What only waits in a long queue should not fail. On where a late result is worth nothing.",
+    "force_finish_after_task_timeout": "Work that is nearly done is mostly worth its end. On where somebody waits for "
+    "an answer, whatever it is.",
+    "requeue_rate": "A queue bears as many messages as there are tasks. On where what the actor calls bears less.",
+    "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
+    "process_timeout": "How long is too long only you know.",
+    "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
 }
+PREFERENCE_DEFAULTS = {"idle_timeout": "`RECOVERY_IDLE_TIMEOUT`"}
+"""Defaults that do not stand in the model."""
 
 
 def settings_tables() -> str:
@@ -97,26 +106,34 @@ def settings_tables() -> str:
     return "\n\n".join(parts)
 
 
-def preferences_table() -> str:
-    """The table of what an actor may be told."""
-    meanings = _field_docstrings(ActorPreferences)
+def preferences_table(kind: type[ActorPreferences | ProcessTypePreferences]) -> str:
+    """The table of what an actor or a process type may be told."""
+    meanings = _field_docstrings(kind)
     rows = []
-    for field in dataclasses.fields(ActorPreferences):
+    for field in dataclasses.fields(kind):
         if field.name == "id":
             continue
         unit = _unit(field.default, PREFERENCE_UNITS.get(field.name))
+        default = PREFERENCE_DEFAULTS.get(field.name, f"`{field.default}`{unit}")
         meaning = " ".join(meanings[field.name].split())
-        rows.append((f"`{field.name}`", f"`{field.default}`{unit}", meaning, PREFERENCE_REASONS[field.name]))
+        rows.append((f"`{field.name}`", default, meaning, PREFERENCE_REASONS[field.name]))
     return _table(("Setting", "Default", "Meaning", "Why this default"), rows)
 
 
-PARTS = {"settings": settings_tables, "actor settings": preferences_table}
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "settings.md": {"settings": settings_tables},
+    "actors.md": {
+        "actor settings": lambda: preferences_table(ActorPreferences),
+        "process type settings": lambda: preferences_table(ProcessTypePreferences),
+    },
+}
 
 
-def written(page: str) -> str:
-    """The page with its generated parts brought up to date."""
-    for name, make in PARTS.items():
-        begin, end = f"<!-- generated: {name} -->\n", f"<!-- end of {name} -->"
+def written(name: str) -> str:
+    """The page of this name with its generated parts brought up to date."""
+    page = (DOCS / name).read_text()
+    for part, make in PARTS[name].items():
+        begin, end = f"<!-- generated: {part} -->\n", f"<!-- end of {part} -->"
         before, rest = page.split(begin)
         page = f"{before}{begin}\n{make()}\n\n{end}{rest.split(end)[1]}"
     return page
@@ -171,4 +188,5 @@ def _field_docstrings(cls: type) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
+    for page in PARTS:
+        (DOCS / page).write_text(written(page))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 import os
 import re
@@ -19,7 +18,8 @@ from recovery import ProcessBroken, Recovery, Settings, metrics
 from recovery.cli.processes import value
 from recovery.metrics.exporter import Asked
 from recovery.queue import Broker
-from recovery.records import ActorPreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
 from recovery.store import Store
@@ -30,16 +30,16 @@ from tests.waiting import wait_until
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
-def test_settings_page_is_up_to_date() -> None:
-    page = reference.PAGE.read_text()
-    assert reference.written(page) == page, "run python -m tests.docs.reference"
+@pytest.mark.parametrize("page", reference.PARTS)
+def test_settings_pages_are_up_to_date(page: str) -> None:
+    assert reference.written(page) == (DOCS / page).read_text(), "run python -m tests.docs.reference"
 
 
 def test_every_setting_is_explained() -> None:
     grouped = [name for names in reference.GROUPS.values() for name in names]
     assert sorted(grouped) == sorted(Settings.model_fields)
     assert set(reference.REASONS) == set(Settings.model_fields)
-    preferences = {field.name for field in dataclasses.fields(ActorPreferences)} - {"id"}
+    preferences = {*setting_names(ActorPreferences), *setting_names(ProcessTypePreferences)}
     assert set(reference.PREFERENCE_REASONS) == preferences
 
 
