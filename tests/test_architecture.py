@@ -14,7 +14,7 @@ LONGEST = 400
 # {driver: {what may be imported of it: modules that may}}. A name stands for all below it.
 DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "pymongo": {
-        "pymongo": ("recovery.store", "recovery.stack.mongod"),
+        "pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set"),
         # The steps and scanners know which errors are the database's.
         "pymongo.errors": ("recovery", "workers"),
         # Types only: the sweep's readers get their database from the store.

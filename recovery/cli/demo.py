@@ -13,11 +13,17 @@ HELP = """Run workflows on a cluster whose workers are killed while you watch, a
 
 Starts MongoDB, Valkey and workers on this machine in a folder that is removed at the end (or uses the servers that
 RECOVERY_MONGO_URI and RECOVERY_BROKER_URL name). Workflows are JSON files in WfFormat; without a file, a small
-example is run. Ends with 0 only if every process finished, no accepted result was lost and none accepted twice.
+example is run. Ends with 0 only if every process finished, no accepted result was lost, none was accepted twice and
+no live record was without a deadline.
+
+With --chaos workers and their processes, beats, MongoDB's primary (one of three) and Valkey are killed, frozen or
+stepped down, and messages dropped, one after the other.
 
 Example: [bold]recovery demo[/bold]
 
 Example: [bold]recovery demo montage.json --processes 30 --kill-every 1 --time-scale 0.01 --json[/bold]
+
+Example: [bold]recovery demo --chaos --for 600 --seed 7[/bold]
 """
 
 INTERRUPTED = 128
@@ -31,10 +37,16 @@ def demo(
     ] = None,
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 20,
     workers: Annotated[int, typer.Option(help="Workers, of two processes each.")] = 2,
-    kill_every: Annotated[float, typer.Option(help="Seconds between kills of a worker; 0: none.")] = 2.0,
+    kill_every: Annotated[
+        float, typer.Option(help="Seconds between kills of a worker, 0: none; with --chaos: between faults.")
+    ] = 2.0,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Break not only workers.")] = False,
+    go_on: Annotated[
+        float, typer.Option("--for", metavar="SECONDS", help="Start another process for each that ends, for so long.")
+    ] = 0.0,
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
-    timeout: Annotated[float, typer.Option(help="Seconds after which to give up.")] = 300.0,
-    seed: Annotated[int | None, typer.Option(help="Of the choice of victims; default: a new one.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which to give up, from the last start.")] = 300.0,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of faults and victims; default: a new one.")] = None,
     json: JsonOption = False,
 ) -> None:
     import json as json_module
@@ -49,6 +61,8 @@ def demo(
         processes=processes,
         workers=workers,
         kill_every=kill_every,
+        chaos=chaos,
+        go_on=go_on,
         time_scale=time_scale,
         timeout=timeout,
         seed=seed,

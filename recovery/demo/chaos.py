@@ -1,10 +1,10 @@
-"""When a worker is killed, and which: by a seed, so that a run can be tried again."""
+"""When a worker is killed, and which, and what else breaks: by a seed, so that a run can be tried again."""
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,3 +37,8 @@ class Chaos:
     def choose(self, among: Sequence[T]) -> T:
         """Who is killed."""
         return self._random.choice(among)
+
+    def deck(self, among: Sequence[T]) -> Iterator[T]:
+        """What comes next, without end: all of them in some order, then all in another."""
+        while True:
+            yield from self._random.sample(among, len(among))

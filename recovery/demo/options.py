@@ -20,17 +20,23 @@ class Options:
     processes: int = 20
     workers: int = 2
     kill_every: float = 2.0
-    """Seconds between kills; 0: none."""
+    """Seconds between kills; 0: none. With `chaos`: between the end of a fault and the next."""
+    chaos: bool = False
+    """Whether not only workers are killed."""
+    go_on: float = 0.0
+    """Seconds in which a process that has ended is followed by another; 0: `processes` are started, and no more."""
     time_scale: float = 0.1
     """How long a task takes, as a part of the time that its file says. At 0.1 the example takes some 15 s on
     two cores, which is half a dozen kills."""
     timeout: float = 300.0
+    """Seconds after which to give up, from when no more processes are started."""
     seed: int | None = None
 
     def __post_init__(self) -> None:
         _at_least(1, self.processes, "--processes")
         _at_least(1, self.workers, "--workers")
         _not_negative(self.kill_every, "--kill-every")
+        _not_negative(self.go_on, "--for")
         _not_negative(self.time_scale, "--time-scale")
         if not self.timeout > 0:
             raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")

@@ -31,6 +31,7 @@ class Standing:
     executions: int = 0
     workers: int = 0
     kills: int = 0
+    faults: int = 0
     counts: Counts = field(default_factory=Counts)
 
 
@@ -60,6 +61,10 @@ class Progress:
         else:
             self._console.print(text, highlight=False, soft_wrap=True)
 
+    def struck(self, what: str) -> None:
+        """A fault, when it begins. From any thread."""
+        self.note(f"{time.monotonic() - self._began:5.1f} s  fault: {what}")
+
     def note(self, text: str) -> None:
         """Something that is to stay on the screen."""
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -74,9 +79,10 @@ class Progress:
             self._console.print(self._line(standing, now), highlight=False, soft_wrap=True)
 
     def _line(self, at: Standing, now: float) -> str:
+        faults = f"faults {at.faults}  " if at.faults else ""
         return (
             f"{now - self._began:5.1f} s  processes {at.finished}/{at.processes}  tasks {at.done}/{at.tasks}  "
-            f"kills {at.kills}  requeued {at.counts.requeued}  stale rejected {at.counts.stale_rejected}"
+            f"kills {at.kills}  {faults}requeued {at.counts.requeued}  stale rejected {at.counts.stale_rejected}"
         )
 
     def _panel(self, at: Standing, now: float) -> RenderableType:
@@ -85,6 +91,7 @@ class Progress:
             bars.add_row(name, ProgressBar(total=total or 1, completed=done, width=40), f"{done}/{total}")
         figures = Text.assemble(
             ("kills ", "dim"), (f"{at.kills}", "bold red"),
+            ("   faults ", "dim"), (f"{at.faults}", "bold red"),
             ("   requeued ", "dim"), (f"{at.counts.requeued}", "bold yellow"),
             ("   stale rejected ", "dim"), (f"{at.counts.stale_rejected}", "bold yellow"),
             ("   workers ", "dim"), f"{at.workers}",
@@ -110,6 +117,10 @@ def summary(report: Report) -> RenderableType:
         ("accepted twice", f"{report.accepted_twice}", "tasks of which two results were used"),
     ):
         table.add_row(name, Text(value, style="bold"), remark)
+    for name, counts in (("faults", report.faults), ("repairs", report.repairs)):
+        if counts:
+            told = ", ".join(f"{what.replace('_', ' ').lower()} {count}" for what, count in counts.items())
+            table.add_row(name, Text(f"{sum(counts.values())}", style="bold"), told)
     if report.good:
         verdict = Text("Every process finished; nothing was lost, nothing accepted twice.", style="bold green")
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Counts:
     stale_rejected: int = 0
     lag_p50: float | None = None
     lag_p99: float | None = None
+    repairs: Mapping[str, int] = field(default_factory=dict)
+    """{rule: repairs that changed something}."""
 
     @classmethod
     def read(cls, folder: Path) -> Counts:
@@ -35,6 +37,7 @@ class Counts:
             stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
             lag_p50=multiprocess.quantile(0.5, lag),
             lag_p99=multiprocess.quantile(0.99, lag),
+            repairs=dict(sorted(multiprocess.totals(found, "recovery_repairs", "rule").items())),
         )
 
 
@@ -55,11 +58,17 @@ class Report:
     lag_p99: float | None
     kills: int
     seed: int
+    faults: Mapping[str, int]
+    """{kind: how often}."""
+    repairs: Mapping[str, int]
+    """{rule of the failure map: repairs that changed something}."""
+    live_without_deadline: int
+    """The most live records that lacked a deadline at any look."""
     problems: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Whether every process finished, nothing was lost and nothing accepted twice."""
+        """Whether every process finished, nothing was lost, nothing accepted twice, and everything had a deadline."""
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,7 +76,17 @@ class Report:
         return asdict(self)
 
 
-def report(runs: Sequence[Run], found: Audit, counts: Counts, wall_seconds: float, kills: int, seed: int) -> Report:
+def report(
+    runs: Sequence[Run],
+    found: Audit,
+    counts: Counts,
+    wall_seconds: float,
+    *,
+    kills: int,
+    seed: int,
+    faults: Mapping[str, int],
+    live_without_deadline: int,
+) -> Report:
     """Put together what a demo found."""
     return Report(
         processes=len(runs),
@@ -83,11 +102,14 @@ def report(runs: Sequence[Run], found: Audit, counts: Counts, wall_seconds: floa
         lag_p99=counts.lag_p99,
         kills=kills,
         seed=seed,
-        problems=tuple(_problems(runs, found)),
+        faults=faults,
+        repairs=counts.repairs,
+        live_without_deadline=live_without_deadline,
+        problems=tuple(_problems(runs, found, live_without_deadline)),
     )
 
 
-def _problems(runs: Sequence[Run], found: Audit) -> list[str]:
+def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int) -> list[str]:
     problems = [
         f"process {run.id} ({run.workflow.name}) is {run.state}{f': {run.error}' if run.error else ''}"
         for run in runs
@@ -97,4 +119,6 @@ def _problems(runs: Sequence[Run], found: Audit) -> list[str]:
         problems += [
             f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()
         ]
+    if live_without_deadline:
+        problems.append(f"{live_without_deadline} live records had no deadline: nobody would have looked at them")
     return problems[:SHOWN] + ([f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else [])

@@ -20,19 +20,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pymongo.errors import PyMongoError
+
 from recovery.demo import ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.demo.chaos import Chaos
+from recovery.demo.faults import faults
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
+from recovery.demo.storm import Storm
 from recovery.demo.workforce import READY_WITHIN, Workforce
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import check_server, schema
+from recovery.store.overview import Overview, impatient
+from recovery.store.transient import is_transient
 from recovery.wfformat import Workflow
 
 PATIENCE = {
@@ -45,6 +51,7 @@ PATIENCE = {
 """The demo's own defaults. What the environment or a file sets goes before."""
 
 LOOK_EVERY = 0.1
+LOOK_WITHIN = 2.0
 COUNT_EVERY = 1.0
 
 
@@ -88,11 +95,12 @@ class _Demo:
         named = given.model_fields_set
         self.stack = Stack(
             folder,
+            mongo_nodes=3 if options.chaos else 1,
             mongo_uri=given.mongo_uri if "mongo_uri" in named else None,
             broker_url=given.broker_url if "broker_url" in named else None,
         )
         self.settings = _settings(given, self.stack)
-        self.chaos = Chaos(options.kill_every, options.seed)
+        self.chaos = Chaos(0.0 if options.chaos else options.kill_every, options.seed)
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):
             part.mkdir()
@@ -100,7 +108,9 @@ class _Demo:
         self.runs: list[workload.Run] = []
         self.standing = Standing(processes=options.processes, workers=options.workers)
         self._reader, self._done = ledger.Reader(self.ledger), set[tuple[str, str]]()
-        self._counted = 0.0
+        self._counted = self._looked = 0.0
+        self._storm: Storm | None = None
+        self._without_deadline = 0
 
     def run(self) -> Report:
         self.progress.say(f"starting servers and {self.options.workers} workers (seed {self.chaos.seed})")
@@ -120,22 +130,66 @@ class _Demo:
             return found
 
     def _work(self, resources: Resources) -> float:
-        """Start all processes and wait for their ends; the seconds that took."""
+        """Start processes and wait for their ends; the seconds that took."""
         self.workforce.start(self.options.workers)
         self._await_workers(resources)
         began = time.monotonic()
-        self.chaos.start(began)
-        for started in workload.start(resources, self.workflows, self.options.processes, self.options.time_scale):
+        no_more = began + self.options.go_on
+        starting = workload.Starting(resources, self.workflows, self.options.time_scale)
+        self._break_things(resources, began)
+        pause = threading.Event()
+        try:
+            while (more := self._more(no_more)) or self._running():
+                if more:
+                    self._start_some(starting, resources, no_more)
+                self._tick(resources)
+                pause.wait(LOOK_EVERY)
+                self._look(resources)
+                if time.monotonic() > no_more + self.options.timeout:
+                    break
+        finally:
+            self.chaos.stop()
+            if self._storm is not None:
+                self._storm.stop()
+        return time.monotonic() - began
+
+    def _break_things(self, resources: Resources, began: float) -> None:
+        if self.options.chaos:
+            possible = faults(self.stack, self.workforce, resources.broker, self.chaos)
+            self._storm = Storm(possible, self.chaos, self.options.kill_every, self.progress.struck)
+            self._storm.start()
+        else:
+            self.chaos.start(began)
+
+    def _more(self, no_more: float) -> bool:
+        """Whether processes are still to be started."""
+        return len(self.runs) < self.options.processes or time.monotonic() < no_more
+
+    def _start_some(self, starting: workload.Starting, resources: Resources, no_more: float) -> None:
+        """Start processes until there are as many as there should be at once, or the database is away."""
+        while self._more(no_more) and len(self._running()) < self.options.processes:
+            try:
+                started = starting.next()
+            except ServerUnavailable as error:
+                self.progress.note(f"not started yet: {error}")
+                return
             self.runs.append(started)
+            self.standing.processes = max(self.standing.processes, len(self.runs))
             self.standing.tasks += len(started.workflow.tasks)
             self._tick(resources)
-        pause = threading.Event()
-        while self._running() and time.monotonic() < began + self.options.timeout:
-            self._tick(resources)
-            pause.wait(LOOK_EVERY)
-            workload.look(resources, self._running())
-        self.chaos.stop()
-        return time.monotonic() - began
+
+    def _look(self, resources: Resources) -> None:
+        """See which processes have ended, and now and then that everything has a deadline."""
+        try:
+            with impatient(LOOK_WITHIN):
+                workload.look(resources, self._running())
+                if time.monotonic() > self._looked + COUNT_EVERY:
+                    self._looked = time.monotonic()
+                    without = Overview(resources.store.database).without_deadline()
+                    self._without_deadline = max(self._without_deadline, sum(without.values()))
+        except PyMongoError as error:
+            if not is_transient(error):
+                raise  # else it is away, which we have brought about
 
     def _await_workers(self, resources: Resources) -> None:
         deadline, pause = time.monotonic() + READY_WITHIN, threading.Event()
@@ -145,6 +199,9 @@ class _Demo:
             pause.wait(LOOK_EVERY)
 
     def _tick(self, resources: Resources) -> None:
+        if self._storm is not None:
+            self._storm.check()
+            self.standing.faults = self._storm.struck.total()
         self.workforce.tick(resources.store)
         for line in self._reader.new_lines():
             if not line.final:
@@ -162,8 +219,18 @@ class _Demo:
 
     def _report(self, resources: Resources, wall: float) -> Report:
         workload.look(resources, self.runs)  # once more: nothing may have changed since the end
-        found = audit(ledger.read(self.ledger), [run.ran for run in self.runs])
-        return report(self.runs, found, Counts.read(self.metrics), wall, self.workforce.kills, self.chaos.seed)
+        without = Overview(resources.store.database).without_deadline()
+        struck = {kind.value: count for kind, count in sorted(self._storm.struck.items())} if self._storm else {}
+        return report(
+            self.runs,
+            audit(ledger.read(self.ledger), [run.ran for run in self.runs]),
+            Counts.read(self.metrics),
+            wall,
+            kills=self.workforce.kills,
+            seed=self.chaos.seed,
+            faults=struck,
+            live_without_deadline=max(self._without_deadline, sum(without.values())),
+        )
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -1,11 +1,14 @@
-"""The demo's workers and its beat: started, killed with all their processes, replaced at once."""
+"""The demo's workers and its beats: started, killed with all their processes, replaced at once."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from recovery.demo.app import APP
+from recovery.demo.app import APP, app
 from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
 from recovery.stack import Child, Stack
@@ -16,24 +19,31 @@ READY_WITHIN = 60.0
 
 
 class Workforce:
-    """Workers of one stack. `tick` kills one when its time has come."""
+    """Workers of one stack. `tick` kills one when its time has come. Safe for threads."""
 
     def __init__(self, stack: Stack, env: Mapping[str, str], chaos: Chaos) -> None:
         self._stack, self._env, self._chaos = stack, env, chaos
-        self._children: list[Child] = []
-        self._beat: Child | None = None
+        # Held while a child is taken off the lists, so that nobody takes its end for one of its own doing.
+        self._lock = threading.Lock()
+        self._workers: list[Child] = []
+        self._beats: list[Child] = []
         self.kills = 0
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues that its workers serve."""
+        return sorted(app.actors)
 
     def start(self, workers: int) -> None:
         """Start workers and a beat; returns before they are ready."""
         for _ in range(workers):
             self._hire()
-        self._beat = self._stack.start_beat(APP, env=self._env)
+        self.hire_beat()
 
     def ready(self, store: Store) -> bool:
         """Whether all workers have told that they live."""
         self.require_alive()
-        return len(store.workers.all()) >= len(self._children)
+        return len(store.workers.all()) >= len(self._workers)
 
     def tick(self, store: Store) -> None:
         """Kill a worker if its time has come; raise ServerError if one has ended by itself.
@@ -44,28 +54,65 @@ class Workforce:
         self.require_alive()
         if self._chaos.is_due(time.monotonic()):
             living = {worker.pid for worker in store.workers.all()}
-            ready = [child for child in self._children if child.pid in living]
-            if not ready:
-                return
-            victim = self._chaos.choose(ready)
-            self._children.remove(victim)
-            victim.kill_group()
-            self.kills += 1
-            self._hire()
+            if ready := [child for child in self._workers if child.pid in living]:
+                self._replace(self._chaos.choose(ready))
+
+    def choose_worker(self) -> Child:
+        """One of the workers."""
+        with self._lock:
+            return self._chaos.choose(self._workers)
+
+    def kill_worker(self) -> str:
+        """Kill a worker with its pool, and start another; its name."""
+        victim = self.choose_worker()
+        self._replace(victim)
+        return victim.name
+
+    def kill_pool_process(self) -> str:
+        """Kill one process of a worker's pool, or the worker if it has none yet; the worker's name."""
+        worker = self.choose_worker()
+        pool = sorted(set(worker.members()) - {worker.pid})
+        if not pool:
+            self._replace(worker)
+            return worker.name
+        os.kill(self._chaos.choose(pool), signal.SIGKILL)
+        return worker.name
+
+    def hire_beat(self) -> None:
+        """Start another beat."""
+        with self._lock:
+            self._beats.append(self._stack.start_beat(APP, env=self._env))
+
+    def kill_beat(self) -> None:
+        """Kill the beat that was started last."""
+        with self._lock:
+            beat = self._beats.pop()
+        beat.kill_group()
 
     def require_alive(self) -> None:
         """Raise ServerError, with the end of its log, if a child that we did not kill has ended."""
-        for child in [*self._children, *([self._beat] if self._beat else [])]:
-            if not child.running:
-                lines = "\n  ".join(child.last_lines(15))
-                raise ServerError(f"{child.name} ended by itself with code {child.exit_code}:\n  {lines}")
+        with self._lock:
+            for child in [*self._workers, *self._beats]:
+                if not child.running:
+                    lines = "\n  ".join(child.last_lines(15))
+                    raise ServerError(f"{child.name} ended by itself with code {child.exit_code}:\n  {lines}")
 
     def dismiss(self) -> None:
         """Kill all that are left. Nothing is lost by it, and it takes no time."""
-        for child in [*self._children, *([self._beat] if self._beat else [])]:
+        with self._lock:
+            children = [*self._workers, *self._beats]
+            self._workers.clear()
+            self._beats.clear()
+        for child in children:
             child.kill_group()
-        self._children.clear()
-        self._beat = None
+
+    def _replace(self, victim: Child) -> None:
+        with self._lock:
+            self._workers.remove(victim)
+        victim.kill_group()
+        self.kills += 1
+        self._hire()
 
     def _hire(self) -> None:
-        self._children.append(self._stack.start_worker(APP, concurrency=CONCURRENCY, env=self._env))
+        with self._lock:
+            self._workers.append(self._stack.start_worker(APP, concurrency=CONCURRENCY, env=self._env))

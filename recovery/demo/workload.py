@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,14 +40,33 @@ class Run:
         return Ran(self.id, {task.id: task.parents for task in self.workflow.tasks}, tuple(self.results))
 
 
+class Starting:
+    """Starts processes of some workflows, in turn."""
+
+    def __init__(self, resources: Resources, workflows: Sequence[Workflow], time_scale: float) -> None:
+        self._resources, self._workflows = resources, workflows
+        self._arguments = [_arguments(workflow, time_scale) for workflow in workflows]
+        self._started, self._name = 0, uuid.uuid4().hex
+
+    def next(self) -> Run:
+        """Start the next one. Raises ServerUnavailable; called again, it starts the same one, and once at the most."""
+        place = self._started % len(self._workflows)
+        process_id = start_process(
+            self._resources,
+            PROCESS,
+            self._arguments[place],
+            custom_id=f"{self._name}-{self._started}",
+            idle_timeout=self._resources.settings.idle_timeout,
+        )
+        self._started += 1
+        return Run(process_id, self._workflows[place])
+
+
 def start(resources: Resources, workflows: Sequence[Workflow], count: int, time_scale: float) -> Iterator[Run]:
     """Start `count` processes of these workflows, in turn."""
-    arguments = [_arguments(workflow, time_scale) for workflow in workflows]
-    for number in range(count):
-        place = number % len(workflows)
-        idle_timeout = resources.settings.idle_timeout
-        process_id = start_process(resources, PROCESS, arguments[place], custom_id=None, idle_timeout=idle_timeout)
-        yield Run(process_id, workflows[place])
+    starting = Starting(resources, workflows, time_scale)
+    for _ in range(count):
+        yield starting.next()
 
 
 def look(resources: Resources, runs: Iterable[Run]) -> None:

@@ -30,6 +30,16 @@ def total(metrics: Iterable[Metric], name: str, **labels: str) -> float:
     )
 
 
+def totals(metrics: Iterable[Metric], name: str, label: str) -> dict[str, int]:
+    """The sums of a counter by one of its labels: {value of the label: sum}."""
+    found: dict[str, int] = {}
+    for metric in metrics:
+        for sample in metric.samples:
+            if sample.name == f"{name}_total":
+                found[sample.labels[label]] = found.get(sample.labels[label], 0) + round(sample.value)
+    return found
+
+
 def buckets(metrics: Iterable[Metric], name: str) -> dict[float, float]:
     """A histogram over all its labels: {upper bound: observations up to it}, bounds in order."""
     found: dict[float, float] = {}
