@@ -16,6 +16,7 @@
     │   ├── TooLarge             a record would be over MongoDB's limit
     │   ├── NotInActor           called outside a running actor
     │   └── WorkflowError        a WfFormat file
+    ├── DamagedRecord            a record that another program wrote, and that can't be read
     ├── SweepFailed              a sweep was cut off; what it repaired until then stays repaired
     ├── ClaimLost                this attempt no longer holds its task; stop working on it
     ├── ProcessBroken            the process ended without a result
@@ -89,6 +90,14 @@ class NotInActor(InputError):
 
 class WorkflowError(InputError):
     """A WfFormat file that can't be run."""
+
+
+class DamagedRecord(RecoveryError):
+    """A record that can't be read: another program wrote it, past the validators. `record` is its id."""
+
+    def __init__(self, record: str, message: str) -> None:
+        super().__init__(message)
+        self.record = record
 
 
 class SweepFailed(RecoveryError):

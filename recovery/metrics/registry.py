@@ -23,6 +23,7 @@ ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by
 REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule that found them.", ["reason"])
 REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule.", ["rule"])
 FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule.", ["rule"])
+DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
 STALE = Counter("recovery_stale_results", "Messages and results dropped as stale, by what.", ["reason"])
 PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")
 LAG = Histogram(

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from recovery.errors import DamagedRecord
 from recovery.records.models import Graph, Record
 
 R = TypeVar("R", bound=Record)
@@ -42,16 +43,20 @@ def to_document(record: Record) -> dict[str, Any]:
 
 
 def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
-    """The record of a document. Fields that the document lacks take the record's defaults."""
+    """The record of a document. Fields that the document lacks take the record's defaults. Raises DamagedRecord."""
     values: dict[str, Any] = {}
     kind: Any = cls
     fields = _by_key(kind)
-    # Over what is there, and not over all fields: most records lack most of them.
-    for key, value in document.items():
-        if value is not None and key in fields:
-            name, decode = fields[key]
-            values[name] = value if decode is None else decode(value)
-    return cls(**values)
+    try:
+        # Over what is there, and not over all fields: most records lack most of them.
+        for key, value in document.items():
+            if value is not None and key in fields:
+                name, decode = fields[key]
+                values[name] = value if decode is None else decode(value)
+        return cls(**values)
+    except (TypeError, ValueError, AttributeError, DamagedRecord) as error:
+        record = document.get("_id", "")
+        raise DamagedRecord(record, f"{cls.__name__} {record}: can't be read: {error}"[:500]) from error
 
 
 def _encode(value: Any) -> Any:

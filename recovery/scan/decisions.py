@@ -35,6 +35,9 @@ class DecisionScanner(Scanner[Decision]):
     def key(self, item: Decision) -> str:
         return item.id
 
+    def put_off(self, record: str) -> int:
+        return self.resources.store.requeues.put_off_damaged(record)
+
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
         # Of all states: what is requeued for another reason fills the queues as well.
         around = look_around(self.resources, queues={decision.actor for decision in page})

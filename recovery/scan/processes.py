@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.records import DecisionState, ProcessState
+from recovery.records.ids import split_record_id
 from recovery.repair import look_around
 from recovery.rules import Finding, Snapshot, Surroundings, judge_process
 from recovery.scan.scanner import Scanner
@@ -43,6 +44,10 @@ class GraphScanner(_WholeProcesses):
         store = self.resources.store
         return store.snapshots(store.graphs.overdue(limit))
 
+    def put_off(self, record: str) -> int:
+        resources = self.resources
+        return resources.store.graphs.put_off(split_record_id(record)[0], resources.settings.idle_timeout)
+
     def settle(self, page: Sequence[Snapshot]) -> None:
         over = [snapshot.process_id for snapshot in page if _over(snapshot)]
         if over:
@@ -60,6 +65,10 @@ class ProcessScanner(_WholeProcesses):
         odd = store.processes.without_deadline(limit)
         overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
         return store.snapshots([*odd, *overdue])
+
+    def put_off(self, record: str) -> int:
+        resources = self.resources
+        return resources.store.processes.put_off(split_record_id(record)[0], resources.settings.idle_timeout)
 
     def settle(self, page: Sequence[Snapshot]) -> None:
         store = self.resources.store

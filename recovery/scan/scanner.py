@@ -29,6 +29,7 @@ from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Applier, Resources
+from recovery.errors import DamagedRecord
 from recovery.repair import Done, Repairer
 from recovery.rules import Finding, Rule, Surroundings
 
@@ -78,6 +79,22 @@ class Scanner(ABC, Generic[Item]):
     def settle(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
 
+    def put_off(self, record: str) -> int:  # noqa: ARG002
+        """Move the deadline of a record that can't be read, or of its process; 0 if that could not be done."""
+        return 0
+
+    def _readable(self) -> Sequence[Item]:
+        """A page, past what can't be read: one such record must not hold up the others. Its deadline is moved, so it
+        is told again with every look."""
+        while True:
+            try:
+                return self.find(self.page)
+            except DamagedRecord as damage:
+                log.error("%s scan: %s; repair or remove it by hand", self.name, damage)
+                metrics.DAMAGED.inc()
+                if not self.put_off(damage.record):
+                    raise
+
     def run_once(self) -> ScanResult:
         """Scan until a page is not full, or brings nothing new and nothing could be done about it."""
         began, looked_at = time.perf_counter(), 0
@@ -86,7 +103,7 @@ class Scanner(ABC, Generic[Item]):
         ids: set[str] = set()
         try:
             with self.repairer.hand_over.ahead():
-                while page := self.find(self.page):
+                while page := self._readable():
                     looked_at += len(page)
                     findings, around = self.judge(page)
                     self._note_empty(around)
@@ -100,7 +117,7 @@ class Scanner(ABC, Generic[Item]):
                     if ids == before and not done:
                         log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
                         break
-        except (PyMongoError, RedisError) as caught:
+        except (PyMongoError, RedisError, DamagedRecord) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
         seconds = time.perf_counter() - began

@@ -44,6 +44,10 @@ class WorkerScanner(Scanner[Worker]):
     def key(self, item: Worker) -> str:
         return item.id
 
+    def put_off(self, record: str) -> int:
+        self.resources.store.workers.remove([record])  # a living one writes it anew with its next heartbeat
+        return 1
+
     def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
         return _claims(self.resources, [worker.id for worker in page])
 

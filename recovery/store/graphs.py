@@ -14,7 +14,7 @@ from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, jittered, literal
+from recovery.store.expressions import OVERDUE, RESTORABLE, after, jittered, literal
 from recovery.store.tasks import insert_missing
 
 IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
@@ -143,6 +143,11 @@ class Graphs:
         )
         return changed.modified_count
 
+    def is_failed(self, process_id: str, task: str, restarts: int | None) -> bool:
+        """Whether it is noted that a task ended with an error, and was not restarted since."""
+        noted = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
+        return self._collection.find_one(noted, {"_id": True}) is not None
+
     def touch(self, process_ids: Iterable[str]) -> None:
         """Set new idle deadlines: something is going on in these processes."""
         self._collection.update_many(
@@ -162,6 +167,15 @@ class Graphs:
         """Processes whose graph's deadline is past, the longest first. Index `deadline`."""
         found = self._collection.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
+
+    def put_off(self, process_id: str, seconds: float) -> int:
+        """Look at a graph that can't be read, or whose process's records can't, after so many seconds."""
+        changed = self._collection.update_one(
+            {"_id": process_id, **OVERDUE},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
 
     def look_later(self, process_ids: Sequence[str]) -> int:
         """Move the deadlines of graphs found healthy: as far off as they are idle, so looks grow rare."""

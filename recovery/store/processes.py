@@ -126,6 +126,15 @@ class Processes:
         changed = self._restorable.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
         return changed.modified_count
 
+    def put_off(self, process_id: str, seconds: float) -> int:
+        """Look at a process some of whose records can't be read after so many seconds."""
+        changed = self._restorable.update_one(
+            {"_id": process_id, **OVERDUE},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
+
     def look_later(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
         """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
         past the `timeouts` of their types, {type: seconds}, that are still to come.

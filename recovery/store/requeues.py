@@ -122,6 +122,15 @@ class Requeues:
         )
         return changed.modified_count
 
+    def put_off_damaged(self, decision_id: str) -> int:
+        """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
+        changed = self._collection.update_one(
+            {"_id": decision_id, **OVERDUE},
+            [{"$set": {"recoveryTime": after(LONGEST_WAIT * self._message_timeout)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
+
     def look_later(self, ids: Sequence[str]) -> int:
         """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
         changed = self._collection.update_many(

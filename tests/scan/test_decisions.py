@@ -49,7 +49,7 @@ def test_a_named_result(world: World) -> None:
     for key, document in contents(world.store, "decisions").items():
         assert (document["state"], document["timeouts"], "worker" in document) == ("queued", 1, False)
         assert [key, document["pass"]] in messages(world)
-    assert scanner(world, "decisions").run_once().looked_at == 0
+    assert scanner(world, "decisions").run_once().repaired == {}
 
 
 def test_ten_at_once_requeue_each_once(world: World) -> None:

@@ -1,0 +1,67 @@
+"""Records that can't be read, which another program wrote past the validators: told, and in nobody's way."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery.records import Decision, DecisionState
+from recovery.rules import Rule
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
+from tests.store.writing import put
+from tests.world import World
+
+DAMAGE: list[tuple[type[Scanner[Any]], str, dict[str, Any]]] = [
+    (DecisionScanner, "decisions", {"state": "done"}),
+    (DecisionScanner, "decisions", {"state": 7}),
+    (GraphScanner, "graphs", {"finished": 3}),
+    (GraphScanner, "decisions", {"outcome": "a text"}),
+    (GraphScanner, "decisions", {"children": [{"_id": "x"}]}),
+    (ProcessScanner, "processes", {"state": None}),
+    (ProcessScanner, "processes", {"state": "over"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "collection", "damage"), DAMAGE, ids=lambda value: str(value)[:40])
+def test_one_record_that_can_not_be_read(
+    world: World, kind: type[Scanner[Any]], collection: str, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    world.app.process("order")(lambda: "done")
+    damaged, sound = world.app.start("order"), world.app.start("order")
+    database, past = world.store.database, world.store.now() - timedelta(days=1)
+    key = damaged if collection != "decisions" else f"{damaged}/start"
+    database.command(
+        "update", collection, updates=[{"q": {"_id": key}, "u": {"$set": damage}}], bypassDocumentValidation=True
+    )
+    for name in ("processes", "graphs", "decisions"):
+        database.command(
+            "update", name, updates=[{"q": {}, "u": {"$set": {"recoveryTime": past}}, "multi": True}],
+            bypassDocumentValidation=True,
+        )  # fmt: skip
+    world.redis.flushdb()
+    world.tell()
+    world.store.queues.polled(dict.fromkeys(world.app.actors))
+    scanner = kind(world.app.resources, world.app.applier)
+    with caplog.at_level(logging.ERROR):
+        result = scanner.run_once()
+    assert result.error is None, result
+    assert damage == {"state": None} or f"{key}: can't be read" in caplog.text
+    caplog.clear()
+    assert scanner.run_once().error is None
+    assert "can't be read" not in caplog.text, "its deadline was moved"
+    looked_at = world.store.database[scanner.name].find_one({"_id": {"$regex": f"^{sound}"}})
+    assert looked_at is not None and looked_at["recoveryTime"] > past, "the sound one was looked at"
+
+
+def test_many_do_not_hide_what_is_sound(world: World) -> None:
+    past = world.store.now() - timedelta(days=1)
+    world.app.actor("add")(lambda: None)
+    world.tell()
+    spoilt = [{"_id": f"p/{n}", "actor": "add", "state": "done", "recoveryTime": past} for n in range(5)]
+    world.store.database.command("insert", "decisions", documents=spoilt, bypassDocumentValidation=True)
+    late = past + timedelta(hours=1)
+    put(world.store, Decision(id="p/sound", actor="add", state=DecisionState.WORKING, worker="w", recovery_time=late))
+    assert DecisionScanner(world.app.resources, world.app.applier).run_once().repaired == {Rule.WORK_TIMEOUT: 1}
