@@ -38,7 +38,7 @@ def actors(resources: Resources) -> Check:
         )
     if blocked:
         found.append(f"blocked: {among(blocked)}")
-        advice.append("their tasks wait until they are unblocked")
+        advice.append("their tasks wait until `recovery actor unblock NAME`")
     return warning("actors", "; ".join(found), "; ".join(advice)) if advice else ok("actors", found[0])
 
 

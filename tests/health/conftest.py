@@ -33,7 +33,9 @@ def own_world(settings: Settings) -> World:
 
 
 def well(settings: Settings) -> World:
-    world = World(settings, Recovery(settings))
+    # What is cut off is looked at soon; that a message waits is not remarked while a test runs.
+    hasty = settings.model_copy(update={"apply_timeout": 0.3, "idle_timeout": 0.4, "message_timeout": 60.0})
+    world = World(settings, Recovery(hasty))
 
     @world.app.actor()
     def add(one: int, other: int) -> int:

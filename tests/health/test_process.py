@@ -68,12 +68,61 @@ def not_applied(world: World, process_id: str) -> None:
     start_of(world, process_id, state="finished", outcome=outcome, recoveryTime=None)
 
 
-def children_missing(world: World, process_id: str) -> None:
+def decided(world: World, process_id: str) -> str:
+    """Let the start task be decided; its child, which is queued then."""
     with by_message_only():
         world.pump(serve={"sum_up": world.app.actors["sum_up"]})
-    for collection in ("tasks", "decisions"):
-        world.store.database[collection].delete_one({"_id": {"$regex": f"^{process_id}/(?!start)"}})
+    (child,) = world.decisions(process_id).keys() - {"start"}
     idle(world, process_id)
+    return child
+
+
+def remove_of_child(world: World, process_id: str, *collections: str) -> None:
+    child = decided(world, process_id)
+    for collection in collections:
+        world.store.database[collection].delete_one({"_id": f"{process_id}/{child}"})
+
+
+def children_missing(world: World, process_id: str) -> None:
+    remove_of_child(world, process_id, "tasks", "decisions")
+
+
+def task_missing(world: World, process_id: str) -> None:
+    remove_of_child(world, process_id, "tasks")
+
+
+def decision_missing(world: World, process_id: str) -> None:
+    remove_of_child(world, process_id, "decisions")
+
+
+def graph_missing(world: World, process_id: str) -> None:
+    decided(world, process_id)
+    world.store.database["graphs"].delete_one({"_id": process_id})
+
+
+def finished_undecided(world: World, process_id: str) -> None:
+    decided(world, process_id)
+    start_of(world, process_id, state="waiting", outcome=None, children=None, queuedAt=None, recoveryTime=None)
+
+
+def dead_link(world: World, process_id: str) -> None:
+    child = decided(world, process_id)
+    change(world, "graphs", process_id, links={child: {"start": True}})
+
+
+def cycle(world: World, process_id: str) -> None:
+    child = decided(world, process_id)
+    change(world, "graphs", process_id, links={child: {child: True}})
+
+
+def task_timeout(world: World, process_id: str) -> None:
+    world.store.actors.override("sum_up", {"task_timeout": 60.0})
+    start_of(world, process_id, enqueuedAt=world.store.now() - DAY)
+
+
+def process_timeout(world: World, process_id: str) -> None:
+    world.store.process_types.override("sum_up", {"process_timeout": 60.0})
+    change(world, "processes", process_id, startedAt=world.store.now() - DAY)
 
 
 def ready_not_queued(world: World, process_id: str) -> None:
@@ -105,7 +154,16 @@ BROKEN: dict[Rule, Callable[[World, str], None]] = {
     Rule.READY_NOT_QUEUED: ready_not_queued,
     Rule.START_NOT_REGISTERED: start_not_registered,
     Rule.FINISH_NOT_RECORDED: finish_not_recorded,
+    Rule.GRAPH_MISSING: graph_missing,
+    Rule.TASK_MISSING: task_missing,
+    Rule.DECISION_MISSING: decision_missing,
+    Rule.FINISHED_UNDECIDED: finished_undecided,
+    Rule.DEAD_LINK: dead_link,
+    Rule.CYCLE: cycle,
+    Rule.TASK_TIMEOUT: task_timeout,
+    Rule.PROCESS_TIMEOUT: process_timeout,
 }
+ENDS_BROKEN = {Rule.CYCLE, Rule.TASK_TIMEOUT}
 
 
 @pytest.mark.parametrize("rule", BROKEN)
@@ -119,7 +177,7 @@ def test_found_and_repaired(world: World, process_id: str, rule: Rule) -> None:
     done, afterwards = repair(world.app.resources, examined)
     assert done[rule] == 1
     assert afterwards.findings == ()
-    assert world.bring_on(process_id).state == "finished"
+    assert world.bring_on(process_id).state == ("broken" if rule in ENDS_BROKEN else "finished")
 
 
 def contents(world: World) -> dict[str, Any]:
@@ -167,3 +225,25 @@ def test_an_ended_process_needs_nobody(world: World, process_id: str) -> None:
 def test_unknown_process(world: World) -> None:
     with pytest.raises(ProcessNotFound, match="no process has the id 'nothing'"):
         look(world.app.resources, "nothing")
+
+
+def too_early(world: World, process_id: str) -> None:
+    decided(world, process_id)
+    change(world, "processes", process_id, state="finished", result="3", recoveryTime=None)
+
+
+def orphan(world: World, process_id: str) -> None:
+    world.store.database["processes"].delete_one({"_id": process_id})
+
+
+@pytest.mark.parametrize(("break_it", "rule"), [(too_early, Rule.FINISHED_TOO_EARLY), (orphan, Rule.ORPHAN)])
+def test_what_only_an_operator_can_decide_is_left(
+    world: World, process_id: str, break_it: Callable[[World, str], None], rule: Rule
+) -> None:
+    break_it(world, process_id)
+    before = contents(world)
+    examined = look(world.app.resources, process_id)
+    done, afterwards = repair(world.app.resources, examined)
+    assert not done
+    assert rule in {finding.rule for finding in afterwards.findings}
+    assert contents(world) == before
