@@ -1,5 +1,6 @@
 # make            what is needed to work here, in .venv
 # make test       everything that CI checks
+# make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 #
 # Only relative paths: the folder's own path may have spaces, which make can't have in a target.
@@ -9,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test check demo bench lock clean
+.PHONY: venv test check soak demo bench lock clean
 
 venv: .venv/installed
 
@@ -32,6 +33,9 @@ check: venv
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
+
+soak: venv
+	$(BIN)/python -m tests.stateful.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 demo: venv
 	$(BIN)/recovery demo

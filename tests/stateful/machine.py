@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -19,10 +18,9 @@ from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.stateful import checks
 from tests.stateful.cluster import IDLE, MESSAGE, SCANNERS, WORK, Cluster, go_on, held_still
 from tests.stateful.programs import PROGRAMS
+from tests.stateful.rest import bring_to_rest
 
 MEMBERS, PROCESSES = 4, 3
-ROUNDS = 60
-"""Within so many rounds of looking at everything, each after the last deadline, all is at rest."""
 
 KINDS = [kind for kind in Kind if kind not in (Kind.KILL, Kind.KILL_AFTER)]
 # A step of a worker asks the servers some five times, or a hundred times if it goes on with what became ready.
@@ -135,7 +133,10 @@ class Protocol(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         """Design §1, after every step."""
-        self.memory.check(checks.read(self.cluster.database))
+        self._check(checks.read(self.cluster.database))
+
+    def _check(self, found: checks.Documents) -> None:
+        self.memory.check(found)
         assert not self.reported, f"went wrong and was passed over: {self.reported}"
 
     def teardown(self) -> None:
@@ -149,24 +150,24 @@ class Protocol(RuleBasedStateMachine):
             self.open.close()
 
     def _come_to_rest(self) -> None:
-        """No more faults; zombies bring their results when nobody waits for them any more."""
-        while self.courses:
-            self._advance(*self.courses.pop(0))
+        """No more faults. Who still pauses is overtaken: some by a requeue of what they do, some by its result."""
         for custom_id, program in self.programs.items():
             self.cluster.start(program, custom_id)
-        survivor = self.cluster.member()
-        for _ in range(ROUNDS):
-            self.cluster.bring_on(survivor)
-            self.holds()
-            found = checks.read(self.cluster.database)
-            if not checks.live(found):
-                break
-            self.cluster.passing.pass_by(self._until_all_is_overdue(found))
-        assert not checks.live(found), f"not at rest after {ROUNDS} rounds: {checks.live(found)}"
-        ids = {document["customId"]: key for key, document in found["processes"].items()}
-        assert ids.keys() == self.programs.keys()
-        for custom_id, program in self.programs.items():
-            checks.check_end(found, ids[custom_id], program)
+        self.scan(0, "decisions", WORK, 100, [])
+        half = len(self.courses) // 2
+        self._let_go_on(len(self.courses) - half)
+        bring_to_rest(self.cluster, self.programs, self._check)
+        if half:
+            self._let_go_on(half)
+            bring_to_rest(self.cluster, self.programs, self._check)
+
+    def _let_go_on(self, count: int) -> None:
+        going, self.courses = self.courses[:count], self.courses[count:]
+        for who, course in going:
+            while not course.over:
+                self._advance(who, course)
+                self.courses = [one for one in self.courses if one[1] is not course]
+                self.holds()
 
     def _begin(self, who: int, plan: Plan, work: Callable[[], Any]) -> None:
         self._advance(who, Course(work, plan))
@@ -187,12 +188,6 @@ class Protocol(RuleBasedStateMachine):
                 course.die()
         self.courses = [(one, course) for one, course in self.courses if one != who]
         self.members[who] = self.cluster.member()
-
-    def _until_all_is_overdue(self, found: checks.Documents) -> float:
-        """Seconds, and some more."""
-        deadlines = [d["recoveryTime"] for name in checks.KINDS for d in found[name].values() if "recoveryTime" in d]
-        now = datetime.now(UTC)
-        return WORK + max(0.0, *(float((deadline - now).total_seconds()) for deadline in deadlines))
 
 
 def _is_of_a_server(error: BaseException) -> bool:

@@ -11,18 +11,12 @@ import pytest
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, ScanResult
 from tests.faults import Course, Died, Fault, Kind, Plan
-from tests.stateful import checks
 from tests.stateful.cluster import APPLY, MESSAGE, SILENCE, WORK, Cluster, Member, go_on
+from tests.stateful.kills import node
 from tests.stateful.programs import ANY_ATTEMPT, HOLDER_ONLY
+from tests.stateful.rest import bring_to_rest
 
 CUSTOM_ID = "the order"
-
-
-def node(own: int = 1, *then: Any, actor: str = ANY_ATTEMPT, beats: bool = False) -> Any:
-    return {
-        "own": own, "actor": actor, "then": list(then), "returns": "all",
-        "loop": 0, "later": False, "beats": beats, "raises": False,
-    }  # fmt: skip
 
 
 def begun(work: Callable[[], Any], *at: str) -> Course:
@@ -72,17 +66,7 @@ def messages(cluster: Cluster) -> int:
 
 
 def ends_right(cluster: Cluster, program: Any) -> None:
-    """Bring everything to rest, and check it."""
-    survivor = cluster.member()
-    for _ in range(10):
-        cluster.bring_on(survivor)
-        found = checks.read(cluster.database)
-        if not checks.live(found):
-            break
-        cluster.passing.pass_by(20 * MESSAGE)
-    assert not checks.live(found)
-    (process_id,) = found["processes"]
-    checks.check_end(found, process_id, program)
+    bring_to_rest(cluster, {CUSTOM_ID: program})
 
 
 def start(cluster: Cluster, program: Any) -> Any:

@@ -1,0 +1,118 @@
+"""The fault layer does what it says, and nothing where nothing is planned."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from recovery.queue import Broker
+from recovery.records import Task
+from recovery.settings import Settings
+from recovery.store import Queued, Store
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.faults import Course, Died, Fault, Kind, Plan, installed, reach, under
+from tests.faults.layer import owners
+
+TASKS = [Task(id=f"p/{n}", actor="a", args="[[],{}]") for n in range(4)]
+
+
+@pytest.fixture
+def store(emptied: Settings) -> Iterator[Store]:
+    with installed():
+        yield Store(emptied)
+
+
+def there(store: Store) -> int:
+    return store.database["tasks"].count_documents({})
+
+
+def test_all_collections_are_wrapped() -> None:
+    names = {owner.__name__ for owner in owners()}
+    assert {"Store", "Processes", "Tasks", "Decisions", "Requeues", "Graphs", "Workers", "Queues"} <= names
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "left"),
+    [
+        (Kind.BEFORE, AutoReconnect, 0),
+        (Kind.AFTER, AutoReconnect, 4),
+        (Kind.HALF, AutoReconnect, 2),
+        (Kind.DIES, Died, 0),
+        (Kind.DIES_AFTER, Died, 4),
+    ],
+)
+def test_a_fault(store: Store, kind: Kind, error: type[BaseException], left: int) -> None:
+    with under(Plan(Fault(kind))) as plan, pytest.raises(error, match=r"Tasks\.insert"):
+        store.tasks.insert(TASKS)
+    assert (there(store), plan.told) == (left, [f"Tasks.insert: {kind}"])
+    assert store.tasks.insert(TASKS) == 4 - left, "only under the plan"
+
+
+def test_only_the_step_that_is_named_and_only_once(store: Store) -> None:
+    with under(Plan(Fault(Kind.BEFORE, 1, "Tasks.get"))):
+        store.tasks.insert(TASKS)
+        assert store.tasks.get("p/1") == TASKS[1]
+        with pytest.raises(AutoReconnect):
+            store.tasks.get("p/1")
+        assert store.tasks.get("p/1") == TASKS[1]
+
+
+def test_away_is_for_good_and_for_all_steps(store: Store) -> None:
+    with under(Plan(Fault(Kind.AWAY, 1))):
+        assert store.tasks.get("p/1") is None
+        for _ in range(3):
+            with pytest.raises(AutoReconnect):
+                store.now()
+        reach("Actor.body")
+
+
+def test_nothing_of_ours_catches_a_death() -> None:
+    assert not issubclass(Died, Exception)
+
+
+def test_a_course_stops_and_goes_on(store: Store) -> None:
+    plan = Plan(Fault(Kind.PAUSE, 0, "Tasks.insert"), Fault(Kind.PAUSE_AFTER, 0, "Tasks.insert"))
+    course = Course(lambda: store.tasks.insert(TASKS), plan)
+    seen: list[Any] = []
+    while not course.go():
+        seen.append((course.at, there(store)))
+    assert (seen, course.result) == ([("Tasks.insert", 0), ("Tasks.insert", 4)], 4)
+
+
+def test_a_course_dies_where_it_stands(store: Store) -> None:
+    course = Course(lambda: store.tasks.insert(TASKS), Plan(Fault(Kind.PAUSE)))
+    course.go()
+    course.die()
+    assert isinstance(course.error, Died)
+    assert there(store) == 0
+
+
+def test_a_push_that_fails_is_told_by_the_broker(store: Store, emptied: Settings) -> None:
+    queued = Queued("p/1", "a", "pass", store.now())
+    with under(Plan(Fault(Kind.BEFORE), Fault(Kind.AFTER, 1))):
+        broker = Broker(emptied.broker_url)
+        assert broker.push([queued]) == 0
+        assert broker.push([queued]) == 0
+    assert broker.depths(["a"]) == {"a": 1}, "the second one was pushed, and its reply lost"
+
+
+def test_a_kill_is_one(store: Store, emptied: Settings) -> None:
+    child = os.fork()
+    if child == 0:
+        with under(Plan(Fault(Kind.KILL_AFTER))):
+            Store(emptied).tasks.insert(TASKS)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert there(store) == 4
+
+
+def test_a_seed_draws_the_same_plan() -> None:
+    kinds = list(Kind)
+    assert Plan.seeded(7, kinds).faults == Plan.seeded(7, kinds).faults
+    assert len({Plan.seeded(seed, kinds).faults for seed in range(20)}) > 10

@@ -1,0 +1,64 @@
+"""Processes of a cluster that are really killed: forked, and ended by SIGKILL at a step that a seed draws."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import Any
+
+from tests.faults import Kind, Plan, under
+from tests.stateful import checks
+from tests.stateful.cluster import IDLE, MESSAGE, WORK, Cluster, go_on
+from tests.stateful.programs import ANY_ATTEMPT, HOLDER_ONLY
+from tests.stateful.rest import bring_to_rest
+
+LIVES, PLACES = 12, 60
+"""So many processes, one after the other, each killed at one of its first steps or when it is through."""
+KILLS = (Kind.KILL, Kind.KILL_AFTER)
+
+
+def node(own: int = 1, *then: Any, actor: str = ANY_ATTEMPT, beats: bool = False) -> Any:
+    """A program's node, which returns what it and its children come to."""
+    return {
+        "own": own, "actor": actor, "then": list(then), "returns": "all",
+        "loop": 0, "later": False, "beats": beats, "raises": False,
+    }  # fmt: skip
+
+
+FAN_OUT = node(1, [node(2), []], [node(3, actor=HOLDER_ONLY), []], [node(4), [0, 1]])
+CHAIN = node(5, [node(6), []], [node(7), [0]], [node(8, actor=HOLDER_ONLY), [1]], [node(9), [2]])
+PROGRAM = node(10, [FAN_OUT, []], [CHAIN, []], [node(11, beats=True), [0, 1]])
+
+
+def kill_again_and_again(cluster: Cluster, seed: int) -> int:
+    """Kill whoever brings a process on, and check what is left; how many were killed. A survivor ends it."""
+    chance, memory, killed = random.Random(seed), checks.Memory(), 0
+    go_on(on_the_spot=chance.random() < 0.5)
+    cluster.start(PROGRAM, "the one")
+    for _ in range(LIVES):
+        plan = Plan.seeded(chance.getrandbits(32), KILLS, most=1, places=PLACES)
+        killed += _lives(cluster, plan)
+        memory.check(checks.read(cluster.database))
+        cluster.passing.pass_by(chance.choice([0, MESSAGE + 1, WORK + 1, IDLE + 1]))
+    bring_to_rest(cluster, {"the one": PROGRAM}, memory.check)
+    return killed
+
+
+def _lives(cluster: Cluster, plan: Plan) -> bool:
+    """A process brings on what it can, under the plan; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with under(plan):
+                cluster.bring_on(cluster.member())
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0, f"it failed, and was not killed: {plan}"
+        return False
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    return True
