@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from pymongo.errors import ConnectionFailure
 
 from recovery.engine import Resources
 from recovery.errors import ServerError, ServerUnavailable
 from recovery.health.model import Check, Level, among, ok, problem, unasked, warning
+from recovery.queue.condition import Condition
 from recovery.store import check_server, condition
 from recovery.store.overview import impatient
 
@@ -70,12 +73,16 @@ def writes(resources: Resources) -> Check:
 
 def redis(resources: Resources) -> Check:
     """Redis answers, takes messages and says whether it keeps them."""
-    name = "redis"
     try:
         resources.broker.check()
     except ServerError as error:
-        return _away(name, error)
-    now = resources.broker.condition()
+        return _away("redis", error)
+    return judge_redis(resources.broker.condition())
+
+
+def judge_redis(now: Condition) -> Check:
+    """What the server tells of itself means for the messages that it is given."""
+    name = "redis"
     found = f"{now.product} {now.version} answers, persistence: "
     kinds = [kind for kind, on in (("append-only file", now.appends), ("saves", now.saves)) if on]
     # None is well: hints only are lost, and each is found missing within message_timeout of a restart.
@@ -113,5 +120,6 @@ def memory(resources: Resources) -> Check:
 
 
 def _away(name: str, error: ServerError) -> Check:
-    # The error says what to do.
-    return Check(name, Level.PROBLEM, str(error), asked=not isinstance(error, ServerUnavailable))
+    # The error says what to do. It names the address, and what a doctor says is passed on: not with its password.
+    said = re.sub(r"//[^@/\s]*@", "//***@", str(error))
+    return Check(name, Level.PROBLEM, said, asked=not isinstance(error, ServerUnavailable))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +13,14 @@ from packaging.requirements import Requirement
 
 from recovery import Recovery
 from recovery.errors import SparkUnavailable
-from recovery.health import Level, clocks, doctor, examine, installation
+from recovery.health import Level, clocks, doctor, examine, installation, servers
 from recovery.health.scanners import NUDGES
 from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import condition, schema
+from recovery.store.overview import impatient
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World
@@ -258,6 +260,22 @@ def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) 
             assert "it is a replica" in asked(other, "redis").found
         finally:
             server.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+
+
+def test_a_redis_that_can_not_write_to_its_disk(world: World) -> None:
+    now = world.app.resources.broker.condition()
+    check = servers.judge_redis(replace(now, writes_well=False))
+    assert (check.level, "takes no messages" in check.advice) == (PROBLEM, True)
+    assert "persistence: not told" in servers.judge_redis(replace(now, appends=False, saves=None)).found
+
+
+def test_no_password_is_told(world: World) -> None:
+    port = free_port()
+    changes = {"mongo_uri": f"mongodb://me:secret@127.0.0.1:{port}", "broker_url": f"redis://:secret@127.0.0.1:{port}"}
+    away = Recovery(world.settings.model_copy(update=changes)).resources
+    with impatient(0.3):
+        said = [servers.mongodb(away).found, servers.redis(away).found]
+    assert all("//***@127.0.0.1" in found and "secret" not in found for found in said)
 
 
 def seconds(number: float, uncertain: float = 0.0) -> tuple[timedelta, timedelta]:
