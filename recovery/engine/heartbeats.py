@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 BEATS_PER_TIMEOUT = 3
 """Two may be late or lost before the deadline is past."""
 
+RETRY = 1.0
+"""Seconds until one that could not be written is tried again. What is overdue when the database comes back is judged
+soon after: those that live must have said so by then."""
+
 
 @contextmanager
 def beating(attempt: Attempt) -> Iterator[None]:
@@ -38,9 +42,12 @@ def beating(attempt: Attempt) -> Iterator[None]:
 
 def _beat(attempt: Attempt, done: threading.Event) -> None:
     interval = attempt.preferences.worker_timeout / BEATS_PER_TIMEOUT
-    while not done.wait(interval):
+    pause = interval
+    while not done.wait(pause):
         try:
             if not attempt.heartbeat():
                 return
+            pause = interval
         except PyMongoError as error:
-            log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, interval)
+            pause = min(interval, RETRY)
+            log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)
