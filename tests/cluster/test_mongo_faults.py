@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 PROCESSES = 6
-OVERDUE = 300
+OVERDUE = 150
 
 
 @pytest.fixture
@@ -77,11 +77,13 @@ def test_mongod_is_killed_and_started_again(storm: Storm, mongod: Mongod) -> Non
     storm.check()
 
 
-def test_mongod_is_frozen_and_nobody_is_judged_by_it(storm: Storm, mongod: Mongod) -> None:
-    """For four times the silence after which a worker counts as lost: all were silent, so nobody is."""
+@pytest.mark.parametrize("times", [3, pytest.param(15, marks=pytest.mark.soak)])
+def test_mongod_is_frozen_and_nobody_is_judged_by_it(storm: Storm, mongod: Mongod, times: int) -> None:
+    """For so many times the silence after which a worker counts as lost: all were silent, so nobody is. At 15 it is
+    longer than the tasks' worker_timeout as well."""
     begin(storm)
     mongod.freeze()
-    goes_on_for(4 * storm.settings.heartbeat_timeout)
+    goes_on_for(times * storm.settings.heartbeat_timeout)
     mongod.thaw()
     storm.check()
     assert storm.timeouts() == 0
@@ -154,6 +156,7 @@ def test_the_primary_steps_down(set_storm: Storm, nodes: ReplicaSet) -> None:
     set_storm.check()
 
 
+@pytest.mark.soak
 def test_the_primary_is_frozen_and_stays_so(set_storm: Storm, nodes: ReplicaSet) -> None:
     """Its connections don't break: they are only never answered."""
     begin(set_storm)
@@ -171,7 +174,7 @@ def test_a_frozen_primary_comes_back(set_storm: Storm, nodes: ReplicaSet) -> Non
     set_storm.check()
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_in_the_middle_of_a_repair(set_storm: Storm, nodes: ReplicaSet, killed: bool) -> None:
     """What workers had claimed that are gone is being requeued, a page of ten after the other."""
     set_storm.start_tiny(OVERDUE)
