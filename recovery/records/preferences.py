@@ -106,7 +106,7 @@ def check(preferences: Preferences) -> None:
     for one in fields(preferences):
         wanted = wanted_value(type(preferences), one.name)
         value = getattr(preferences, one.name)
-        if one.name != "id" and not _fits(value, one.default):
+        if one.name != "id" and not fits(value, one.default):
             raise InputError(f"{kind} {preferences.id}: {one.name} must be {wanted}, not {value!r}")
 
 
@@ -127,7 +127,8 @@ def default_of(kind: type[Preferences], name: str) -> Any:
     return next(one.default for one in fields(kind) if one.name == name)
 
 
-def _fits(value: Any, default: Any) -> bool:
+def fits(value: Any, default: Any) -> bool:
+    """Whether a value is one of a setting with this default."""
     if isinstance(default, bool):
         return isinstance(value, bool)
     if isinstance(default, int):

@@ -13,7 +13,7 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
-from recovery.records.preferences import setting_names
+from recovery.records.preferences import default_of, fits, setting_names
 from recovery.store.client import Document
 from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
 
@@ -68,8 +68,12 @@ class _Settings(Generic[P]):
 
     def _decoded(self, document: Document) -> Stored[P]:
         over = document.get("overrides") or {}
-        # A setting that only another version knows is passed over, as the codec does.
-        overrides = {name: over[key] for name in setting_names(self._kind) if (key := field_name(name)) in over}
+        # What only another version knows, or could have set, is passed over: it must not end a claim or a scan.
+        overrides = {
+            name: over[key]
+            for name in setting_names(self._kind)
+            if (key := field_name(name)) in over and fits(over[key], default_of(self._kind, name))
+        }
         return Stored(from_document(self._kind, document), overrides, document.get("blockedAt") is not None)
 
 

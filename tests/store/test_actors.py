@@ -41,9 +41,11 @@ def test_of_what_nobody_told_nothing_is_written(store: Store) -> None:
     assert store.actors.get("add") is None and store.actors.stored() == {}
 
 
-def test_a_setting_of_another_version_is_passed_over(store: Store) -> None:
+def test_what_another_program_wrote_is_passed_over(store: Store) -> None:
     store.actors.save([ADD])
     store.database["actors"].update_one({"_id": "add"}, {"$set": {"overrides.colour": 3, "size": 7}})
+    wrong = {"overrides.workerTimeout": "9 s", "overrides.taskTimeout": -1, "overrides.maxWorkTimeouts": 2.5}
+    store.database["actors"].update_one({"_id": "add"}, {"$set": wrong})
     assert store.actors.stored() == {"add": Stored(ADD)}
 
 

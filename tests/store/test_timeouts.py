@@ -192,7 +192,7 @@ def test_a_process_is_looked_at_when_its_time_is_over(store: Store) -> None:
     started = made["late"].started_at
     assert started is not None
     assert found["late"]["recoveryTime"] == started + timedelta(seconds=week / 6), "else in a day"
-    assert now + timedelta(minutes=1) <= found["young"]["recoveryTime"] < now + HOUR
+    assert now + timedelta(seconds=50) <= found["young"]["recoveryTime"] < now + HOUR
     assert now + DAY / 2 <= found["other"]["recoveryTime"] <= now + 2 * DAY
     store.database["processes"].update_many({}, {"$set": {"recoveryTime": now - HOUR}})
     store.processes.look_later(list(made), {"order": 3600.0})
