@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.engine import Applier, Resources
-from recovery.records import Decision
+from recovery.records import Decision, DecisionState
 from recovery.repair import look_around
 from recovery.rules import Finding, Surroundings, judge_decision
-from recovery.scan.scanner import Scanner
+from recovery.scan.scanner import Scanner, ScanResult
 
 
 class DecisionScanner(Scanner[Decision]):
@@ -27,6 +27,11 @@ class DecisionScanner(Scanner[Decision]):
     def __init__(self, resources: Resources, applier: Applier) -> None:
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
+        self._seen_filling: set[str] = set()
+
+    def run_once(self) -> ScanResult:
+        self._seen_filling = set()
+        return super().run_once()
 
     def find(self, limit: int) -> Sequence[Decision]:
         odd = self.resources.store.decisions.without_deadline(limit)
@@ -39,8 +44,11 @@ class DecisionScanner(Scanner[Decision]):
         return self.resources.store.requeues.put_off_damaged(record)
 
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
-        # Of all states: what is requeued for another reason fills the queues as well.
-        around = look_around(self.resources, queues={decision.actor for decision in page})
+        queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}
+        # What is requeued for another reason fills its queue as well: that is looked at before, once a run.
+        filling = {decision.actor for decision in page} - self._seen_filling
+        self._seen_filling |= filling
+        around = look_around(self.resources, queues=queues | filling)
         return [f for decision in page if (f := judge_decision(decision, around))], around
 
     def settle(self, page: Sequence[Decision]) -> None:
