@@ -35,6 +35,7 @@ check: venv
 	$(BIN)/lint-imports
 
 soak: venv
+	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m tests.stateful.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 demo: venv

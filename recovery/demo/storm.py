@@ -37,6 +37,10 @@ class Storm:
         if self._thread.is_alive():
             self._thread.join(MENDED_WITHIN)
 
+    def failed(self) -> bool:
+        """Whether something went wrong with a fault itself; then there are no more."""
+        return self._error is not None
+
     def check(self) -> None:
         """Raise what went wrong with a fault itself."""
         if self._error is not None:

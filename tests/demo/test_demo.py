@@ -10,14 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recovery.demo.faults import Kind
+from recovery.rules import Rule
 from recovery.settings import Settings
 from tests.cli.command import ROOT, command, environment, recovery
 from tests.waiting import wait_until
 
 SMALL = ("demo", "--processes", "4", "--time-scale", "0.05", "--timeout", "100")
+SEED = 144
 FIGURES = {
     "processes", "finished", "tasks", "executions", "requeued", "stale_rejected", "accepted_twice", "lost",
-    "wall_seconds", "lag_p50", "lag_p99", "kills", "seed",
+    "wall_seconds", "lag_p50", "lag_p99", "kills", "seed", "faults", "repairs", "live_without_deadline",
 }  # fmt: skip
 
 pytestmark = pytest.mark.cluster
@@ -45,6 +48,25 @@ def test_kills_and_nothing_lost(tmp_path: Path) -> None:
     assert found["executions"] >= found["tasks"]
     assert found["kills"] >= 1
     assert "seed 3" in done.stderr
+    assert of_this(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [6, pytest.param(120, marks=pytest.mark.soak)])
+def test_chaos(tmp_path: Path, seconds: int) -> None:
+    """At 6 seconds some of the faults, as the seed has it: of a worker, of MongoDB and of Valkey; at 120 all."""
+    options = ("--chaos", "--for", str(seconds), "--seed", str(SEED), "--kill-every", "0.5", "--json")
+    timeout = seconds + 200
+    done = recovery(*SMALL, *options, env={"TMPDIR": str(tmp_path)}, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["processes"] == found["finished"] >= 4
+    assert (found["lost"], found["accepted_twice"], found["live_without_deadline"]) == (0, 0, 0)
+    assert done.stderr.count("fault: ") == sum(found["faults"].values()) > 0
+    assert set(found["faults"]) <= set(Kind)
+    assert set(found["repairs"]) <= set(Rule)
+    if seconds > 60:
+        assert set(found["faults"]) == set(Kind)
     assert of_this(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 

@@ -20,6 +20,7 @@ from recovery.errors import InputError, WorkflowError
         ({"workers": -1}, "--workers -1"),
         ({"kill_every": -0.1}, "--kill-every -0.1"),
         ({"kill_every": math.nan}, "--kill-every nan"),
+        ({"go_on": -1.0}, "--for -1"),
         ({"time_scale": math.inf}, "--time-scale inf"),
         ({"timeout": 0}, "--timeout 0"),
         ({"timeout": math.nan}, "--timeout nan"),

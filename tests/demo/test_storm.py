@@ -1,0 +1,95 @@
+"""Which fault comes when, and that each is mended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from recovery.demo.chaos import Chaos
+from recovery.demo.faults import Fault, Kind, faults
+from recovery.demo.storm import Storm
+from recovery.demo.workforce import Workforce
+from recovery.errors import ServerError
+from recovery.queue import Broker
+from recovery.stack import Stack
+from tests.waiting import wait_until
+
+OF_SERVERS = {
+    Kind.PRIMARY_KILLED,
+    Kind.PRIMARY_STEPPED_DOWN,
+    Kind.PRIMARY_FROZEN,
+    Kind.VALKEY_KILLED,
+    Kind.VALKEY_LOST,
+}
+
+
+def test_each_kind_comes_once_before_one_comes_again() -> None:
+    kinds = list(Kind)
+    drawn = list(islice(Chaos(1, seed=7).deck(kinds), 2 * len(kinds)))
+    assert sorted(drawn[: len(kinds)]) == sorted(drawn[len(kinds) :]) == sorted(kinds)
+    assert drawn == list(islice(Chaos(1, seed=7).deck(kinds), 2 * len(kinds)))
+    assert drawn != list(islice(Chaos(1, seed=8).deck(kinds), 2 * len(kinds)))
+
+
+def possible(stack: Stack) -> set[Kind]:
+    chaos = Chaos(0, seed=1)
+    return set(faults(stack, Workforce(stack, {}, chaos), Broker("redis://unused"), chaos))
+
+
+def test_servers_of_others_are_left_alone(tmp_path: Path) -> None:
+    assert possible(Stack(tmp_path, mongo_uri="mongodb://m", broker_url="redis://r")) == set(Kind) - OF_SERVERS
+    assert possible(Stack(tmp_path, mongo_nodes=3)) == set(Kind)
+
+
+class Told:
+    """Faults that only say that they took place."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.mended: list[str] = []
+
+    def __call__(self, kind: Kind) -> Fault:
+        @contextmanager
+        def fault() -> Iterator[str]:
+            yield kind.value
+            self.mended.append(kind.value)
+
+        return fault
+
+
+def test_what_is_broken_is_mended_when_the_storm_is_over() -> None:
+    told = Told()
+    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm.start()
+    wait_until(lambda: told.broken, 5, "a fault")
+    storm.stop()
+    storm.check()
+    assert told.mended == told.broken == ["worker_frozen"]
+    assert storm.struck == Counter({Kind.WORKER_FROZEN: 1})
+
+
+def test_a_storm_that_is_stopped_in_a_pause() -> None:
+    told = Told()
+    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 600.0, told.broken.append)
+    storm.stop()
+    storm.start()
+    storm.stop()
+    assert told.broken == []
+
+
+def test_what_goes_wrong_with_a_fault_is_told() -> None:
+    @contextmanager
+    def fault() -> Iterator[str]:
+        raise ServerError("does not start")
+        yield ""
+
+    storm = Storm({Kind.VALKEY_KILLED: fault}, Chaos(0, seed=1), 0.0, print)
+    storm.start()
+    wait_until(storm.failed, 5, "the failure")
+    with pytest.raises(ServerError, match="does not start"):
+        storm.check()
