@@ -28,7 +28,8 @@ def broken(resources: Resources) -> Check:
         return _unread("processes", lacking)
     counts = Overview(resources.store.database).processes()
     running, odd = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
-    return ok("processes", f"{running:,} running, {odd:,} broken, {counts[ProcessState.ABORTED]:,} aborted")
+    found = f"{running:,} running, {odd:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
+    return Check("processes", Level.OK, found, "`recovery broken list` shows why" if odd else "")
 
 
 def _lacking(resources: Resources, *names: str) -> list[str]:

@@ -38,14 +38,24 @@ def levels(done: Done) -> dict[str, str]:
     return {check["name"]: check["level"] for check in found["checks"]}
 
 
+def wait_well(env: dict[str, str]) -> Done:
+    """What it says when it says OK of everything. A busy machine may be slow to write, or to scan, at first."""
+
+    def well() -> Done | None:
+        done = recovery("doctor", env=env)
+        return done if all(line.startswith("OK ") for line in done.stdout.splitlines()) else None
+
+    done = wait_until(well, 60, "a cluster that is well")
+    assert done is not None
+    return done
+
+
 def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env: dict[str, str]) -> None:
     stack.start_worker(APP, concurrency=1, env=env)
     stack.start_beat(APP, env=env)
     wait_until(lambda: database["scanners"].count_documents({}) == 4, 60, "a note of each scanner")
-    well = recovery("doctor", env=env)
-    assert well.returncode == 0, well.stdout
-    lines = well.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["OK"] * len(lines)
+    well = wait_well(env)
+    assert well.returncode == 0
     assert "last nudge answered" in well.stdout and "1 alive: worker-" in well.stdout
     note = database["scanners"].find_one({"_id": "decisions"})
     assert note["worker"] == database["workers"].find_one()["_id"]
@@ -56,7 +66,7 @@ def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env
     assert json.loads(ill.stdout)["level"] == "PROBLEM"
     assert {name for name, level in levels(ill).items() if level == "PROBLEM"} == {"collections"}
     assert recovery("init", env=env).returncode == 0
-    assert set(levels(recovery("doctor", "--json", env=env)).values()) == {"OK"}
+    wait_well(env)
 
 
 def test_nothing_runs(settings: Settings, env: dict[str, str]) -> None:
