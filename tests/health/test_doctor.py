@@ -21,6 +21,7 @@ from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import condition, schema
 from recovery.store.overview import impatient
+from recovery.sweep import java
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World
@@ -254,12 +255,12 @@ def test_redis(world: World, own_valkey: Valkey, options: dict[str, str], name: 
 
 def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) -> None:
     with redis.Redis.from_url(own_valkey.url) as server:
-        server.replicaof("127.0.0.1", str(free_port()))  # type: ignore[no-untyped-call]
+        server.replicaof("127.0.0.1", str(free_port()))
         try:
             other = World(world.settings.model_copy(update={"broker_url": own_valkey.url}))
             assert "it is a replica" in asked(other, "redis").found
         finally:
-            server.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+            server.replicaof("NO", "ONE")
 
 
 def test_a_redis_that_can_not_write_to_its_disk(world: World) -> None:
@@ -320,7 +321,7 @@ def test_no_java(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise SparkUnavailable("no Java here")
 
-    monkeypatch.setattr(installation.java, "check", missing)
+    monkeypatch.setattr(java, "check", missing)
     check = asked(world, "sweeps")
     assert (check.level, check.asked) == (WARNING, True)
     assert "no Java here" in check.found

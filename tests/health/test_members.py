@@ -55,7 +55,7 @@ def test_members_that_go(own_mongod: Mongod) -> None:
         return check if "no primary" in check.found else None
 
     check = wait_until(without_primary, 20, "the step-down")
-    assert check.level is Level.PROBLEM
+    assert check is not None and check.level is Level.PROBLEM
     assert "1 of 3 members up" in check.found
 
 
