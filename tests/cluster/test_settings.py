@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ pytestmark = pytest.mark.cluster
 POOLS = ["prefork", "threads"]
 SOON = 15.0
 """Far more than the few seconds that it takes, for a machine that is busy."""
+
+QUICK: dict[str, Any] = {"heartbeat_interval": 0.5, "heartbeat_timeout": 3.0, "message_timeout": 1.0}
 
 
 def paused(cluster: Cluster) -> list[list[str]]:
@@ -32,14 +35,14 @@ def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
     """What runs goes on, nothing else is begun or lost, a worker that starts meanwhile does not begin it either."""
     store = cluster.app.resources.store
     cluster.beat()
-    cluster.worker(pool=pool, message_timeout=1.0)
+    cluster.worker(pool=pool, **QUICK)
     first = cluster.app.start("one_slow", cluster.folder, 600)
     cluster.wait_began(1)
     assert store.actors.block("slow")
     wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to stop consuming")
     cluster.go()
     assert cluster.app.result(first, timeout=SOON), "the attempt that ran goes on"
-    second = cluster.worker(pool=pool, message_timeout=1.0)
+    second = cluster.worker(pool=pool, **QUICK)
     wait_until(lambda: paused(cluster) == [["slow"], ["slow"]], SOON, "a worker that starts not to consume")
 
     wait_until(lambda: not begins_slow(cluster), SOON, "slots to know it")
@@ -78,7 +81,7 @@ def test_what_was_taken_before_a_block_is_given_back(cluster: Cluster) -> None:
 def test_a_setting_reaches_workers_that_run(cluster: Cluster, pool: str) -> None:
     store = cluster.app.resources.store
     cluster.beat()
-    cluster.worker(pool=pool)
+    cluster.worker(pool=pool, **QUICK)
     process_id = cluster.app.start("one_slow", cluster.folder, 600)
     cluster.wait_began(1)
     store.actors.override("slow", {"worker_timeout": 0.5})
@@ -98,3 +101,25 @@ def test_a_setting_reaches_workers_that_run(cluster: Cluster, pool: str) -> None
         return bool((decision["recoveryTime"] - decision["claimedAt"]).total_seconds() < 1)
 
     wait_until(is_short, SOON, "an attempt under the new setting")
+
+
+def test_a_block_outlives_the_broker(cluster: Cluster) -> None:
+    """A consumer that lost its connection begins anew, without the queue; and with it once it is unblocked."""
+    store, valkey = cluster.app.resources.store, cluster.stack.valkey
+    assert valkey is not None
+    cluster.beat()
+    cluster.worker(**QUICK)
+    store.actors.block("slow")
+    wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to stop consuming")
+    wait_until(lambda: not begins_slow(cluster), SOON, "slots to know it")
+    begun = len(cluster.began())
+    valkey.kill()
+    valkey.start()
+    assert not begins_slow(cluster), "others are taken again, and this one is not"
+    # Pushed a moment after it is queued, and nobody takes it.
+    wait_until(lambda: cluster.app.resources.broker.depths(["slow"])["slow"], SOON, "its message")
+    assert len(cluster.began()) == begun
+    store.actors.unblock("slow")
+    cluster.go()
+    waiting = {"actor": "slow", "state": {"$ne": "finished"}}
+    wait_until(lambda: not cluster.database["decisions"].count_documents(waiting), 30, "all that waited")
