@@ -31,10 +31,17 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     error = decision.outcome.error.evolve(task=task, actor=decision.actor)
     if break_off(resources, process, error, attempt=decision.attempts, restarts=decision.restarts or 0):
         return Applied.NOW
-    now = store.processes.get(process.id)
-    if now is not None and now.state is ProcessState.ABORTED:
-        store.interruptions.remove_all([process.id])  # an abort that has forgotten them may be over already
+    _unlist_stale(resources, decision)
     return Applied.BEFORE
+
+
+def _unlist_stale(resources: Resources, decision: Decision) -> None:
+    """What was listed while it was restarted or aborted is listed no longer: who did that may be through already."""
+    store, restarts = resources.store, decision.restarts
+    process = store.processes.get(decision.process_id)
+    aborted = process is None or process.state is ProcessState.ABORTED
+    if aborted or not store.graphs.is_failed(decision.process_id, decision.task_id, restarts):
+        store.interruptions.remove_before([(decision.id, (restarts or 0) + 1)])
 
 
 def _unknown(resources: Resources, decision: Decision) -> Applied:

@@ -353,3 +353,39 @@ def test_a_process_whose_time_was_over_runs_again(shop: Shop, world: World) -> N
     assert world.app.result(second, timeout=0) == [[20], 0]
     assert world.store.interruptions.count(Selection()) == 0
     check_quiet(world, second)
+
+
+def test_what_was_listed_while_it_was_restarted_is_forgotten(shop: Shop, world: World) -> None:
+    """By an apply that was cut off just then; the next restart of the group looks."""
+    shop.refused = {2, 3}
+    process_id = shop.broken(2, 3)
+    first, _ = shop.paying(process_id)
+    (listed,) = [one for one in world.store.interruptions.of_process(process_id) if one.id == first.id]
+    shop.refused = {3}
+    world.app.restart(process_id, first.task_id)
+    world.pump()
+    world.store.interruptions.add(listed)
+    assert restart_selected(world.app.resources, Selection()).tasks == 1
+    world.pump()
+    assert [one.task_id for one in shop.paying(process_id) if one.failed] == [
+        one.id.partition("/")[2] for one in world.store.interruptions.of_process(process_id)
+    ]
+
+
+def test_listed_by_an_apply_after_it_was_restarted(shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The apply sees that itself."""
+    shop.refused = {2, 3}
+    process_id = shop.broken(2, 3)
+    first, second = shop.paying(process_id)
+    shop.refused = set()
+    interruptions, real = world.store.interruptions, world.store.interruptions.add
+
+    def restart_then_add(one: Any) -> None:
+        monkeypatch.undo()
+        world.app.restart(process_id, first.task_id)
+        world.pump()
+        real(one)
+
+    monkeypatch.setattr(interruptions, "add", restart_then_add)
+    assert interrupt(world.app.resources, first) is Applied.BEFORE
+    assert [one.id for one in interruptions.of_process(process_id)] == [second.id]

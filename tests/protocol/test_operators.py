@@ -172,8 +172,11 @@ def aborted_for_good(world: World, process_id: str) -> None:
     assert graph.epoch == world.process(process_id).epoch == 1
 
 
-@pytest.mark.parametrize("person", [False, True], ids=["found", "aborted again"])
-@pytest.mark.parametrize("state", [ProcessState.RUNNING, ProcessState.BROKEN])
+@pytest.mark.parametrize(
+    ("state", "person"),
+    [(ProcessState.RUNNING, False), (ProcessState.RUNNING, True), (ProcessState.BROKEN, False)],
+    ids=["running", "running, aborted again", "broken"],
+)
 @pytest.mark.parametrize("at", ABORT)
 def test_abort_cut_off(world: World, at: str, state: ProcessState, person: bool) -> None:
     if state is ProcessState.BROKEN:
