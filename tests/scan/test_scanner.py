@@ -112,3 +112,30 @@ def test_a_redis_that_is_away_does_not_hold_up_the_records(emptied: Settings) ->
     found = world.store.decisions.get("q/start")
     assert found is not None
     assert found.pass_key == "old", "of a queue that can't be asked nothing is concluded"
+
+
+@pytest.mark.parametrize("name", ["decisions", "graphs", "processes"])
+def test_whoever_fills_an_empty_queue_has_told_that_it_was_empty(world: World, name: str) -> None:
+    """Else the others would take what is lost for what lags."""
+    world.app.process("add")(lambda: "added")
+    overdue(world, DecisionState.QUEUED, 2)
+    past = world.store.now() - DAY
+    for collection in ("graphs", "processes"):
+        world.store.database[collection].update_one({"_id": "p0000"}, {"$set": {"recoveryTime": past}})
+    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past + 2 * DAY}})
+    world.store.queues.polled({"add": None})
+    assert scanner(world, name).run_once().repaired == {Rule.MESSAGE_LOST: 1}
+    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past}})
+    assert world.redis.llen("add") == 1
+    assert scanner(world, "decisions").run_once().repaired == {Rule.MESSAGE_LOST: 1}
+
+
+@pytest.mark.parametrize("polled", [True, False])
+def test_an_empty_queue_that_nobody_polls_is_no_news(world: World, polled: bool) -> None:
+    world.app.process("add")(lambda: "added")
+    overdue(world, DecisionState.WORKING)
+    if polled:
+        world.store.queues.polled({"add": None})
+    assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 1}
+    told = world.store.queues.all().get("add")
+    assert (told is not None and told.found_empty_at is not None) == polled
