@@ -109,7 +109,7 @@ class ClaimLost(RecoveryError):
 
 
 class ProcessBroken(RecoveryError):
-    """The process ended without a result: one of its tasks failed for good, or (`state` is "aborted") it was aborted."""
+    """The process ended without a result: one of its tasks failed for good, or it was aborted; `state` tells."""
 
     def __init__(self, process_id: str, task: str | None, kind: str, message: str, state: str = "broken") -> None:
         where = f", task {task}" if task else ""

@@ -176,7 +176,7 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     shown, origin = _origin(name, given)
     if item["type"] == "extra_forbidden":
         return f"unknown setting {shown}{origin}: {_suggestion(name, shown)}"
-    return f"setting {shown}{origin}: {_message(item)}; got {_without_password(item['input'])!r}"
+    return f"setting {shown}{origin}: {_message(item)}; got {without_password(item['input'])!r}"
 
 
 def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
@@ -203,7 +203,8 @@ def _message(item: Mapping[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
-def _without_password(value: Any) -> Any:
+def without_password(value: Any) -> Any:
+    """An address as it may be shown: logs and messages are passed on."""
     return re.sub(r"//[^@]*@", "//***@", value) if isinstance(value, str) else value
 
 

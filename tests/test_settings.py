@@ -9,7 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from recovery import settings
-from recovery.errors import SettingsError
+from recovery.errors import ServerUnavailable, SettingsError
+from recovery.queue import Broker
+from recovery.store import check_server
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +117,12 @@ def test_file_that_is_not_there(config: Path) -> None:
 def test_file_that_is_not_toml(config: Path) -> None:
     config.write_text("database: x")
     assert refusal().startswith(f"RECOVERY_CONFIG={config}: not TOML:")
+
+
+def test_no_password_is_shown_of_a_server_that_does_not_answer() -> None:
+    with pytest.raises(ServerUnavailable) as mongo:
+        check_server("mongodb://me:secret@127.0.0.1:9/?serverSelectionTimeoutMS=100", timeout=0.2)
+    with pytest.raises(ServerUnavailable) as broker:
+        Broker("redis://:secret@127.0.0.1:9/0").check()
+    for caught in (mongo, broker):
+        assert "secret" not in str(caught.value) and "127.0.0.1:9" in str(caught.value)

@@ -22,6 +22,7 @@ from recovery.errors import ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.condition import Condition
 from recovery.queue.message import encode
+from recovery.settings import without_password
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ class Broker:
             self._redis.ping()
         except RedisError as error:
             raise ServerUnavailable(
-                f"Redis at {self._url} does not answer: {error}. Start one with `recovery up`, or set "
-                "RECOVERY_BROKER_URL to one that runs"
+                f"Redis at {without_password(self._url)} does not answer: {error}. Start one with `recovery up`, "
+                "or set RECOVERY_BROKER_URL to one that runs"
             ) from None
 
 
@@ -93,4 +94,4 @@ def _client(url: str, _pid: int) -> Redis:
         # No retries: redis-py would send a command again whose reply was lost.
         return Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0))
     except ValueError as error:
-        raise SettingsError(f"RECOVERY_BROKER_URL={url}: {error}") from None
+        raise SettingsError(f"RECOVERY_BROKER_URL={without_password(url)}: {error}") from None

@@ -16,6 +16,7 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError, ServerSelectionTimeoutError
 
 from recovery.errors import ServerTooOld, ServerUnavailable, SettingsError
+from recovery.settings import without_password
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
@@ -42,7 +43,7 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
     try:
         return MongoClient(uri, tz_aware=True, appname="recovery-workers", **options)
     except (ConfigurationError, ValueError) as error:
-        raise SettingsError(f"RECOVERY_MONGO_URI={uri}: {error}") from None
+        raise SettingsError(f"RECOVERY_MONGO_URI={without_password(uri)}: {error}") from None
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
@@ -54,16 +55,16 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
     except (ServerSelectionTimeoutError, PyMongoError) as error:
         reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300]
         raise ServerUnavailable(
-            f"MongoDB at {uri} does not answer: {reason}. Start one with `recovery up`, or set "
+            f"MongoDB at {without_password(uri)} does not answer: {reason}. Start one with `recovery up`, or set "
             "RECOVERY_MONGO_URI to one that runs"
         ) from None
     if tuple(version[:2]) < OLDEST_SERVER:
         found = ".".join(map(str, version[:3]))
-        raise ServerTooOld(f"MongoDB at {uri} is {found}; 6.0 or newer is needed: upgrade it")
+        raise ServerTooOld(f"MongoDB at {without_password(uri)} is {found}; 6.0 or newer is needed: upgrade it")
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise ServerUnavailable(
-            f"MongoDB at {uri} is a standalone server; majority writes need a replica set (one node is "
-            "enough): start mongod with --replSet rs0 and run rs.initiate() once"
+            f"MongoDB at {without_password(uri)} is a standalone server; majority writes need a replica set (one "
+            "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
 
 
