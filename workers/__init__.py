@@ -2,7 +2,8 @@
 
 `app` is the Celery application, `tasks` its tasks (one per actor), `lifeline` tells that the worker lives and
 what became of its children, `consuming` which queues it takes from, `nudges` answers Celery beat and `notes`
-tells of it, `drain` ends a worker on SIGTERM. Thin: what is done stands in `recovery`.
+tells of it, `drain` ends a worker on SIGTERM; `patience` waits for servers at the start, and `transport` mends
+kombu's. Thin: what is done stands in `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
 folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary

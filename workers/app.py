@@ -13,13 +13,14 @@ from celery import Celery
 from recovery.engine import load_app
 from recovery.errors import RecoveryError
 from recovery.settings import current
-from workers import steps, tasks
+from workers import steps, tasks, transport
 from workers.config import configuration
 
 
 def make_celery() -> Celery:
     """The Celery application of the environment's settings. Raises SettingsError."""
     recovery_app = load_app(current().app)
+    transport.install()
     celery = Celery("recovery", set_as_current=True)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
