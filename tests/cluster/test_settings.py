@@ -47,13 +47,14 @@ def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
 
     wait_until(lambda: not begins_slow(cluster), SOON, "slots to know it")
     waiting = [cluster.app.start("one_slow", cluster.folder, 600) for _ in range(3)]
-    begun = len(cluster.began())
+    begun, polled = len(cluster.began()), store.queues.all()["slow"].polled_at
     slow = {"actor": "slow", "state": "queued"}
     # They are looked at in the meantime, and left alone.
     moved = slow | {"$expr": {"$gt": ["$recoveryTime", {"$add": ["$queuedAt", 1500]}]}}
     wait_until(lambda: cluster.database["decisions"].count_documents(moved) == 4, SOON, "their deadlines to move")
     assert {d["queuedAt"] - d["enqueuedAt"] for d in cluster.database["decisions"].find(slow)} == {timedelta()}
     assert len(cluster.began()) == begun
+    assert store.queues.all()["slow"].polled_at == polled, "nobody says that it is polled"
     assert cluster.app.result(cluster.app.start("one_long", cluster.folder, 0.1), timeout=SOON), "others go on"
 
     assert store.actors.unblock("slow")
