@@ -23,6 +23,7 @@ got = []
 with Consumer(connection.default_channel, [Queue("late")], callbacks=[lambda _, message: got.append(message)]):
     connection.drain_events(timeout=5)
 connection.release()
+got[0].channel._disconnect_pools()  # as a channel does that loses its connection
 try:
     got[0].ack()
 except Exception as error:
