@@ -71,8 +71,10 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         return Finding(
             Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, "queued without a time: never pushed", decision
         )
-    if queue and queue.taken_queued_at and queue.taken_queued_at > queued_at + around.message_margin:
-        evidence = f"queued {queued_at:%H:%M:%S}, a message of {queue.taken_queued_at:%H:%M:%S} was taken"
+    taken = queue.taken_queued_at if queue else None
+    # One of a time to come is of a clock that was set back since, and proves nothing.
+    if taken and queued_at + around.message_margin < taken <= around.now:
+        evidence = f"queued {queued_at:%H:%M:%S}, a message of {taken:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     if (empty_at := around.empty_at(decision.actor)) and empty_at > queued_at + around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, and its queue was polled and empty at {empty_at:%H:%M:%S}"

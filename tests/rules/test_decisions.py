@@ -113,6 +113,12 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
         Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
     ),
     (
+        "a message was taken by a clock that was set back since",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "taken_queued_at": SOON}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
         "not yet taken",
         decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
         around(queue={"polled_at": NOW}, depths={"add": 9}),
