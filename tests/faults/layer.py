@@ -38,6 +38,16 @@ def owners() -> list[type]:
     return sorted((cls for cls in ours if not dataclasses.is_dataclass(cls)), key=lambda cls: cls.__name__)
 
 
+def steps() -> dict[str, tuple[type, str]]:
+    """{name of a step: its class and method}, of all steps but those that are `reach`ed and the one of Redis."""
+    return {
+        f"{owner.__name__}.{name}": (owner, name)
+        for owner in owners()
+        for name, method in vars(owner).items()
+        if inspect.isfunction(method) and not name.startswith("_") and name not in NOT_STEPS
+    }
+
+
 def _modules() -> Iterator[pkgutil.ModuleInfo]:
     return pkgutil.walk_packages(recovery.store.__path__, "recovery.store.")
 
@@ -46,11 +56,8 @@ def _modules() -> Iterator[pkgutil.ModuleInfo]:
 def installed(told: Told | None = None) -> Iterator[None]:
     """Within, all steps are wrapped; `told` is told of each that was done, under a plan or not."""
     with ExitStack() as wrapped:
-        for owner in owners():
-            for name, method in vars(owner).items():
-                if inspect.isfunction(method) and not name.startswith("_") and name not in NOT_STEPS:
-                    step = _wrap(f"{owner.__name__}.{name}", method, AutoReconnect, told)
-                    wrapped.enter_context(patch.object(owner, name, step))
+        for name, (owner, method) in steps().items():
+            wrapped.enter_context(patch.object(owner, method, _wrap(name, vars(owner)[method], AutoReconnect, told)))
         # Pushes and depths alike; how a failed push is taken is the broker's to show.
         step = _wrap("Pipeline.execute", Pipeline.execute, RedisConnectionError, None)
         wrapped.enter_context(patch.object(Pipeline, "execute", step))

@@ -23,9 +23,17 @@ from tests.stateful.rest import bring_to_rest
 MEMBERS, PROCESSES = 4, 3
 
 KINDS = [kind for kind in Kind if kind not in (Kind.KILL, Kind.KILL_AFTER)]
-# A step of a worker asks the servers some five times, or a hundred times if it goes on with what became ready.
-PLACES = st.one_of(st.integers(0, 5), st.integers(0, 5), st.integers(0, 40))
-FAULT = st.builds(Fault, st.sampled_from(KINDS), PLACES)
+EDGES = (
+    *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
+    *("Tasks.insert", "Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.rest", "Processes.finish"),
+    *("Requeues.timed_out", "Requeues.unmessaged", "Requeues.due", "Requeues.not_run", "Pipeline.execute"),
+)
+"""Steps after which the records say something else: faults there tell most."""
+FAULT = st.one_of(
+    st.builds(Fault, st.sampled_from(KINDS), st.sampled_from([0, 0, 1, 2]), st.sampled_from(EDGES)),
+    st.builds(Fault, st.sampled_from([Kind.PAUSE, Kind.PAUSE_AFTER]), st.just(0), st.sampled_from(EDGES)),
+    st.builds(Fault, st.sampled_from(KINDS), st.integers(0, 40)),
+)
 FAULTS: st.SearchStrategy[list[Fault]] = st.one_of(
     st.just(list[Fault]()), FAULT.map(lambda fault: [fault]), st.lists(FAULT, min_size=1, max_size=3)
 )
@@ -72,14 +80,38 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(who=WHO, queue=st.integers(0, 2), faults=FAULTS)
     def work(self, who: int, queue: int, faults: list[Fault]) -> None:
-        """A worker goes on with what it does; if that is nothing, it takes a message and runs it."""
-        for course in [course for one, course in self.courses if one == who]:
-            self.courses.remove((who, course))
-            self._advance(who, course)
+        """A worker that has nothing to do takes a message and runs it. If all of them pause, one goes on."""
+        busy = {one for one, _ in self.courses}
+        free = [one for one in range(MEMBERS) if one not in busy]
+        if not free:
+            self.go_on(who)
             return
+        self._take(free[who % len(free)], queue, faults)
+
+    def _take(self, who: int, queue: int, faults: list[Fault]) -> None:
         member = self.members[who]
         if (message := self.cluster.take(member, queue)) is not None:
             self._begin(who, Plan(*faults), lambda: self.cluster.run(member, message))
+
+    @rule(which=st.integers(0, 9))
+    def go_on(self, which: int) -> None:
+        """Who paused goes on, to its next pause or its end."""
+        if self.courses:
+            self._advance(*self.courses.pop(which % len(self.courses)))
+
+    @rule(which=st.integers(0, 9), by=st.sampled_from(["a requeue", "an attempt", "a result"]))
+    def is_overtaken(self, which: int, by: str) -> None:
+        """Who pauses goes on when its time is over, and another has begun or done what it does."""
+        if not self.courses:
+            return
+        zombie = self.courses.pop(which % len(self.courses))
+        self.scan(zombie[0], "decisions", WORK, 100, [])
+        if by != "a requeue":
+            pause = [Fault(Kind.PAUSE, 0, "Actor.body")] if by == "an attempt" else []
+            for _ in self.cluster.app.actors:
+                self.members.append(self.cluster.member())
+                self._take(len(self.members) - 1, 0, pause)
+        self._advance(*zombie)
 
     @rule(who=WHO, faults=FAULTS)
     def look_after(self, who: int, faults: list[Fault]) -> None:
@@ -154,7 +186,7 @@ class Protocol(RuleBasedStateMachine):
         for custom_id, program in self.programs.items():
             self.cluster.start(program, custom_id)
         self.scan(0, "decisions", WORK, 100, [])
-        half = len(self.courses) // 2
+        half = (len(self.courses) + 1) // 2
         self._let_go_on(len(self.courses) - half)
         bring_to_rest(self.cluster, self.programs, self._check)
         if half:

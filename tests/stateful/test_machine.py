@@ -6,11 +6,16 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from recovery.settings import Settings
 from tests.examples import examples
-from tests.stateful.machine import on
+from tests.faults.layer import steps
+from tests.stateful.machine import EDGES, on
 
-EXAMPLES, STEPS = 30, 40
+EXAMPLES, STEPS = 50, 40
 
 
 def test_whatever_happens_every_process_comes_to_its_right_end(lasting: Settings) -> None:
     drawn = examples(EXAMPLES, stateful_step_count=STEPS, derandomize=True)
     run_state_machine_as_test(on(lasting), settings=drawn)
+
+
+def test_the_steps_that_faults_are_drawn_for_are_there() -> None:
+    assert set(EDGES) <= {*steps(), "Actor.body", "Pipeline.execute"}
