@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from recovery import Recovery, heartbeat
+from recovery import Failure, Recovery, heartbeat
 
 app = Recovery()
 PAUSE = threading.Event()
@@ -94,3 +94,22 @@ def beating(folder: str) -> str:
 @app.process(worker_timeout=600)
 def one_beating(folder: str) -> Any:
     return beating.schedule(folder)
+
+
+@app.actor(worker_timeout=600)
+def picky(folder: str) -> str:
+    """Fails until somebody leaves 'go'."""
+    if not (Path(folder) / "go").exists():
+        raise LookupError("no go")
+    return "went"
+
+
+@app.actor(worker_timeout=600)
+def told_of(found: Any) -> Any:
+    return found.kind if isinstance(found, Failure) else found
+
+
+@app.process(worker_timeout=600)
+def two_picky(folder: str) -> Any:
+    """One that may fail, and one that may not."""
+    return [told_of.schedule(picky.options(fallible=True).schedule(folder)), picky.schedule(folder)]
