@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 PROCESSES = 6
-OVERDUE = 150
+OVERDUE = 80
 
 
 @pytest.fixture
