@@ -47,6 +47,9 @@ def demo(
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
     timeout: Annotated[float, typer.Option(help="Seconds after which to give up, from the last start.")] = 300.0,
     seed: Annotated[int | None, typer.Option(help="Of the choice of faults and victims; default: a new one.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep logs, which name each repair, after a good end too.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     import json as json_module
@@ -66,6 +69,7 @@ def demo(
         time_scale=time_scale,
         timeout=timeout,
         seed=seed,
+        keep=keep,
     )
     try:
         with Progress(messages() if json else console(), "recovery demo") as progress:

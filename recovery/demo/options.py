@@ -31,6 +31,8 @@ class Options:
     timeout: float = 300.0
     """Seconds after which to give up, from when no more processes are started."""
     seed: int | None = None
+    keep: bool = False
+    """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
 
     def __post_init__(self) -> None:
         _at_least(1, self.processes, "--processes")

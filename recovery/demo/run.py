@@ -1,7 +1,7 @@
 """A whole demo: servers, workers that are killed, processes, and what came of it.
 
 Promises: no process is left behind, however the demo ends (also by Ctrl-C, SIGTERM or SIGKILL), and no file
-but the folder of a demo that failed, which is named.
+but the folder of a demo that failed (or was to keep it), which is named.
 
 The servers are started for the demo, unless the settings name some; then its database is a new one, dropped
 after a good end, and its queues are those of every demo at that broker: run one at a time there.
@@ -74,7 +74,7 @@ def run(options: Options, progress: Progress) -> Report:
         keep = False
         try:
             found = _Demo(options, workflows, given, folder, progress).run()
-            keep = not found.good
+            keep = options.keep or not found.good
         except Exception as error:
             keep = True
             error.add_note(f"logs: {folder}")
