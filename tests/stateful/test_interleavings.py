@@ -61,6 +61,11 @@ def decision(cluster: Cluster, actor: str = "run") -> dict[str, Any]:
     return dict(found)
 
 
+def graph(cluster: Cluster) -> dict[str, Any]:
+    (found,) = cluster.database["graphs"].find()
+    return dict(found)
+
+
 def messages(cluster: Cluster) -> int:
     return sum(int(cluster.redis.llen(name)) for name in cluster.app.actors)
 
@@ -223,16 +228,22 @@ def test_a_worker_applies_what_it_put_off_while_a_scanner_repairs_that(cluster: 
     """Both are about to write it into the graph. It is there once, and what follows it runs once."""
     program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
     member = cluster.member()
-    worker = working(cluster, "after Decisions.finish_and_claim", member=member)
-    worker.finish()  # its successor has run, and the last of them applied both; all of it again
-    cluster.database["decisions"].update_many({}, [{"$set": {"recoveryTime": "$$NOW"}}])
-    steps = [
-        begun(member.applier.flush, "before Decisions.rest"),
-        begun(lambda: scan(cluster), "before Graphs.apply"),
-    ]
-    for step in steps if first == "the worker" else reversed(steps):
-        step.finish()
+    message = cluster.take(member)
+    assert message is not None
+    third = Plan(Fault(Kind.PAUSE, 2, "Actor.body"))
+    worker = Course(lambda: cluster.run(member, message), third)
+    assert not worker.go(), "it runs the last of the three"
+    flush = begun(member.applier.flush, "before Graphs.apply")
+    cluster.passing.pass_by(APPLY + 1)
+    repair = begun(lambda: scan(cluster), "before Graphs.apply")
+    steps = [flush, repair] if first == "the worker" else [repair, flush]
+    steps[0].finish()
+    version = graph(cluster)["version"]
+    steps[1].finish()
+    assert (graph(cluster)["version"], len(graph(cluster)["finished"])) == (version, 2)
+    worker.finish()
     ends_right(cluster, program)
+    assert decision(cluster, HOLDER_ONLY)["attempts"] == 1
 
 
 @pytest.mark.parametrize("kind", [Kind.BEFORE, Kind.AFTER])
