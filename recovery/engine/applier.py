@@ -43,7 +43,7 @@ class Applier:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._lock = threading.Lock()
+        self._lock, self._flushing = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         self._sizes: dict[str, int] = {}
@@ -83,9 +83,10 @@ class Applier:
         return effect.applied
 
     def flush(self) -> None:
-        """Apply what waits, and write which decisions are applied."""
-        self._apply_waiting()
-        self._write_applied()
+        """Apply what waits, and write which decisions are applied. When it returns, that is done, by whomever."""
+        with self._flushing:
+            self._apply_waiting()
+            self._write_applied()
 
     def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
         effect = apply(self._resources, together, take)
@@ -155,10 +156,11 @@ class Applier:
             self._wake.clear()
             pause.wait(PATIENCE)
             try:
-                self._apply_waiting()
-                if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
-                    self._write_applied()
-                    written = time.monotonic()
+                with self._flushing:
+                    self._apply_waiting()
+                    if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
+                        self._write_applied()
+                        written = time.monotonic()
             except PyMongoError as error:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception:  # one process's records must not end this thread, which applies for all

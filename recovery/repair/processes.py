@@ -129,7 +129,9 @@ class ProcessRepairs:
             if process is None or process.state is not ProcessState.RUNNING:
                 return False
             # Noted in the graph, which may then rest: a graph that only is open has to be looked at for ever.
-            self._store.graphs.fail(process.id, process.epoch, task)
+            graph = self._store.graphs.get(process.id)
+            restarts = graph.restarted.get(task) if graph is not None else None
+            self._store.graphs.fail(process.id, process.epoch, task, restarts)
             error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
             return break_process(self._resources, process.id, process.epoch, error)
 
