@@ -60,6 +60,7 @@ def test_a_primary_that_is_frozen(replica_set: ReplicaSet) -> None:
     assert replica_set.primary() is second
 
 
+@pytest.mark.soak
 def test_its_data_moves_to_other_ports(tmp_path: Path) -> None:
     for number in (1, 2):
         stack = Stack(tmp_path, broker_url="redis://unused", mongo_nodes=3)
