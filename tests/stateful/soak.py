@@ -1,7 +1,7 @@
 """The same as the tests, with seeds that nobody knows, for as long as asked: `make soak MINUTES=60`.
 
-Ends at the first failure, and says how to run it again: `make soak SEED=…`. Hypothesis keeps what failed, made as
-small as it gets, in `.hypothesis`, and tries it first from then on.
+Ends at the first failure, shows it as it was found, and says how to run it again: `make soak SEED=…`. That makes it
+as small as it gets, which takes minutes; Hypothesis keeps it in `.hypothesis`, and tries it first from then on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import traceback
 import uuid
 from pathlib import Path
 
+from hypothesis import Phase
 from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -43,17 +44,19 @@ def main() -> int:
         schema.create(Store(settings).database)
         while True:
             seed = random.getrandbits(32) if arguments.seed is None else arguments.seed
-            if not _holds(settings, seed):
+            if not _holds(settings, seed, small=arguments.seed is not None):
                 return 1
             if arguments.seed is not None or time.monotonic() > until:
                 return 0
 
 
-def _holds(settings: Settings, seed: int) -> bool:
+def _holds(settings: Settings, seed: int, *, small: bool) -> bool:
+    phases = tuple(Phase) if small else (Phase.generate,)
+    drawn = examples(EXAMPLES, stateful_step_count=STEPS, phases=phases, report_multiple_bugs=False)
     began = time.monotonic()
     print(f"seed {seed}: {EXAMPLES} examples of {STEPS} steps, {KILLS} times killed … ", end="", flush=True)
     try:
-        run_state_machine_as_test(seeded(seed)(on(settings)), settings=examples(EXAMPLES, stateful_step_count=STEPS))
+        run_state_machine_as_test(seeded(seed)(on(settings)), settings=drawn)
         for place in range(KILLS):
             with held_still():
                 kill_again_and_again(Cluster(settings), seed + place)
