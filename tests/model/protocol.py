@@ -137,7 +137,8 @@ def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
             if (queued := _enqueue(world, child)) is not None:
                 new = _of(queued, child).pas
                 yield f"enqueue {child}", at("push", child, new, queued)
-                # Enqueue and claim in one, without a message: `Decisions.claim_ready`.
+                # Enqueue and claim in one, without a message: `Decisions.claim_ready`; at once after the finish of
+                # what it waited for, `Decisions.finish_and_claim`.
                 yield f"claim {child} on the spot", at("run", child, new, _set(queued, child, Decision("running", new)))
     elif step == "push":
         yield f"push {task}", at("enqueue", world=world._replace(queue=world.queue | {(task, pas)}))
