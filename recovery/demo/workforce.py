@@ -26,6 +26,7 @@ class Workforce:
         # Held while a child is taken off the lists, so that nobody takes its end for one of its own doing.
         self._lock = threading.Lock()
         self._workers: list[Child] = []
+        self._wounded: list[Child] = []
         self._beats: list[Child] = []
         self.kills = 0
 
@@ -75,6 +76,8 @@ class Workforce:
         if not pool:
             self._replace(worker)
             return worker.name
+        # A worker one of whose pool processes dies before it is ready is ended by Celery; see `require_alive`.
+        self._wounded.append(worker)
         os.kill(self._chaos.choose(pool), signal.SIGKILL)
         return worker.name
 
@@ -90,7 +93,14 @@ class Workforce:
         beat.kill_group()
 
     def require_alive(self) -> None:
-        """Raise ServerError, with the end of its log, if a child that we did not kill has ended."""
+        """Raise ServerError, with the end of its log, if a child that we did not kill has ended. A worker that ended
+        since we killed a process of its pool is started anew, as a supervisor does."""
+        with self._lock:
+            ended = [one for one in self._wounded if one in self._workers and not one.running]
+            for worker in ended:
+                self._workers.remove(worker)
+        for _ in ended:
+            self._hire()
         with self._lock:
             for child in [*self._workers, *self._beats]:
                 if not child.running:
