@@ -18,7 +18,6 @@ from tests.failure_map.faults import FAULTS, HOUR, begin, make_app
 from tests.wfformat.test_loader import published_files
 from tests.world import World, arguments, by_message_only
 
-HEALTHY = 1000
 SEED = 11
 
 
@@ -58,8 +57,9 @@ def test_confusion_table(emptied: Settings, capsys: pytest.CaptureFixture[str]) 
     assert all(set(seen) == {rule} for rule, seen in table.values())
 
 
-def test_nothing_is_found_on_healthy_processes(emptied: Settings) -> None:
-    """A thousand live processes of published workflows, each brought on by some random number of its tasks."""
+@pytest.mark.parametrize("healthy", [200, pytest.param(1000, marks=pytest.mark.soak)])
+def test_nothing_is_found_on_healthy_processes(emptied: Settings, healthy: int) -> None:
+    """Live processes of published workflows, each brought on by some random number of its tasks."""
     world = world_of(emptied)
     world.app.actors = demo_app.actors
     world.tell()
@@ -67,13 +67,13 @@ def test_nothing_is_found_on_healthy_processes(emptied: Settings) -> None:
     workflows = [load(path) for path in published_files() or [example_path()]]
     # All but the largest whole: what is looked at are shapes, and a thousand of the largest take minutes to make.
     small = sorted(workflows, key=lambda workflow: len(workflow.tasks))[: max(1, len(workflows) - 3)]
-    chosen = [small[n % len(small)] for n in range(HEALTHY - len(workflows) * 5)] + workflows * 5
-    started = list(workload.start(world.app.resources, chosen, HEALTHY, 0.0))
+    chosen = [small[n % len(small)] for n in range(healthy - len(workflows) * 5)] + workflows * 5
+    started = list(workload.start(world.app.resources, chosen, healthy, 0.0))
     slot = Slot(world.app.resources, world.app.applier, world.app.actors, "healthy#1")
     with by_message_only():
         while message := world.pop(["workflow"]):
             slot.run(world.app.actors["workflow"], *arguments(message))
-        for _ in range(chance.randrange(HEALTHY, 2 * HEALTHY)):
+        for _ in range(chance.randrange(healthy, 2 * healthy)):
             if message := world.pop(["workflow_task"]):
                 slot.run(world.app.actors["workflow_task"], *arguments(message))
     world.app.applier.flush()
@@ -86,5 +86,5 @@ def test_nothing_is_found_on_healthy_processes(emptied: Settings) -> None:
         findings += [
             f for snapshot in world.store.snapshots(ids[first : first + 100]) for f in judge_process(snapshot, around)
         ]
-    assert len(ids) == HEALTHY
+    assert len(ids) == healthy
     assert findings == [], f"seed {SEED}"
