@@ -132,6 +132,8 @@ class Decision(Record):
     pass_key: str | None = None
     attempts: int = 0
     timeouts: int = 0
+    losses: int | None = None
+    """How often its message was lost and it was queued again for that; absent if never."""
     restarts: int | None = None
     """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
     fallible: bool | None = None

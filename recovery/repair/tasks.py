@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -13,6 +14,9 @@ from recovery.repair.applying import Applying
 from recovery.repair.handover import HandOver
 from recovery.repair.pace import Pace
 from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.store import PATIENT_LOSSES
+
+log = logging.getLogger(__name__)
 
 
 class TaskRepairs:
@@ -56,7 +60,18 @@ class TaskRepairs:
         until = max(times, default=around.now)
         queued = self._store.requeues.unmessaged([f.record for f in findings], until, new_pass())
         self._hand_over(rule, findings, queued)
+        self._tell_of_losses(findings)
         return len(queued)
+
+    def _tell_of_losses(self, findings: Sequence[Finding]) -> None:
+        """One that is lost again and again is no outage: something else takes it, or it ends whoever takes it."""
+        often = [f for f in findings if f.decision is not None and (f.decision.losses or 0) >= PATIENT_LOSSES]
+        if often:
+            log.warning(
+                "messages of %d tasks were lost %d times or more, first %s: does another program consume the queue "
+                "%s, or does Redis evict?",
+                len(often), PATIENT_LOSSES + 1, often[0].record, often[0].decision and often[0].decision.actor,
+            )  # fmt: skip
 
     def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
         """Those that their actors' pace allows now; the others are put off."""

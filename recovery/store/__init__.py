@@ -25,13 +25,14 @@ from recovery.store.graphs import Finished, Graphs, GraphView
 from recovery.store.interruptions import Group, Interruptions, Selection
 from recovery.store.preferences import CurrentPreferences
 from recovery.store.processes import Processes
-from recovery.store.requeues import Requeues
+from recovery.store.requeues import PATIENT_LOSSES, Requeues
 from recovery.store.restarts import Restarted, Restarts
 from recovery.store.scanners import Scanners
 from recovery.store.tasks import Tasks
 from recovery.store.workers import Queues, Workers
 
 __all__ = [
+    "PATIENT_LOSSES",
     "Finished",
     "GraphView",
     "Group",

@@ -301,5 +301,7 @@ def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: 
 
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
-_BRIEF = dict.fromkeys(("actor", "state", "worker", "timeouts", "enqueuedAt", "queuedAt", "recoveryTime"), True)
+_BRIEF = dict.fromkeys(
+    ("actor", "state", "worker", "timeouts", "losses", "enqueuedAt", "queuedAt", "recoveryTime"), True
+)
 _WITHOUT_TEXTS = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)

@@ -37,6 +37,16 @@ LONGEST_WAIT = 30
 """A queued task is looked at again after so many message timeouts at the latest, however old it is: Redis may have
 been lost while it had no actors. A million that wait cost some 3,000 updates a second."""
 
+PATIENT_LOSSES = 5
+"""So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
+_LOST_AGAIN: Document = {
+    # Doubled with each loss from then on: a queue that something eats is not fed at full rate for ever.
+    "$min": [
+        LONGEST_WAIT,
+        {"$pow": [2, {"$max": [0, {"$subtract": [{"$ifNull": ["$losses", 0]}, PATIENT_LOSSES]}]}]},
+    ]
+}
+
 
 class Requeues:
     """Updates of batches in the collection `decisions`.
@@ -101,7 +111,7 @@ class Requeues:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either."""
         judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
-        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key)
+        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN)
 
     def wait_longer(self, ids: Sequence[str]) -> int:
         """queued, deadline past, message still to come: look again when it is twice as old."""
@@ -206,15 +216,25 @@ class Requeues:
         return [document["_id"] for document in marked]
 
     def _requeue(
-        self, guard: Document, ids: Sequence[str], pass_key: str, timeouts: int = 0, first: bool = True
+        self,
+        guard: Document,
+        ids: Sequence[str],
+        pass_key: str,
+        timeouts: int = 0,
+        first: bool = True,
+        again: Document | None = None,
     ) -> list[Queued]:
+        """`again`: its message was lost, and after that many times in a row it is looked at ever more rarely."""
+        wait: Any = round(self._message_timeout * 1000)
         fields: Document = {
             "state": QUEUED,
             "pass": pass_key,
             "enqueuedAt": FIRST_QUEUED,
             "queuedAt": "$$NOW",
-            "recoveryTime": self._in_time(after(self._message_timeout)),
+            "recoveryTime": self._in_time({"$add": ["$$NOW", {"$multiply": [wait, again]} if again else wait]}),
         }
+        if again:
+            fields["losses"] = plus_one("losses")
         if timeouts:
             fields["timeouts"] = plus_one("timeouts")
         return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first)

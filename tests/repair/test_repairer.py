@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from recovery.records.ids import new_pass
 from recovery.repair import Repairer, look_around
 from recovery.rules import Finding, Repair, Rule, Surroundings, judge_decision, judge_process
 from recovery.stack.ports import free_port
-from recovery.store import Queued
+from recovery.store import PATIENT_LOSSES, Queued
 from tests.store.writing import contents, put
 from tests.sweep import shapes
 from tests.world import World
@@ -172,3 +173,24 @@ def test_look_around_concludes_nothing_from_a_redis_that_is_away(world: World) -
 
 def test_nothing_found_is_nothing_done(repairer: Repairer, world: World) -> None:
     assert repairer.repair([], look_around(world.app.resources)) == {}
+
+
+def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """As where another program eats from the queue: no outage, and nothing that more repairs would mend."""
+    world.app.process("order")(lambda: "done")
+    process_id = world.app.start("order")
+    world.tell()
+    repairer = Repairer(world.app.resources, world.app.applier)
+    for loss in range(1, PATIENT_LOSSES + 3):
+        world.redis.flushdb()
+        past = world.store.now() - timedelta(hours=1)
+        world.store.database["decisions"].update_one({}, {"$set": {"queuedAt": past, "recoveryTime": past}})
+        world.store.queues.polled({"order": None})
+        around = look_around(world.app.resources, queues=["order"])
+        (snapshot,) = world.store.snapshots([process_id])
+        findings = judge_process(snapshot, around)
+        assert repairer.repair(findings, around) == {Rule.MESSAGE_LOST: 1}
+        assert ("lost 6 times or more" in caplog.text) == (loss > PATIENT_LOSSES), loss
+    assert world.redis.llen("order") == 1
+    world.pump()
+    assert world.process(process_id).result == '"done"'

@@ -170,3 +170,14 @@ def test_a_message_still_to_come_is_looked_for_when_it_is_twice_as_old(store: St
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=queued_at, recovery_time=now - DAY))
     assert store.requeues.wait_longer(["p/t"]) == 1
     assert is_about(get(store, "p/t").recovery_time, now, later)
+
+
+@pytest.mark.parametrize(("losses", "later"), [(None, 10), (1, 10), (5, 10), (6, 20), (8, 80), (9, 160), (1000, 300)])
+def test_a_message_that_is_lost_again_and_again(store: Store, losses: int | None, later: int) -> None:
+    """Its task is queued again each time, and after some times ever more rarely."""
+    now = store.now()
+    put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=now - DAY, losses=losses, recovery_time=now))
+    (queued,) = store.requeues.unmessaged(["p/t"], now, "new")
+    found = get(store, "p/t")
+    assert (found.state, found.pass_key, found.losses) == (QUEUED, queued.pass_key, (losses or 0) + 1)
+    assert is_close(found.recovery_time, now + timedelta(seconds=later))
