@@ -27,6 +27,7 @@ from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.scan import rescue
 from recovery.store.overview import impatient
+from recovery.store.transient import is_transient
 from workers.consuming import Consuming
 from workers.identity import is_gone
 
@@ -115,7 +116,8 @@ class Lifeline:
         try:
             self._beat()
         except PyMongoError as error:
-            self._served_since, self._failed = None, True
+            # What does not pass by itself is no outage: scans must not wait for it.
+            self._served_since, self._failed = None, is_transient(error)
             log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
         except Exception:
             log.exception("heartbeat failed")

@@ -1,7 +1,7 @@
 """Abort of processes, at an operator's command: they end at once, without a result.
 
-    process: running|broken → aborted, next epoch (the commit point) → graph: next epoch → decisions: at rest
-    → no longer listed → graph: at rest
+    graph: a deadline, if it is at rest → process: running|broken → aborted, next epoch (the commit point)
+    → graph: next epoch → decisions: at rest → no longer listed → graph: at rest
 
 After the graph's step no apply takes place, so nothing is scheduled or enqueued any more; what was until then, the next
 step ends. Attempts that run lose their claim, and their results are stale. Cut off anywhere after the commit point, the
@@ -54,6 +54,7 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
     store = resources.store
     error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
     ended = 0
+    store.aborts.announce(process_ids)
     for epoch, processes in _by_epoch(store.processes.get_many(process_ids).values()).items():
         ended += store.aborts.end([process.id for process in processes], epoch, error)
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)

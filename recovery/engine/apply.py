@@ -63,7 +63,7 @@ def _applied_before(
         applied = Applied.RESTORED
     if view is None or view.epoch != ended.decision.epoch:
         return Effect(Applied.STALE)
-    if not view.registered:
+    if not view.applied:  # its parent is not, or the graph was made anew a moment ago
         resources.store.decisions.apply_later(ended.decision.id, resources.settings.apply_timeout)
         return Effect(Applied.NOT_YET)
     return _go_on(resources, [ended], view, take, applied)

@@ -12,7 +12,7 @@ from recovery.records.ids import record_id
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
     """running → broken with this error, which is the process's as a whole; False if it had ended before.
 
-    It is listed under its start task, and can't be restarted. Siblings of a failed task go on.
+    It is listed under its start task. Siblings of a failed task go on.
     """
     process = resources.store.processes.get(process_id)
     if process is None or process.epoch != epoch or process.state is not ProcessState.RUNNING:

@@ -17,14 +17,18 @@ from recovery.records import Decision, DecisionState, Graph, Process, ProcessSta
 from recovery.records.ids import record_id
 from recovery.store import schema
 
+_GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
+"""Of a broken process the siblings of what failed go on, and what failed may be restarted."""
+
 
 def rebuild_graph(resources: Resources, process_id: str) -> bool:
-    """Make the graph of a running process that has none, and go on from it; False if there is nothing to make."""
+    """Make the graph of a process that has none and goes on, and go on from it; False if there is nothing to make."""
     store = resources.store
     process = store.processes.get(process_id)
-    if process is None or process.state is not ProcessState.RUNNING:
+    if process is None or process.state not in _GOES_ON:
         return False
-    schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
+    if not schema.has_graphs(store.database):
+        schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
     now = store.now()
     decisions = store.decisions.of_process(process_id)
     graph = graph_of(process, decisions, now, first_look=resources.settings.apply_timeout)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from recovery.engine.interrupt import interrupt
+from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.resources import Resources
 from recovery.records import Decision, Process, ProcessState
 from recovery.records.ids import record_id
@@ -26,6 +27,8 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
     store = resources.store
     if not restarted:
         return 0
+    for process_id in store.graphs.absent(one.process_id for one in restarted):
+        rebuild_graph(resources, process_id)
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
     running = 0
@@ -41,7 +44,9 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
     restarted = [Restarted(d.id, d.restarts, d.epoch) for d in decisions if d.restarts]
     if restarted:
         process = resources.store.processes.get(restarted[0].process_id)
-        reopen(resources, restarted, {process.id: process} if process is not None else {})
+        # One that broke as a whole meanwhile, for its time-out say, is set running by an operator only.
+        for_a_task = process is not None and process.error is not None and process.error.task is not None
+        reopen(resources, restarted, {process.id: process} if process is not None and for_a_task else {})
 
 
 def break_again(resources: Resources, process_ids: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
+from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import break_again, reopen
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
@@ -44,6 +45,8 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     process = find_process(resources, process_id)
     if process.state is not ProcessState.BROKEN:
         raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")
+    if resources.store.graphs.absent([process_id]):
+        rebuild_graph(resources, process_id)  # it tells what failed
     tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
     decisions = resources.store.decisions.get_many(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]

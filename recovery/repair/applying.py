@@ -32,7 +32,8 @@ class Applying:
         ended = [
             Ended(task, decision)
             for key in ids
-            if (task := tasks.get(key)) and (decision := decisions.get(key)) and decision.outcome
+            # A Task that is lost may still stand in its decision.
+            if (decision := decisions.get(key)) and decision.outcome and (task := tasks.get(key) or decision.task())
         ]
         changed = each(ended, lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED))
         self._applier.flush()

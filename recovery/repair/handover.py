@@ -48,13 +48,15 @@ class HandOver:
                 yield
                 self._wait()
             finally:
-                self._beside = None
+                self._beside, self._under_way = None, []
 
     def _begin(
         self, beside: ThreadPoolExecutor, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]
     ) -> None:
-        self._wait()  # one batch at a time: whoever is faster waits
+        before = self._under_way
         self._under_way = [beside.submit(self._touch, queued), beside.submit(self._push, rule, findings, queued)]
+        for one in before:  # one batch at a time: whoever is faster waits
+            one.result()
 
     def _wait(self) -> None:
         under_way, self._under_way = self._under_way, []

@@ -40,8 +40,9 @@ class Later:
 class Pace:
     """Splits a page of findings into what is done now and what is put off. Not safe for threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """`interval` is that of the scans, in seconds: what it brings may be used at once."""
+        self._interval, self._clock = max(1.0, interval), clock
         self._budgets: dict[str, _Budget] = {}
 
     def split(self, findings: Sequence[Finding], around: Surroundings) -> tuple[list[Finding], list[Later]]:
@@ -67,8 +68,8 @@ class Pace:
         return now, later
 
     def _refilled(self, actor: str, rate: float) -> _Budget:
-        """What a second brings may be used within it, and is not saved up, but for one; what was put off comes due."""
-        now, most = self._clock(), max(rate, 1.0)
+        """What an interval brings may be used within it, and is not saved up, but for one; what was put off is due."""
+        now, most = self._clock(), max(rate * self._interval, 1.0)
         budget = self._budgets.setdefault(actor, _Budget(most, 0.0, now))
         earned = (now - budget.at) * rate
         budget.allowed = min(most, budget.allowed + earned)

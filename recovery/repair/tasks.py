@@ -26,7 +26,7 @@ class TaskRepairs:
         self._store = resources.store
         self._applying = applying
         self._hand_over = hand_over
-        self._pace = Pace()
+        self._pace = Pace(resources.settings.scan_interval)
         self.actions = {
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,

@@ -31,7 +31,7 @@ def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
         if decision is None or decision.state is not DecisionState.FINISHED or task not in snapshot.tasks:
             continue
         outcome = decision.outcome
-        if outcome and outcome.finished_at and outcome.finished_at < around.now - around.margin:
+        if outcome and outcome.finished_at and outcome.finished_at < around.read_at - around.margin:
             seen = "failed, and the process still runs" if task in graph.failed else "open in the graph"
             evidence = f"finished {outcome.finished_at:%H:%M:%S}, {seen}"
             yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
@@ -122,4 +122,4 @@ def _decided(snapshot: Snapshot) -> int:
 
 def _settled(graph: Graph, around: Surroundings) -> bool:
     """Whether nobody is at work on the graph: what was to be written with its last change is written, or never."""
-    return graph.touched_at is not None and graph.touched_at < around.now - around.margin
+    return graph.touched_at is not None and graph.touched_at < around.read_at - around.margin

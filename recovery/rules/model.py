@@ -106,6 +106,15 @@ class Surroundings:
     margin: timedelta = timedelta(seconds=5)
     """How long a step may be under way before it counts as cut off."""
 
+    as_of: datetime | None = None
+    """When the records were begun to be read, if that was noted. Rules that conclude from what is absent judge by it:
+    what was untouched for a while before that is in all of a snapshot's records, however long it took to read them."""
+
+    @property
+    def read_at(self) -> datetime:
+        """The time that what is absent is judged by."""
+        return self.now if self.as_of is None else min(self.now, self.as_of)
+
     def is_lost(self, holder: str | None) -> bool:
         """Whether who holds a claim is known to be gone."""
         return holder is not None and (holder in self.lost_workers or worker_of(holder) in self.lost_workers)

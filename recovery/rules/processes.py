@@ -43,7 +43,7 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
         )
         if not there
     ]
-    if missing and process.started_at and process.started_at < around.now - around.margin:
+    if missing and process.started_at and process.started_at < around.read_at - around.margin:
         evidence = f"no {', no '.join(missing)}; nothing decided"
         yield Finding(Rule.START_NOT_REGISTERED, process.id, Repair.REGISTER_START, evidence)
 

@@ -1,6 +1,6 @@
 """The Decision scanner: decisions whose deadline is past, and live ones that lack a deadline.
 
-Rules: WORK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING.
+Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ healthy is looked at again when it is twice as old.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import split_record_id
@@ -20,6 +22,8 @@ PAGE = 100
 
 class _WholeProcesses(Scanner[Snapshot]):
     page = PAGE
+    _as_of: datetime | None = None
+    """When the page was begun to be read; see `Surroundings`."""
 
     def key(self, item: Snapshot) -> str:
         return item.process_id
@@ -31,7 +35,7 @@ class _WholeProcesses(Scanner[Snapshot]):
             for decision in snapshot.decisions.values()
             if decision.state is DecisionState.QUEUED
         }
-        around = look_around(self.resources, queues=queues)
+        around = replace(look_around(self.resources, queues=queues), as_of=self._as_of)
         return [finding for snapshot in page for finding in judge_process(snapshot, around)], around
 
 
@@ -42,6 +46,7 @@ class GraphScanner(_WholeProcesses):
 
     def find(self, limit: int) -> Sequence[Snapshot]:
         store = self.resources.store
+        self._as_of = store.now()
         return store.snapshots(store.graphs.overdue(limit))
 
     def put_off(self, record: str) -> int:
@@ -62,6 +67,7 @@ class ProcessScanner(_WholeProcesses):
 
     def find(self, limit: int) -> Sequence[Snapshot]:
         store = self.resources.store
+        self._as_of = store.now()
         odd = store.processes.without_deadline(limit)
         overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
         return store.snapshots([*odd, *overdue])

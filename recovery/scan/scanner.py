@@ -41,6 +41,10 @@ MOST_SECONDS = 20.0
 """After so long a scan ends, so that its result is seen; the next nudge goes on."""
 
 
+_SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError)
+"""What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScanResult:
     """What a scan did."""
@@ -90,10 +94,28 @@ class Scanner(ABC, Generic[Item]):
             try:
                 return self.find(self.page)
             except DamagedRecord as damage:
-                log.error("%s scan: %s; repair or remove it by hand", self.name, damage)
-                metrics.DAMAGED.inc()
-                if not self.put_off(damage.record):
+                if not self._pass_over(damage.record, damage):
                     raise
+
+    def _look_at(self, page: Sequence[Item]) -> Done:
+        """Judge a page and repair it. Where a record has something in it that nobody can work with, one by one."""
+        try:
+            findings, around = self.judge(page)
+            self._note_empty(around)
+            return self.repairer.repair(findings, around)
+        except _SPOILT as error:
+            if len(page) == 1:
+                self._pass_over(self.key(page[0]), error)
+                return Counter()
+        done: Done = Counter()
+        for item in page:
+            done += self._look_at([item])
+        return done
+
+    def _pass_over(self, record: str, error: Exception) -> int:
+        log.error("%s scan: %s: %s; repair or remove it by hand", self.name, record, error)
+        metrics.DAMAGED.inc()
+        return self.put_off(record)
 
     def run_once(self) -> ScanResult:
         """Scan until a page is not full, or brings nothing new and nothing could be done about it."""
@@ -105,9 +127,7 @@ class Scanner(ABC, Generic[Item]):
             with self.repairer.hand_over.ahead():
                 while page := self._readable():
                     looked_at += len(page)
-                    findings, around = self.judge(page)
-                    self._note_empty(around)
-                    done = self.repairer.repair(findings, around)
+                    done = self._look_at(page)
                     repaired += done
                     if not (self.repairs_settle and done.total() == len(page)):
                         self.settle(page)

@@ -33,6 +33,14 @@ class Aborts:
         self._graphs = database[schema.GRAPHS].with_options(write_concern=RESTORABLE)
         self._decisions = database[schema.DECISIONS].with_options(write_concern=RESTORABLE)
 
+    def announce(self, process_ids: Sequence[str]) -> None:
+        """Give graphs that are at rest, those of broken processes, a deadline: what is cut off after the next step is
+        found by it (ABORT_CUT_OFF). Without an abort a look at them finds nothing."""
+        self._graphs.update_many(
+            {"_id": {"$in": list(process_ids)}, "recoveryTime": None, "aborted": None},
+            [{"$set": {"recoveryTime": IDLE}}],
+        )
+
     def end(self, process_ids: Sequence[str], epoch: int, error: ErrorInfo) -> int:
         """running|broken → aborted in the next epoch: the commit point. How many; those that ended otherwise, or
         were aborted already, are left alone."""
@@ -55,6 +63,8 @@ class Aborts:
         there = {document["_id"] for document in self._graphs.find(among, {"_id": True})}
         absent = [Graph(id=key, epoch=epoch, aborted=True) for key in process_ids if key not in there]
         insert_missing(self._graphs, [to_document(graph) for graph in absent])
+        made = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}
+        self._graphs.update_many(made, [{"$set": {"recoveryTime": IDLE}}])
         closed = {"epoch": epoch, "aborted": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
         self._graphs.update_many({**among, "epoch": {"$lt": epoch}}, [{"$set": closed}])
 
@@ -80,14 +90,15 @@ class Aborts:
         no_value = {"$unset": ["recoveryTime", "worker", "fallible"]}
         of_all = {"$or": [record_range(process.id) for process in processes]}
         failed = {"outcome.error": {"$exists": True}, "fallible": None, "epoch": {"$lt": epoch}}
-        updates = [
+        # What failed first: until then a restart might queue it.
+        updates = [UpdateMany({"$and": [of_all, failed]}, [{"$set": {"epoch": epoch}}])]
+        updates += [
             UpdateMany(
                 {**record_range(key), "state": {"$ne": FINISHED}},
                 [{"$set": _ended(outcome) | {"state": FINISHED, "epoch": epoch}}, no_value],
             )
             for key, outcome in aborted.items()
         ]
-        updates.append(UpdateMany({"$and": [of_all, failed]}, [{"$set": {"epoch": epoch}}]))
         live = {"state": FINISHED, "recoveryTime": {"$exists": True}}
         updates.append(UpdateMany({"$and": [of_all, live]}, [at_rest]))
         self._decisions.bulk_write(updates, ordered=True)

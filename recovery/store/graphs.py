@@ -74,6 +74,11 @@ class Graphs:
         found = self._collection.find({"_id": {"$in": list(process_ids)}, "notFinished": {}}, {"_id": True})
         return [document["_id"] for document in found]
 
+    def absent(self, process_ids: Iterable[str]) -> set[str]:
+        """Those of these processes that have no graph."""
+        ids = set(process_ids)
+        return ids - {document["_id"] for document in self._collection.find({"_id": {"$in": list(ids)}}, {"_id": True})}
+
     def get_many(self, process_ids: Iterable[str]) -> dict[str, Graph]:
         """The graphs that are there, by process."""
         found = self._collection.find({"_id": {"$in": list(process_ids)}})
@@ -171,7 +176,7 @@ class Graphs:
     def put_off(self, process_id: str, seconds: float) -> int:
         """Look at a graph that can't be read, or whose process's records can't, after so many seconds."""
         changed = self._collection.update_one(
-            {"_id": process_id, **OVERDUE},
+            {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(seconds)}}],
             bypass_document_validation=True,
         )

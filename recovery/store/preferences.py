@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Generic, TypeVar
 
 import pymongo
@@ -86,11 +88,18 @@ class _Kept(Generic[T]):
     """What a query gave, kept for a while."""
 
     def __init__(self, load: Callable[[], T], unknown: T) -> None:
-        self._load, self._value = load, unknown
+        self._load, self._value, self._unknown = load, unknown, unknown
+        self._first = Lock()
+        """Whoever asks while nothing is known yet waits for the answer; later the last known does meanwhile."""
         self._asked = float("-inf")
 
     def get(self, refresh: float = REFRESH) -> T:
         """The value, read again if it is older than so many seconds."""
+        with self._first if self._value is self._unknown else nullcontext():
+            self._refresh(refresh)
+        return self._value
+
+    def _refresh(self, refresh: float) -> None:
         if time.monotonic() - self._asked >= refresh:
             self._asked = time.monotonic()
             try:
@@ -99,7 +108,6 @@ class _Kept(Generic[T]):
             except PyMongoError as error:
                 self._asked = time.monotonic()
                 log.warning("settings not read (%s): those known last hold", error)
-        return self._value
 
     def forget(self) -> None:
         """Read anew when asked next."""

@@ -129,7 +129,7 @@ class Processes:
     def put_off(self, process_id: str, seconds: float) -> int:
         """Look at a process some of whose records can't be read after so many seconds."""
         changed = self._restorable.update_one(
-            {"_id": process_id, **OVERDUE},
+            {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(seconds)}}],
             bypass_document_validation=True,
         )

@@ -135,7 +135,7 @@ class Requeues:
     def put_off_damaged(self, decision_id: str) -> int:
         """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
         changed = self._collection.update_one(
-            {"_id": decision_id, **OVERDUE},
+            {"_id": decision_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(LONGEST_WAIT * self._message_timeout)}}],
             bypass_document_validation=True,
         )

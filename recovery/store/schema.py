@@ -97,6 +97,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
 }
 
 
+def has_graphs(database: Database[Document]) -> bool:
+    """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
+    return bool(database.list_collection_names(filter={"name": GRAPHS}))
+
+
 def create(database: Database[Document]) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
     once, as the workers of a cluster do that start together."""

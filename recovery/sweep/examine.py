@@ -13,7 +13,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import TypeVar
@@ -93,8 +93,9 @@ def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Se
 
 
 def _repair(resources: Resources, process_ids: Sequence[str]) -> Done:
+    as_of = resources.store.now()
     snapshots = resources.store.snapshots(process_ids)
-    around = look_around(resources, queues=_queues(snapshots))
+    around = replace(look_around(resources, queues=_queues(snapshots)), as_of=as_of)
     findings = [finding for snapshot in snapshots for finding in judge_process(snapshot, around)]
     return _repairer(resources).repair(findings, around)
 

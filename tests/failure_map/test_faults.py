@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from recovery import Settings
-from recovery.records import ProcessState
+from recovery.records import ErrorInfo, ProcessState
 from recovery.repair import look_around
 from recovery.rules import Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
@@ -120,3 +120,55 @@ def test_all_graphs_are_dropped(world: World) -> None:
     assert after == done, "no finished task ran again"
     assert set(world.store.database["graphs"].index_information()) == {"_id_", "deadline"}
     assert "graphs" in schema.VALIDATORS
+
+
+def test_all_tasks_are_dropped(world: World) -> None:
+    """What is to be done stands in the decisions as well, and is made again from them."""
+    broken = [begin(world, fault) for fault in FAULTS if fault.process == "order" and fault.stage == "half way"][:4]
+    world.store.database["tasks"].drop()
+    for one in broken:
+        # A child that is ready runs from its decision's copy; `merge` is made again with what it waits for.
+        wait_until(lambda one=one: _goes_on(one), 10, "the end")
+        assert world.process(one.id).result == RESULT
+
+
+def _goes_on(broken: Broken) -> bool:
+    broken.settle()
+    scan(broken)
+    broken.world.pump()
+    return broken.world.process(broken.id).state is not ProcessState.RUNNING
+
+
+def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> None:
+    tries: list[int] = []
+
+    @world.app.process("fragile")
+    def fragile() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("at first")
+        return "done"
+
+    process_id = world.app.start(fragile)
+    world.bring_on(process_id)
+    world.store.database["graphs"].delete_one({"_id": process_id})
+    world.app.restart(process_id)
+    assert world.bring_on(process_id).result == '"done"'
+
+
+def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World) -> None:
+    @world.app.process("fragile")
+    def fragile() -> str:
+        raise ValueError("always")
+
+    process_id = world.app.start(fragile)
+    world.bring_on(process_id)
+    world.app.applier.flush()
+    world.store.graphs.rest([process_id])
+    process = world.process(process_id)
+    world.store.aborts.announce([process_id])
+    assert world.store.aborts.end([process_id], process.epoch, ErrorInfo(kind="Aborted", message="cut off")) == 1
+    assert scan(Broken(world, process_id))[Rule.ABORT_CUT_OFF] == 1
+    assert world.store.interruptions.of_process(process_id) == []
+    graph = world.store.graphs.get(process_id)
+    assert graph is not None and graph.recovery_time is None

@@ -34,7 +34,7 @@ def test_without_a_rate_all_is_done_now() -> None:
 
 def test_what_is_over_the_rate_is_put_off_in_the_order_of_need() -> None:
     clock = Clock()
-    pace, limited = Pace(clock), around(actor={"requeue_rate": 10.0})
+    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 10.0})
     wanted = findings("add", 35)
     now, (later,) = pace.split(wanted, limited)
     assert now == wanted[:10]
@@ -50,7 +50,7 @@ def test_what_is_over_the_rate_is_put_off_in_the_order_of_need() -> None:
 
 def test_a_rate_below_one_lets_one_through_at_a_time() -> None:
     clock = Clock()
-    pace, limited = Pace(clock), around(actor={"requeue_rate": 0.1})
+    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 0.1})
     counts = []
     for clock.now in range(0, 31, 5):
         counts.append(len(pace.split(findings("add", 3), limited)[0]))
