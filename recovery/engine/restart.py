@@ -17,7 +17,7 @@ from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import break_again, reopen
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
-from recovery.records import Decision, Interruption, Process, ProcessState
+from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection
 
@@ -53,6 +53,12 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     if not tasks:
         listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
         return Restarts(processes=_set_running(resources, [process], listed))
+    if under_way := [
+        Restarted(one.id, one.restarts, one.epoch)
+        for one in decisions.values()
+        if one.restarts and one.state is not DecisionState.FINISHED
+    ]:  # whoever restarted them was cut off
+        return Restarts(processes=reopen(resources, under_way, {process.id: process}))
     if not failed:
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
     done = Restarts()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from recovery.engine import Resources, break_process, enqueue, finish_process, rebuild_graph, register
 from recovery.engine.abort import settle
-from recovery.records import DecisionState, ErrorInfo, Graph, Process, ProcessState
+from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Process, ProcessState, Task
 from recovery.records.ids import record_id, split_record_id
 from recovery.repair.applying import Applying, each
 from recovery.rules import Finding, Repair, Rule, Surroundings
@@ -71,17 +71,21 @@ class ProcessRepairs:
     def _rebuild_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return each([f.record for f in findings], lambda process_id: rebuild_graph(self._resources, process_id))
 
-    def _restore(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        """The parents' decisions applied again make what is missing; the start's is made from the process."""
-        before = self._there(findings)
+    def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        """The parents' decisions applied again make what is missing; the start's is made from the process. What that
+        does not bring back, since the parent's own records are lost, nobody can."""
+        before = len(self._there(findings))
         self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
         starts = self._store.processes.get_many(f.process_id for f in findings if f.decision is None)
         each(starts.values(), lambda process: register(self._resources, process, around.now) > 0)
-        return self._there(findings) - before
+        there = self._there(findings)
+        lost = [f for f in findings if not {(Task, f.record), (Decision, f.record)} <= there]
+        return len(there) - before + self._break(rule, lost, around)
 
-    def _there(self, findings: Sequence[Finding]) -> int:
+    def _there(self, findings: Sequence[Finding]) -> set[tuple[type, str]]:
         ids = [f.record for f in findings]
-        return len(self._store.tasks.get_many(ids)) + len(self._store.decisions.get_many(ids))
+        tasks, decisions = self._store.tasks.get_many(ids), self._store.decisions.get_many(ids)
+        return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
     def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         tasks = self._store.tasks.get_many(f.record for f in findings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from recovery.records import ErrorInfo, ProcessState
 from recovery.repair import look_around
 from recovery.rules import Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
-from recovery.store import schema
+from recovery.store import Restarted, schema
 from tests.failure_map.faults import FAULTS, FINISHED, RESULT, Broken, Fault, begin, make_app
 from tests.waiting import wait_until
 from tests.world import World, check_quiet
@@ -172,3 +173,48 @@ def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World)
     assert world.store.interruptions.of_process(process_id) == []
     graph = world.store.graphs.get(process_id)
     assert graph is not None and graph.recovery_time is None
+
+
+def test_what_nobody_can_tell_any_more_breaks_the_process(world: World) -> None:
+    """A Task that is too large to be copied into its decision, and that of its parent as well."""
+
+    @world.app.process("large")
+    def large() -> Any:
+        return world.app.actors["report"].options(delay=3600).schedule("x" * 5000)
+
+    process_id = world.app.start(large)
+    world.pump()
+    broken = Broken(world, process_id)
+    decision = broken.decision("report")
+    world.store.database["tasks"].delete_many({})
+    broken.change("decisions", f"{process_id}/start", {"$unset": {"call": 1}})
+    broken.settle()
+    scan(broken)
+    process = world.process(process_id)
+    assert process.state is ProcessState.BROKEN and process.error is not None
+    assert (process.error.kind, process.error.task) == ("RecordsLost", decision.partition("/")[2])
+
+
+def test_a_restart_that_was_cut_off_is_gone_on_with(world: World) -> None:
+    tries: list[int] = []
+
+    @world.app.process("fragile")
+    def fragile() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("at first")
+        return "done"
+
+    process_id = world.app.start(fragile)
+    world.bring_on(process_id)
+    process = world.process(process_id)
+    cut_off = [Restarted(f"{process_id}/start", 0, process.epoch)]
+    assert len(world.store.restarts.queue(cut_off, "new")) == 1
+    assert world.process(process_id).state is ProcessState.BROKEN
+    world.app.restart(process_id)
+    assert world.process(process_id).state is ProcessState.RUNNING
+    world.store.database["decisions"].update_one({}, {"$set": {"recoveryTime": world.store.now()}})
+    broken = Broken(world, process_id)
+    broken.change("decisions", f"{process_id}/start", {"$unset": {"queuedAt": 1}})
+    assert scan(broken)[Rule.MESSAGE_LOST] == 1
+    assert world.bring_on(process_id).result == '"done"'
