@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from recovery.cli import actors, broken, check, demo, doctor, processes, run, servers, status, sweep, workers
+from recovery.cli import (
+    actors,
+    broken,
+    check,
+    demo,
+    doctor,
+    process_types,
+    processes,
+    run,
+    servers,
+    status,
+    sweep,
+    workers,
+)
 from recovery.cli.output import fail
 from recovery.errors import RecoveryError
 
@@ -24,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for commands in (demo, servers, workers, processes, run, status, actors, doctor, check, broken, sweep):
+for commands in (demo, servers, workers, processes, run, status, actors, process_types, doctor, check, broken, sweep):
     commands.add_to(app)
 
 

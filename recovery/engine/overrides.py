@@ -7,77 +7,94 @@ looked at when they are due.
 
 from __future__ import annotations
 
-import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Generic
 
+from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor, UnknownProcessType
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
-from recovery.records.preferences import Preferences, check, setting_names
+from recovery.records.preferences import P, Preferences, check, setting_names
+from recovery.store import KeptSettings
 
 
-def actor(resources: Resources, name: str) -> Stored[ActorPreferences]:
-    """What is kept of an actor. Raises UnknownActor."""
-    stored = resources.store.actors.get(name)
-    if stored is None:
-        raise UnknownActor(_unknown("actor", name, resources.store.actors.stored()))
-    return stored
+class Overrides(ABC, Generic[P]):
+    """Settings of one kind, kept by name, that an operator sets over what the code says."""
+
+    kind: ClassVar[type[Preferences]]
+    what: ClassVar[str]
+    """What one of them is called in a message."""
+    unknown: ClassVar[type[InputError]]
+
+    def __init__(self, resources: Resources, kept: KeptSettings[P]) -> None:
+        self._store = resources.store
+        self._kept: KeptSettings[P] = kept
+
+    def get(self, name: str) -> Stored[P]:
+        """What is kept under this name. Raises UnknownActor or UnknownProcessType, as all that follow do."""
+        stored = self._kept.get(name)
+        if stored is None:
+            there = hint(name, sorted(self._kept.stored()), "none is known yet: a worker tells when it starts")
+            raise self.unknown(f"no {self.what} is named {name!r}; {there}")
+        return stored
+
+    def set(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Set these settings over what the code says. Raises InputError for one that can't be."""
+        known_settings(self.kind, changes)
+        check(self.get(name).effective.evolve(**changes))
+        self._kept.override(name, changes)
+        self._hurry(name, self.get(name).effective)
+
+    def unset(self, name: str, settings: Iterable[str]) -> None:
+        """Let the code decide these settings again. Raises InputError for one that there is not."""
+        names = known_settings(self.kind, settings)
+        self.get(name)
+        self._kept.unset(name, names)
+        self._hurry(name, self.get(name).effective)
+
+    @abstractmethod
+    def _hurry(self, name: str, effective: P) -> None:
+        """Move the deadlines that are too late by what holds now."""
 
 
-def process_type(resources: Resources, name: str) -> Stored[ProcessTypePreferences]:
-    """What is kept of a process type. Raises UnknownProcessType."""
-    stored = resources.store.process_types.get(name)
-    if stored is None:
-        raise UnknownProcessType(_unknown("process type", name, resources.store.process_types.stored()))
-    return stored
+class ActorOverrides(Overrides[ActorPreferences]):
+    """Settings of actors, and which are blocked."""
+
+    kind, what, unknown = ActorPreferences, "actor", UnknownActor
+
+    def __init__(self, resources: Resources) -> None:
+        super().__init__(resources, resources.store.actors)
+
+    def block(self, name: str) -> bool:
+        """Have no task of an actor begun any more; False: it was blocked already."""
+        self.get(name)
+        return self._store.actors.block(name)
+
+    def unblock(self, name: str) -> bool:
+        """Have tasks of an actor begun again; False: it was not blocked."""
+        self.get(name)
+        changed = self._store.actors.unblock(name)
+        # Whether it changed or not: a call before may have been cut off here.
+        self._store.requeues.unblocked(name)
+        return changed
+
+    def _hurry(self, name: str, effective: ActorPreferences) -> None:
+        if effective.task_limit is not None:
+            self._store.requeues.hurry(name, effective.task_limit)
 
 
-def set_actor(resources: Resources, name: str, changes: Mapping[str, Any]) -> None:
-    """Set these settings of an actor over what its code says. Raises UnknownActor, InputError."""
-    known_settings(ActorPreferences, changes)
-    check(actor(resources, name).effective.evolve(**changes))
-    resources.store.actors.override(name, changes)
-    _hurry_tasks(resources, name)
+class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
+    """Settings of process types."""
 
+    kind, what, unknown = ProcessTypePreferences, "process type", UnknownProcessType
 
-def unset_actor(resources: Resources, name: str, settings: Iterable[str]) -> None:
-    """Let an actor's code decide these settings again. Raises UnknownActor, InputError."""
-    names = known_settings(ActorPreferences, settings)
-    actor(resources, name)
-    resources.store.actors.unset(name, names)
-    _hurry_tasks(resources, name)
+    def __init__(self, resources: Resources) -> None:
+        super().__init__(resources, resources.store.process_types)
 
-
-def set_process_type(resources: Resources, name: str, changes: Mapping[str, Any]) -> None:
-    """Set these settings of a process type over what its code says. Raises UnknownProcessType, InputError."""
-    known_settings(ProcessTypePreferences, changes)
-    check(process_type(resources, name).effective.evolve(**changes))
-    resources.store.process_types.override(name, changes)
-    _hurry_processes(resources, name)
-
-
-def unset_process_type(resources: Resources, name: str, settings: Iterable[str]) -> None:
-    """Let a process type's code decide these settings again. Raises UnknownProcessType, InputError."""
-    names = known_settings(ProcessTypePreferences, settings)
-    process_type(resources, name)
-    resources.store.process_types.unset(name, names)
-    _hurry_processes(resources, name)
-
-
-def block(resources: Resources, name: str) -> bool:
-    """Have no task of an actor begun any more; False: it was blocked already. Raises UnknownActor."""
-    actor(resources, name)
-    return resources.store.actors.block(name)
-
-
-def unblock(resources: Resources, name: str) -> bool:
-    """Have tasks of an actor begun again; False: it was not blocked. Raises UnknownActor."""
-    actor(resources, name)
-    changed = resources.store.actors.unblock(name)
-    # Whether it changed or not: a call before may have been cut off here.
-    resources.store.requeues.unblocked(name)
-    return changed
+    def _hurry(self, name: str, effective: ProcessTypePreferences) -> None:
+        if effective.process_timeout:
+            self._store.processes.hurry(name, effective.process_timeout)
 
 
 def known_settings(kind: type[Preferences], names: Iterable[str]) -> list[str]:
@@ -85,28 +102,5 @@ def known_settings(kind: type[Preferences], names: Iterable[str]) -> list[str]:
     known, wanted = setting_names(kind), list(names)
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-            raise InputError(f"no setting is named {name!r}; {hint}")
+            raise InputError(f"no setting is named {name!r}; {hint(name, known, 'there are none')}")
     return wanted
-
-
-def _hurry_tasks(resources: Resources, name: str) -> None:
-    limit = actor(resources, name).effective.task_limit
-    if limit is not None:
-        resources.store.requeues.hurry(name, limit)
-
-
-def _hurry_processes(resources: Resources, name: str) -> None:
-    seconds = process_type(resources, name).effective.process_timeout
-    if seconds:
-        resources.store.processes.hurry(name, seconds)
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if near:
-        return f"no {what} is named {name!r}; did you mean {near[0]!r}?"
-    there = f"there are: {', '.join(names[:20])}" if names else "none is known yet: a worker tells when it starts"
-    return f"no {what} is named {name!r}; {there}"

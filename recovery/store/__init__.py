@@ -18,7 +18,7 @@ from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema, snapshots
 from recovery.store.aborts import Aborts
-from recovery.store.actors import Actors, ProcessTypes
+from recovery.store.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.graphs import Finished, Graphs, GraphView
@@ -36,6 +36,7 @@ __all__ = [
     "Finished",
     "GraphView",
     "Group",
+    "KeptSettings",
     "Queued",
     "Restarted",
     "Selection",

@@ -7,20 +7,18 @@ worker that starts replaces what the code says and keeps `overrides` and `blocke
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
-from recovery.records.preferences import default_of, fits, setting_names
+from recovery.records.preferences import P, default_of, fits, setting_names
 from recovery.store.client import Document
 from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
 
-P = TypeVar("P", ActorPreferences, ProcessTypePreferences)
 
-
-class _Settings(Generic[P]):
+class KeptSettings(Generic[P]):
     """A collection of settings, one document per name."""
 
     def __init__(self, collection: Collection[Document], kind: type[P]) -> None:
@@ -77,7 +75,7 @@ class _Settings(Generic[P]):
         return Stored(from_document(self._kind, document), overrides, document.get("blockedAt") is not None)
 
 
-class Actors(_Settings[ActorPreferences]):
+class Actors(KeptSettings[ActorPreferences]):
     """The collection `actors`: the settings of each actor that a worker of any application has served."""
 
     def __init__(self, collection: Collection[Document]) -> None:
@@ -100,7 +98,7 @@ class Actors(_Settings[ActorPreferences]):
         return changed.modified_count == 1
 
 
-class ProcessTypes(_Settings[ProcessTypePreferences]):
+class ProcessTypes(KeptSettings[ProcessTypePreferences]):
     """The collection `processTypes`: the settings of each process type that a worker has served."""
 
     def __init__(self, collection: Collection[Document]) -> None:

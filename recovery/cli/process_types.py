@@ -1,0 +1,77 @@
+"""`recovery process-type`: settings of process types, changed while workers run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from recovery.cli.overrides import Found, Help, group
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from recovery.engine import Resources
+    from recovery.engine.overrides import ProcessTypeOverrides
+    from recovery.records import ProcessTypePreferences, Stored
+
+HELP = Help(
+    group="""Settings of process types, changed while workers run.
+
+Example: [bold]recovery process-type set order process_timeout=1h[/bold]
+""",
+    list="""List process types, and what is set.
+
+Example: [bold]recovery process-type list[/bold]
+""",
+    show="""Show a process type's settings, and where each comes from.
+
+Example: [bold]recovery process-type show order[/bold]
+""",
+    set="""Set settings of a process type over what its code says.
+
+Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. idle_timeout holds for processes that start from now on.
+
+Example: [bold]recovery process-type set order process_timeout=1h break_after_process_timeout=true[/bold]
+""",
+    unset="""Let a process type's code decide settings again.
+
+Example: [bold]recovery process-type unset order process_timeout[/bold]
+""",
+)
+
+
+def add_to(commands: typer.Typer) -> None:
+    """Register the commands of this module."""
+    commands.add_typer(group(HELP, _overrides, look, _one, _table), name="process-type")
+
+
+def look(resources: Resources) -> dict[str, Found]:
+    """All process types, as JSON has them."""
+    return {name: _one(stored) for name, stored in sorted(resources.store.process_types.stored().items())}
+
+
+def _overrides() -> type[ProcessTypeOverrides]:
+    from recovery.engine.overrides import ProcessTypeOverrides
+
+    return ProcessTypeOverrides
+
+
+def _one(stored: Stored[ProcessTypePreferences]) -> Found:
+    from recovery.cli.settings import told
+
+    return {"settings": told(stored)}
+
+
+def _table(found: dict[str, Found]) -> RenderableType:
+    from rich.table import Table
+
+    from recovery.cli.settings import overridden, shown
+
+    if not found:
+        return "none: no worker has ever run here"
+    table = Table("process type", "idle_timeout", "process_timeout", "set", box=None, padding=(0, 2))
+    for name, one in found.items():
+        idle, whole = (shown(key, one["settings"][key]["value"]) for key in ("idle_timeout", "process_timeout"))
+        table.add_row(name, idle, whole, overridden(one["settings"]))
+    return table
