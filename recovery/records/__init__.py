@@ -6,25 +6,17 @@ results to JSON texts, `ids` makes ids, `states` names the states and says which
 """
 
 from recovery.records.codec import field_name, from_document, to_document
+from recovery.records.decision import Decision, ErrorInfo, Outcome
 from recovery.records.failure import Failure
-from recovery.records.models import (
-    Call,
-    Child,
-    Decision,
-    ErrorInfo,
-    Graph,
-    Interruption,
-    Outcome,
-    Process,
-    QueueStatistics,
-    Record,
-    Task,
-    Worker,
-)
+from recovery.records.interruption import Interruption
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
+from recovery.records.process import Graph, Process
+from recovery.records.record import Record
 from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
+from recovery.records.task import Call, Child, Task
 from recovery.records.values import Encoded, Promise
+from recovery.records.worker import QueueStatistics, Worker
 
 __all__ = [
     "LIVE_DECISIONS",

@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from recovery.errors import DamagedRecord
-from recovery.records.models import Graph, Record
+from recovery.records.process import Graph
+from recovery.records.record import Record
 
 R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recovery.errors import InputError
-from recovery.records.models import Record
+from recovery.records.record import Record
 
 
 class TaskLimit(NamedTuple):

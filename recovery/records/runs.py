@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from recovery.records.models import Record
+from recovery.records.record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 from recovery import Failure, InputError
 from recovery.errors import NotEncodable
 from recovery.records import Decision, DecisionState, ProcessState
-from recovery.records import models as record_models
+from recovery.records import task as task_record
 from tests.world import World, by_message_only, check_quiet
 
 
@@ -47,7 +47,7 @@ REFUSED = "pay: PaymentRefused: 7 is too much"
 def test_who_waits_gets_the_failure(world: World, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a task that is too large for its decision to have a copy."""
     if large:
-        monkeypatch.setattr(record_models, "CALL_BYTES", 0)
+        monkeypatch.setattr(task_record, "CALL_BYTES", 0)
     pay, tell = add_actors(world)
 
     @world.app.process()

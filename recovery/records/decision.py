@@ -1,0 +1,89 @@
+"""What came of a task: the Decision record, with its outcome or error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.records.record import OfTask, Record
+from recovery.records.states import DecisionState
+from recovery.records.task import Call, Child, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorInfo(Record):
+    """Why a task, or a process, has no value."""
+
+    kind: str
+    """Name of the error's type."""
+    message: str
+    """Up to 500 characters."""
+    task: str | None = None
+    actor: str | None = None
+    stack: str | None = None
+    fingerprint: str | None = None
+    """What alike errors have in common; see `failure.fingerprint`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Record):
+    """How a task ended: a value or an error, and the pass of the attempt whose result was accepted."""
+
+    pass_key: str
+    finished_at: datetime | None = None
+    value: str | None = None
+    waits: tuple[str, ...] = ()
+    """Children that the value still promises; who waits for this task waits for them."""
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(OfTask):
+    """How far a task is, and what came of it."""
+
+    id: str
+    actor: str
+    state: DecisionState = DecisionState.WAITING
+    epoch: int = 0
+    pass_key: str | None = None
+    attempts: int = 0
+    timeouts: int = 0
+    losses: int | None = None
+    """How often its message was lost and it was queued again for that; absent if never."""
+    restarts: int | None = None
+    """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
+    fallible: bool | None = None
+    """The task's, and not in `call`: of a large task too it must be known whether its error breaks the process."""
+    call: Call | None = None
+    eta: datetime | None = None
+    delay: float | None = None
+    enqueued_at: datetime | None = None
+    """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
+    queued_at: datetime | None = None
+    claimed_at: datetime | None = None
+    worker: str | None = None
+    outcome: Outcome | None = None
+    children: tuple[Child, ...] = ()
+    recovery_time: datetime | None = None
+
+    def task(self) -> Task | None:
+        """The Task record, if this decision has a copy of its call."""
+        if self.call is None:
+            return None
+        call = self.call
+        return Task(
+            id=self.id,
+            actor=self.actor,
+            args=call.args,
+            parent=call.parent,
+            epoch=self.epoch,
+            deps=call.deps,
+            dependents=call.dependents,
+            unlocks=call.unlocks,
+            fallible=self.fallible,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error that breaks its process: a fallible task's is its value."""
+        return self.outcome is not None and self.outcome.error is not None and not self.fallible

@@ -1,0 +1,58 @@
+"""A run of a process type, and what of it is open: the Process and Graph records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from recovery.records import ids
+from recovery.records.decision import ErrorInfo
+from recovery.records.record import Record
+from recovery.records.states import ProcessState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Record):
+    """A run of a process type."""
+
+    id: str
+    type: str
+    args: str
+    custom_id: str | None = None
+    start_task: str = ids.START_TASK
+    state: ProcessState = ProcessState.RUNNING
+    epoch: int = 0
+    reopened: int | None = None
+    """How often it was broken and set running again. What was to break it before the last time is stale."""
+    idle_timeout: float = 60.0
+    started_at: datetime | None = None
+    timed_out_at: datetime | None = None
+    """When it was counted that its process_timeout is past."""
+    ended_at: datetime | None = None
+    result: str | None = None
+    error: ErrorInfo | None = None
+    recovery_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph(Record):
+    """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
+
+    id: str
+    epoch: int = 0
+    not_finished: dict[str, datetime] = field(default_factory=dict)
+    links: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """{task: {dependency still open: True}}."""
+    finished: tuple[str, ...] = ()
+    failed: dict[str, bool] = field(default_factory=dict)
+    restarted: dict[str, int] = field(default_factory=dict)
+    """{task that was restarted: the `restarts` of its decision that the graph knows of}."""
+    aborted: bool | None = None
+    idle_timeout: float = 60.0
+    version: int = 0
+    touched_at: datetime | None = None
+    recovery_time: datetime | None = None
+
+    def is_ready(self, task: str) -> bool:
+        """Whether `task` is open and waits for nothing."""
+        return task in self.not_finished and not self.links.get(task)

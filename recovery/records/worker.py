@@ -1,0 +1,44 @@
+"""Who works, and what was seen of the queues: the Worker and QueueStatistics records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.records.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker(Record):
+    """A worker that lives, or did at its last heartbeat. Its id is new at every start.
+
+    `host` names the kernel and the process namespace, so a worker of the same `host` can tell by `pid` and
+    `pid_started` that this one is gone, without waiting for its deadline.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    pid_started: int
+    queues: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+    """Those of its queues that it does not consume now, since their actors are blocked."""
+    started_at: datetime | None = None
+    recovery_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatistics(Record):
+    """What workers tell of a queue: when they polled it last, and how old the last message taken was.
+
+    Messages of a queue are taken in the order they were pushed, so a message pushed well before the last
+    one taken is in a worker's hands or lost.
+    """
+
+    id: str
+    polled_at: datetime | None = None
+    taken_queued_at: datetime | None = None
+    """`queuedAt` of the youngest message taken so far."""
+    found_empty_at: datetime | None = None
+    """When the queue was last known to be empty: what was pushed before is in a worker's hands or lost."""
