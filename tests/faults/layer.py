@@ -13,11 +13,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 import recovery.store
+from tests.faults import halves
 from tests.faults.plan import Plan
 
 NOT_STEPS = ("term",)
@@ -61,6 +63,7 @@ def installed(told: Told | None = None) -> Iterator[None]:
         # Pushes and depths alike; how a failed push is taken is the broker's to show.
         step = _wrap("Pipeline.execute", Pipeline.execute, RedisConnectionError, None)
         wrapped.enter_context(patch.object(Pipeline, "execute", step))
+        wrapped.enter_context(patch.object(Collection, "bulk_write", halves.wrapped(Collection.bulk_write)))
         yield
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tests.faults.halves import by_half
+
 
 class Died(BaseException):
     """The process that took this step is gone. No `except Exception` of ours may catch it."""
@@ -25,13 +27,19 @@ class Kind(StrEnum):
     AWAY = "from here on the server is away"
     DIES = "dies before"
     DIES_AFTER = "dies after"
+    DIES_HALF = "dies with half of it done"
     PAUSE = "pauses before"
     PAUSE_AFTER = "pauses after"
+    PAUSE_HALF = "pauses with half of it done"
     KILL = "SIGKILL before"
     KILL_AFTER = "SIGKILL after"
+    KILL_HALF = "SIGKILL with half of it done"
 
 
 AFTERWARDS = (Kind.AFTER, Kind.DIES_AFTER, Kind.PAUSE_AFTER, Kind.KILL_AFTER)
+HALFWAY = (Kind.HALF, Kind.DIES_HALF, Kind.PAUSE_HALF, Kind.KILL_HALF)
+DEATHS, PAUSES = (Kind.DIES, Kind.DIES_AFTER, Kind.DIES_HALF), (Kind.PAUSE, Kind.PAUSE_AFTER, Kind.PAUSE_HALF)
+KILLS = (Kind.KILL, Kind.KILL_AFTER, Kind.KILL_HALF)
 LOST = (Kind.BEFORE, Kind.AFTER, Kind.HALF, Kind.AWAY)
 
 Lost = Callable[[str], Exception]
@@ -82,40 +90,35 @@ class Plan:
             fault.kind
             for fault in self.faults
             if fault.step in ("", name) and fault.place == self._counts[fault.step]
-            if lost is not None or fault.kind not in LOST
+            if lost is not None or fault.kind not in (*LOST, *HALFWAY)
         ]
         self._counts.update(("", name))
+        halfway = [kind for kind in here if kind in HALFWAY]
         for kind in here:
             self.told.append(f"{name}: {kind}")
-            if kind not in AFTERWARDS:
-                self._happen(kind, name, step, lost, args, kw)
-        result = step(*args, **kw)
+            if kind not in (*AFTERWARDS, *HALFWAY):
+                self._happen(kind, name, lost)
+
+        def between() -> None:
+            for kind in halfway:
+                self._happen(kind, name, lost)
+
+        result = by_half(name, step, args, kw, between) if halfway else step(*args, **kw)
         for kind in here:
             if kind in AFTERWARDS:
-                self._happen(kind, name, step, lost, args, kw)
+                self._happen(kind, name, lost)
         return result
 
-    def _happen(self, kind: Kind, name: str, step: Callable[..., Any], lost: Lost | None, args: Any, kw: Any) -> None:
-        if kind in (Kind.KILL, Kind.KILL_AFTER):
+    def _happen(self, kind: Kind, name: str, lost: Lost | None) -> None:
+        if kind in KILLS:
             os.kill(os.getpid(), signal.SIGKILL)
-        if kind in (Kind.DIES, Kind.DIES_AFTER):
+        if kind in DEATHS:
             raise Died(name)
-        if kind in (Kind.PAUSE, Kind.PAUSE_AFTER):
+        if kind in PAUSES:
             if self.pause is not None:
                 self.pause(name)
             return
-        if kind is Kind.HALF:
-            _by_half(step, args, kw)
         if kind is Kind.AWAY:
             self._away = True
         assert lost is not None
         raise lost(f"{name}: {kind}")
-
-
-def _by_half(step: Callable[..., Any], args: Sequence[Any], kw: dict[str, Any]) -> None:
-    """The first half of a batch; of a step that takes no batch, all of it."""
-    of = [place for place, value in enumerate(args) if isinstance(value, (list, tuple)) and len(value) > 1]
-    if of:
-        batch = args[of[0]]
-        args = [*args[: of[0]], batch[: len(batch) // 2], *args[of[0] + 1 :]]
-    step(*args, **kw)

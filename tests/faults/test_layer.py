@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from pymongo.errors import AutoReconnect
 
 from recovery.queue import Broker
-from recovery.records import Task
+from recovery.records import Child, Decision, Outcome, Task
 from recovery.settings import Settings
 from recovery.store import Queued, Store
 from tests.emptied import emptied as emptied
@@ -45,6 +45,7 @@ def test_all_collections_are_wrapped() -> None:
         (Kind.HALF, AutoReconnect, 2),
         (Kind.DIES, Died, 0),
         (Kind.DIES_AFTER, Died, 4),
+        (Kind.DIES_HALF, Died, 2),
     ],
 )
 def test_a_fault(store: Store, kind: Kind, error: type[BaseException], left: int) -> None:
@@ -83,6 +84,67 @@ def test_a_course_stops_and_goes_on(store: Store) -> None:
     while not course.go():
         seen.append((course.at, there(store)))
     assert (seen, course.result) == ([("Tasks.insert", 0), ("Tasks.insert", 4)], 4)
+
+
+def test_a_batch_stops_half_way_and_goes_on(store: Store) -> None:
+    course = Course(lambda: store.tasks.insert(TASKS), Plan(Fault(Kind.PAUSE_HALF)))
+    assert not course.go()
+    assert (there(store), course.finish(), there(store)) == (2, 4, 4)
+
+
+def decisions(store: Store) -> list[str]:
+    """States of the first decision and of the one that waits for it."""
+    return [document["state"] for document in store.database["decisions"].find().sort("_id", 1)]
+
+
+def finish_and_claim(store: Store) -> Callable[[], tuple[bool, Decision | None]]:
+    """A step that ends a task and claims its successor, in one bulk of two writes."""
+    first, then = Decision(id="p/1", actor="a"), Decision(id="p/2", actor="a")
+    store.decisions.insert([first, then])
+    claimed = store.decisions.claim_ready("p/1", "one", "w#1", 60.0)
+    assert claimed is not None
+    outcome, successor = Outcome(pass_key="one", value="1"), then.evolve(pass_key="two")
+    options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
+    return lambda: store.decisions.finish_and_claim(claimed, outcome, successor, 60.0, None, **options)
+
+
+@pytest.mark.parametrize(("kind", "error"), [(Kind.HALF, AutoReconnect), (Kind.DIES_HALF, Died)])
+def test_the_first_write_of_a_bulk_is_done_and_the_second_is_not(
+    store: Store, kind: Kind, error: type[BaseException]
+) -> None:
+    step = finish_and_claim(store)
+    with under(Plan(Fault(kind))), pytest.raises(error):
+        step()
+    assert decisions(store) == ["finished", "waiting"]
+    assert step() == (True, None), "it is told that its result was taken, and claims nothing"
+
+
+def test_between_the_writes_of_a_bulk_others_write(store: Store) -> None:
+    course = Course(finish_and_claim(store), Plan(Fault(Kind.PAUSE_HALF)))
+    assert not course.go()
+    assert decisions(store) == ["finished", "waiting"]
+    taken, claimed = course.finish()
+    assert (taken, claimed is not None, decisions(store)) == (True, True, ["finished", "working"])
+
+
+def test_what_got_between_the_writes_of_a_bulk_wins(store: Store) -> None:
+    course = Course(finish_and_claim(store), Plan(Fault(Kind.PAUSE_HALF)))
+    assert not course.go()
+    assert store.requeues.ready(["p/2"], "another")
+    assert (course.finish(), decisions(store)) == ((True, None), ["finished", "queued"])
+
+
+def test_what_is_one_write_has_no_half(store: Store) -> None:
+    """A finish with its children is done, and the connection lost: never a decision with half of them."""
+    store.decisions.insert([Decision(id="p/1", actor="a")])
+    claimed = store.decisions.claim_ready("p/1", "one", "w#1", 60.0)
+    assert claimed is not None
+    children = [Child(id=str(n), actor="a", args="[[],{}]") for n in range(4)]
+    options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
+    with under(Plan(Fault(Kind.HALF))), pytest.raises(AutoReconnect):
+        store.decisions.finish(claimed, Outcome(pass_key="one", value="1"), children, **options)
+    (document,) = store.database["decisions"].find()
+    assert (document["state"], len(document["children"])) == ("finished", 4)
 
 
 def test_a_course_dies_where_it_stands(store: Store) -> None:

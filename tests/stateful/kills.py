@@ -15,7 +15,7 @@ from tests.stateful.rest import bring_to_rest
 
 LIVES, PLACES = 12, 60
 """So many processes, one after the other, each killed at one of its first steps or when it is through."""
-KILLS = (Kind.KILL, Kind.KILL_AFTER)
+KILLS = (Kind.KILL, Kind.KILL_AFTER, Kind.KILL_HALF)
 
 
 def node(own: int = 1, *then: Any, actor: str = ANY_ATTEMPT, beats: bool = False) -> Any:

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from recovery import Settings
 from tests.faults import Course, Died, Fault, Kind, Plan
+from tests.faults.plan import KILLS, PAUSES
 from tests.stateful import checks
 from tests.stateful.cluster import IDLE, MESSAGE, SCANNERS, WORK, Cluster, go_on, held_still
 from tests.stateful.programs import PROGRAMS
@@ -22,7 +23,7 @@ from tests.stateful.rest import bring_to_rest
 
 MEMBERS, PROCESSES = 4, 3
 
-KINDS = [kind for kind in Kind if kind not in (Kind.KILL, Kind.KILL_AFTER)]
+KINDS = [kind for kind in Kind if kind not in KILLS]
 EDGES = (
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
     *("Tasks.insert", "Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.rest", "Processes.finish"),
@@ -31,7 +32,7 @@ EDGES = (
 """Steps after which the records say something else: faults there tell most."""
 FAULT = st.one_of(
     st.builds(Fault, st.sampled_from(KINDS), st.sampled_from([0, 0, 1, 2]), st.sampled_from(EDGES)),
-    st.builds(Fault, st.sampled_from([Kind.PAUSE, Kind.PAUSE_AFTER]), st.just(0), st.sampled_from(EDGES)),
+    st.builds(Fault, st.sampled_from(PAUSES), st.just(0), st.sampled_from(EDGES)),
     st.builds(Fault, st.sampled_from(KINDS), st.integers(0, 40)),
 )
 FAULTS: st.SearchStrategy[list[Fault]] = st.one_of(

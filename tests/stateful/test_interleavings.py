@@ -20,8 +20,9 @@ CUSTOM_ID = "the order"
 
 
 def begun(work: Callable[[], Any], *at: str) -> Course:
-    """A step that has come to the first of these places: 'before Decisions.finish', 'after Requeues.timed_out'."""
-    kinds = {"before": Kind.PAUSE, "after": Kind.PAUSE_AFTER}
+    """A step that has come to the first of these places: 'before Decisions.finish', 'after Requeues.timed_out', 'amid
+    Decisions.finish_and_claim'."""
+    kinds = {"before": Kind.PAUSE, "after": Kind.PAUSE_AFTER, "amid": Kind.PAUSE_HALF}
     faults = [Fault(kinds[when], 0, step) for when, step in (place.split() for place in at)]
     course = Course(work, Plan(*faults))
     assert not course.go(), f"it ended, and did not come to {at}: {course.error!r}"
@@ -207,6 +208,41 @@ def test_a_step_is_requeued_before_it_is_finished_and_its_successor_claimed(
     other.finish()
     ends_right(cluster, program)
     assert decision(cluster, then)["attempts"] == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.HALF, Kind.DIES_HALF])
+def test_a_finish_lands_and_the_claim_that_goes_with_it_does_not(cluster: Cluster, kind: Kind) -> None:
+    """Whoever asked is told of neither, or is gone: the result counts, and the successor runs once."""
+    program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
+    member = cluster.member()
+    message = cluster.take(member)
+    assert message is not None
+    faults = Plan(Fault(kind, 0, "Decisions.finish_and_claim"), Fault(Kind.PAUSE, 1, "Decisions.finish"))
+    worker = Course(lambda: cluster.run(member, message), faults)
+    dies = worker.go()
+    assert (dies, isinstance(worker.error, Died)) == ((kind is Kind.DIES_HALF,) * 2)
+    first, then = decision(cluster, ANY_ATTEMPT), decision(cluster, HOLDER_ONLY)
+    assert (first["state"], then["state"]) == ("finished", "waiting")
+    if not dies:
+        worker.finish()  # it asks again, and is told that its result was taken
+    ends_right(cluster, program)
+    accepted = decision(cluster, ANY_ATTEMPT)["outcome"]
+    assert (accepted["pass"], accepted["value"]) == (first["outcome"]["pass"], first["outcome"]["value"])
+    assert (decision(cluster, ANY_ATTEMPT)["attempts"], decision(cluster, HOLDER_ONLY)["attempts"]) == (1, 1)
+
+
+def test_a_scanner_enqueues_the_successor_between_a_finish_and_its_claim(cluster: Cluster) -> None:
+    """The claim finds it queued and leaves it alone; its message brings the one attempt."""
+    program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
+    worker = working(cluster, "amid Decisions.finish_and_claim")
+    cluster.passing.pass_by(APPLY + 1)
+    scan(cluster)
+    queued = decision(cluster, HOLDER_ONLY)
+    assert (queued["state"], messages(cluster)) == ("queued", 1)
+    worker.finish()
+    assert decision(cluster, HOLDER_ONLY) == queued
+    ends_right(cluster, program)
+    assert (decision(cluster, ANY_ATTEMPT)["attempts"], decision(cluster, HOLDER_ONLY)["attempts"]) == (1, 1)
 
 
 def test_a_successor_is_requeued_while_its_holder_thinks_it_has_it(cluster: Cluster) -> None:
