@@ -1,12 +1,12 @@
-"""Queries and updates of the Decision records: one at a time, as the life of a task needs them.
+"""Updates of the Decision records: one at a time, as the life of a task needs them.
 
 Each update's filter is the whole condition that it was decided on: state, pass, epoch. What comes back says
-whether it took place. The updates of a batch of decisions stand in `requeues`.
+whether it took place. What they set stands in `transitions`; the updates of a batch of decisions in `requeues`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,19 +15,11 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
-from recovery.records.ids import AFTER_SEPARATOR, HOLDER_END, record_id
 from recovery.store.client import Document
-from recovery.store.expressions import (
-    ACKNOWLEDGED,
-    FIRST_QUEUED,
-    OVERDUE,
-    RESTORABLE,
-    after,
-    literal,
-    plus_one,
-    task_end,
-)
+from recovery.store.decision_queries import DecisionQueries
+from recovery.store.expressions import ACKNOWLEDGED, after, task_end
 from recovery.store.tasks import insert_missing
+from recovery.store.transitions import claimed, claimed_ready, finished, work_deadline
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
@@ -49,12 +41,12 @@ class Queued:
     first: bool = False
 
 
-class Decisions:
+class Decisions(DecisionQueries):
     """The collection `decisions`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
+        super().__init__(collection)
         self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
-        self._restorable = collection.with_options(write_concern=RESTORABLE)
 
     def insert(self, decisions: Sequence[Decision]) -> int:
         """Save new decisions, all waiting; those that are there already are left as they are. How many were not.
@@ -86,34 +78,6 @@ class Decisions:
         made = insert_missing(self._restorable, [to_document(queued)])
         return Queued(decision.id, decision.actor, pass_key, now) if made else None
 
-    def get(self, decision_id: str) -> Decision | None:
-        """The decision of this id, `P/T`."""
-        found = self._restorable.find_one({"_id": decision_id})
-        return from_document(Decision, found) if found else None
-
-    def get_many(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
-        """The decisions that are there, by id."""
-        found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
-        return {document["_id"]: from_document(Decision, document) for document in found}
-
-    def of_process(self, process_id: str) -> dict[str, Decision]:
-        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
-        query = {"_id": {"$gte": record_id(process_id, ""), "$lt": process_id + AFTER_SEPARATOR}}
-        decisions: dict[str, Decision] = {}
-        for document in self._restorable.find(query, _WITHOUT_TEXTS):
-            for child in document.get("children", ()):
-                child["args"] = ""
-            decision = from_document(Decision, document)
-            decisions[decision.task_id] = decision
-        return decisions
-
-    def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
-        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""
-        kept = {"$or": [{"outcome.error": None}, {"fallible": True}]}
-        query = {"_id": {"$in": list(decision_ids)}, "state": FINISHED, **kept}
-        found = self._restorable.find(query, {"outcome": True})
-        return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
-
     def claim(
         self, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
     ) -> Decision | None:
@@ -126,7 +90,7 @@ class Decisions:
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._restorable.find_one_and_update(
-            guard, [{"$set": _claimed(worker, timeout, limit)}], return_document=True
+            guard, [{"$set": claimed(worker, timeout, limit)}], return_document=True
         )
         return from_document(Decision, found) if found else None
 
@@ -139,7 +103,7 @@ class Decisions:
         """
         found = self._restorable.find_one_and_update(
             {"_id": decision_id, "state": WAITING, "eta": None, "delay": None},
-            [{"$set": {**_claimed_ready(worker, timeout, limit), "pass": pass_key}}],
+            [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             return_document=True,
         )
         return from_document(Decision, found) if found else None
@@ -148,7 +112,7 @@ class Decisions:
         """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
         changed = self._restorable.update_one(
             {"_id": decision_id, "state": WORKING, "pass": pass_key},
-            [{"$set": {"recoveryTime": _work_deadline(timeout, limit)}}],
+            [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
         )
         return changed.matched_count == 1
 
@@ -169,7 +133,7 @@ class Decisions:
         the current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
         gets True if its own result is the one that was taken.
         """
-        guard, stages = _finish(decision, outcome, children, accept_first, worker, apply_timeout)
+        guard, stages = finished(decision, outcome, children, accept_first, worker, apply_timeout)
         if self._acknowledged.update_one(guard, stages).matched_count == 1:
             return True
         return self._was_taken(decision, outcome)
@@ -192,10 +156,10 @@ class Decisions:
         None. It is claimed only if the first was finished: that one is an upsert, and where its condition does not
         match it fails, since there is a record of its id; an error ends an ordered bulk.
         """
-        guard, stages = _finish(decision, outcome, (), accept_first, worker, apply_timeout)
+        guard, stages = finished(decision, outcome, (), accept_first, worker, apply_timeout)
         first = {"_id": successor.id, "state": WAITING, "epoch": successor.epoch, "attempts": successor.attempts}
-        claimed = {**_claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
-        writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claimed}])]
+        claim = {**claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
+        writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claim}])]
         try:
             done = self._acknowledged.bulk_write(writes, ordered=True)
         except BulkWriteError as error:
@@ -225,83 +189,3 @@ class Decisions:
             {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": after(seconds)}}],
         )
-
-    def overdue(self, limit: int) -> list[Decision]:
-        """Live decisions whose deadline is past, the longest first. Index `deadline`.
-
-        Without outcome and children, which may be large and which no rule on a single decision needs.
-        """
-        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", 1).limit(limit)
-        return [from_document(Decision, document) for document in found]
-
-    def without_deadline(self, limit: int) -> list[Decision]:
-        """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
-        query = {"state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None}
-        found = self._restorable.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
-        return [from_document(Decision, document) for document in found]
-
-    def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
-        """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
-
-        A name is that of a worker, for all of its processes, or of one of them; see `records.ids.holder`.
-        """
-        ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
-        only = {"state": state.value} if state is not None else {}
-        found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
-        return [from_document(Decision, document) for document in found]
-
-
-def _claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    return {
-        "state": WORKING,
-        "worker": literal(worker),
-        "claimedAt": "$$NOW",
-        "attempts": plus_one("attempts"),
-        "recoveryTime": _work_deadline(timeout, limit),
-    }
-
-
-def _claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    """Queued and claimed in one."""
-    return {**_claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
-
-
-def _work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
-    """When an attempt is looked at: a limit that is not forced waits for it to end."""
-    if limit is None or not limit.forced:
-        return after(timeout)
-    return {"$min": [after(timeout), task_end(limit.seconds)]}
-
-
-def _finish(
-    decision: Decision,
-    outcome: Outcome,
-    children: Sequence[Child],
-    accept_first: bool,
-    worker: str,
-    apply_timeout: float,
-) -> tuple[Document, list[Document]]:
-    """Condition and stages of the update that finishes a decision."""
-    holder = {"state": WORKING, "pass": decision.pass_key}
-    any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
-    guard = any_attempt if accept_first and outcome.error is None else holder
-    fields = finished_fields(outcome, children, apply_timeout) | {"worker": literal(worker)}
-    life = {"epoch": decision.epoch, "restarts": decision.restarts}
-    return {"_id": decision.id, **life, **guard}, [{"$set": fields}]
-
-
-def finished_fields(outcome: Outcome, children: Sequence[Child], apply_timeout: float) -> Document:
-    """The fields that make a decision finished, as an update's expressions."""
-    return {
-        "state": FINISHED,
-        "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
-        "children": literal([to_document(child) for child in children]),
-        "recoveryTime": after(apply_timeout),
-    }
-
-
-# What rules on a single decision look at: a page of a thousand is read for nothing else.
-_BRIEF = dict.fromkeys(
-    ("actor", "state", "worker", "timeouts", "losses", "enqueuedAt", "queuedAt", "recoveryTime"), True
-)
-_WITHOUT_TEXTS = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)

@@ -1,0 +1,83 @@
+"""Queries of the Decision records: of tasks by name, and of those that somebody has to look at.
+
+The latter cost what is overdue, or held, not what exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pymongo.collection import Collection
+
+from recovery.records import Decision, DecisionState, Outcome, from_document
+from recovery.records.ids import AFTER_SEPARATOR, HOLDER_END, record_id
+from recovery.store.client import Document
+from recovery.store.expressions import OVERDUE, RESTORABLE
+
+# What rules on a single decision look at: a page of a thousand is read for nothing else.
+_BRIEF = dict.fromkeys(
+    ("actor", "state", "worker", "timeouts", "losses", "enqueuedAt", "queuedAt", "recoveryTime"), True
+)
+_WITHOUT_TEXTS = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)
+
+_TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
+"""States that are never without a deadline; a finished decision has none once it is applied."""
+
+
+class DecisionQueries:
+    """What is asked of the collection `decisions`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._restorable = collection.with_options(write_concern=RESTORABLE)
+
+    def get(self, decision_id: str) -> Decision | None:
+        """The decision of this id, `P/T`."""
+        found = self._restorable.find_one({"_id": decision_id})
+        return from_document(Decision, found) if found else None
+
+    def get_many(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
+        """The decisions that are there, by id."""
+        found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
+        return {document["_id"]: from_document(Decision, document) for document in found}
+
+    def of_process(self, process_id: str) -> dict[str, Decision]:
+        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
+        query = {"_id": {"$gte": record_id(process_id, ""), "$lt": process_id + AFTER_SEPARATOR}}
+        decisions: dict[str, Decision] = {}
+        for document in self._restorable.find(query, _WITHOUT_TEXTS):
+            for child in document.get("children", ()):
+                child["args"] = ""
+            decision = from_document(Decision, document)
+            decisions[decision.task_id] = decision
+        return decisions
+
+    def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
+        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""
+        kept = {"$or": [{"outcome.error": None}, {"fallible": True}]}
+        query = {"_id": {"$in": list(decision_ids)}, "state": DecisionState.FINISHED.value, **kept}
+        found = self._restorable.find(query, {"outcome": True})
+        return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
+
+    def overdue(self, limit: int) -> list[Decision]:
+        """Live decisions whose deadline is past, the longest first. Index `deadline`.
+
+        Without outcome and children, which may be large and which no rule on a single decision needs.
+        """
+        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", 1).limit(limit)
+        return [from_document(Decision, document) for document in found]
+
+    def without_deadline(self, limit: int) -> list[Decision]:
+        """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
+        query = {"state": {"$in": _TIMED}, "recoveryTime": None}
+        found = self._restorable.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
+        return [from_document(Decision, document) for document in found]
+
+    def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
+        """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
+
+        A name is that of a worker, for all of its processes, or of one of them; see `records.ids.holder`.
+        """
+        ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
+        only = {"state": state.value} if state is not None else {}
+        found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
+        return [from_document(Decision, document) for document in found]
