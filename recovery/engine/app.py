@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,19 +11,17 @@ from recovery.engine import start as starting
 from recovery.engine.abort import abort_process
 from recovery.engine.actor import Actor, encode_call, preferences
 from recovery.engine.applier import Applier
+from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.engine.restart import restart_process
+from recovery.engine.results import await_result
 from recovery.errors import (
     InputError,
-    ProcessBroken,
-    ProcessNotFound,
-    ResultTimeout,
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ActorPreferences, ProcessState, ProcessTypePreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import check, setting_names
-from recovery.records.values import decode
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
@@ -124,7 +119,7 @@ class Recovery:
     def find_actor(self, name: str) -> Actor[..., Any]:
         """The actor of this name. Raises UnknownActor."""
         if name not in self.actors:
-            raise UnknownActor(f"no actor is named {name!r}{_near(name, list(self.actors))}")
+            raise UnknownActor(f"no actor is named {name!r}; {_near(name, self.actors)}")
         return self.actors[name]
 
     def start(self, process: Actor[..., Any] | str, /, *args: Any, custom_id: str | None = None, **kwargs: Any) -> str:
@@ -136,7 +131,7 @@ class Recovery:
         name = process if isinstance(process, str) else process.name
         actor = self.actors.get(name)
         if actor is None or actor.process_type is None:
-            raise UnknownProcessType(f"no process type is named {name!r}{_near(name, self.process_types)}")
+            raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
         if custom_id is not None and not _is_custom_id(custom_id):
             raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
         actor.check_call(args, kwargs)
@@ -159,27 +154,7 @@ class Recovery:
 
         Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause, waiter = 0.01, threading.Event()
-        while True:
-            process = self.resources.store.processes.get(process_id)
-            if process is None:
-                raise ProcessNotFound(f"no process has the id {process_id!r} in {self.settings.database}")
-            if process.state is ProcessState.FINISHED:
-                return decode(process.result or "null")
-            if process.state is not ProcessState.RUNNING:
-                error = process.error
-                raise ProcessBroken(
-                    process_id,
-                    error.task if error else None,
-                    error.kind if error else process.state.value,
-                    error.message if error else "ended without a result",
-                    process.state.value,
-                )
-            if deadline is not None and time.monotonic() >= deadline:
-                raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
-            waiter.wait(pause)
-            pause = min(pause * 1.5, 0.5)
+        return await_result(self.resources, process_id, timeout)
 
     def restart(self, process_id: str, task: str | None = None) -> int:
         """Queue the failed tasks of a broken process again, or one of them; how many. What was finished stays so.
@@ -203,7 +178,7 @@ def _preferences(
     named = name or function.__name__
     known = setting_names(ActorPreferences)
     for unknown in settings.keys() - set(known):
-        raise InputError(f"actor {named}: no setting is named {unknown!r}{_near(unknown, [*known, *others])}")
+        raise InputError(f"actor {named}: no setting is named {unknown!r}; {_near(unknown, [*known, *others])}")
     return preferences(named, **settings)
 
 
@@ -218,11 +193,8 @@ def _is_custom_id(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 500 and value.encode(errors="ignore").decode() == value
 
 
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; there are: {', '.join(sorted(known)[:20])}" if known else "; the app has none"
+def _near(name: str, known: Iterable[str]) -> str:
+    return hint(name, sorted(known), "the app has none")
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,18 +23,14 @@ from recovery import metrics
 from recovery.engine import outcomes
 from recovery.engine.actor import Actor
 from recovery.engine.applier import Applier
-from recovery.engine.children import records_of_children
-from recovery.engine.context import Attempt
+from recovery.engine.call import call
 from recovery.engine.dispatch import push
 from recovery.engine.effects import Ended
-from recovery.engine.heartbeats import beating
+from recovery.engine.in_hand import InHand
 from recovery.engine.patience import patiently
-from recovery.engine.resolve import resolve
 from recovery.engine.resources import Resources
-from recovery.errors import ClaimLost
-from recovery.records import Child, Decision, Outcome, Task
+from recovery.records import Decision
 from recovery.records.ids import new_pass, record_id
-from recovery.records.values import decode
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -53,17 +49,6 @@ class Result(StrEnum):
     BLOCKED = "blocked"
     STALE_RESULT = "stale result"
     CLAIM_LOST = "claim lost"
-
-
-@dataclass(frozen=True, slots=True)
-class InHand:
-    """A claimed decision, and what this slot knows of its process without asking."""
-
-    decision: Decision
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    """{task: its outcome}, of the one that ran just before."""
-    scheduled: Mapping[str, Decision] = field(default_factory=dict)
-    """{id: decision as it was first written}, of tasks that were scheduled here."""
 
 
 class Slot:
@@ -125,33 +110,12 @@ class Slot:
         if task is None:
             raise LookupError(f"{decision.id}: there is a decision, but no Task record")
         result, following = Result.CLAIM_LOST, None
-        if (ran := self._run(actor, task, here)) is not None:
+        if (ran := call(self._resources.store, actor, task, here)) is not None:
             outcome, children = ran
             ended = Ended(task, decision.evolve(outcome=outcome, children=children))
             result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         return result, following
-
-    def _run(self, actor: Actor[..., Any], task: Task, here: InHand) -> tuple[Outcome, tuple[Child, ...]] | None:
-        """Call the actor's function: its outcome and the children it scheduled; None if it gave up its claim."""
-        decision = here.decision
-        values = resolve(self._resources.store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
-        positional, named = decode(task.args, values.__getitem__)
-        attempt = Attempt(self._resources.store, decision, actor.preferences)
-        began = time.perf_counter()
-        try:
-            with attempt, beating(attempt):
-                return outcomes.of_value(attempt, actor.function(*positional, **named)), attempt.children()
-        except ClaimLost:
-            metrics.STALE.labels("claim lost").inc()
-            return None
-        except Exception as error:
-            outcome = outcomes.of_error(error, decision)
-            assert outcome.error is not None
-            log.warning("%s %s: %s\n%s", actor.name, decision.id, outcome.error.message, outcome.error.stack)
-            return outcome, ()
-        finally:
-            metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
 
     def _end(self, actor: Actor[..., Any], ended: Ended, here: InHand, until: float) -> tuple[Result, InHand | None]:
         """Finish, and have the effects applied; perhaps claim a task of those that became ready."""
@@ -168,7 +132,7 @@ class Slot:
             self._applier.submit(replace(ended, successor=taken.task_id))
         else:
             taken = self._hand_on(ended, may_take=time.monotonic() < until)
-        return result, _in_hand(taken, ended, here) if taken is not None else None
+        return result, here.followed_by(taken, ended) if taken is not None else None
 
     def _finish(self, actor: Actor[..., Any], ended: Ended, foreseen: Decision | None) -> tuple[bool, Decision | None]:
         """Write the end of an attempt: whether it was accepted, and the task claimed with it."""
@@ -238,13 +202,3 @@ class Slot:
         """An actor with the settings that hold now."""
         preferences = self._resources.store.preferences.actor(actor.preferences)
         return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
-
-
-def _in_hand(taken: Decision, ended: Ended, here: InHand) -> InHand:
-    """What is known beside a task that was claimed because this one ended."""
-    scheduled, outcome = here.scheduled, ended.decision.outcome
-    known = {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {}
-    if any(child.unlocks for child in ended.decision.children):
-        _, decisions = records_of_children(ended.task, ended.decision)
-        scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
-    return InHand(taken, known, scheduled)

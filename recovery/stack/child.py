@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from recovery.errors import ServerError
+from recovery.stack import groups
 from recovery.stack.guard import Guard
 
 # Waits for a line, which comes when the guard knows us; if we die before, it reads the end and goes.
@@ -89,11 +90,11 @@ class Child:
     @property
     def frozen(self) -> bool:
         """Whether the program stands still since `freeze`."""
-        return not self._reaped and _states(self.pid).get(self.pid) == "T"
+        return not self._reaped and groups.states(self.pid).get(self.pid) == groups.STOPPED
 
     def members(self) -> list[int]:
         """The live processes of the group: the program and what it started."""
-        return [] if self._reaped else _members(self.pid)
+        return [] if self._reaped else list(groups.states(self.pid))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the program has ended; False when `timeout` seconds went by."""
@@ -111,9 +112,7 @@ class Child:
     def freeze(self) -> None:
         """SIGSTOP to the program and all that it started, as a paused machine would. Returns when all stand still."""
         self._signal_group(signal.SIGSTOP)
-        deadline = time.monotonic() + _KILLED_WITHIN
-        while not _all_stopped(self.pid) and time.monotonic() < deadline:
-            threading.Event().wait(0.005)
+        groups.await_frozen(self.pid, _KILLED_WITHIN)
 
     def thaw(self) -> None:
         """SIGCONT to the program and all that it started. Does nothing where nothing is frozen."""
@@ -138,10 +137,7 @@ class Child:
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-            deadline = time.monotonic() + _KILLED_WITHIN
-            while _members(self.pid) and time.monotonic() < deadline:
-                threading.Event().wait(0.005)
-            self._expect_end(not _members(self.pid))
+            self._expect_end(groups.await_dead(self.pid, _KILLED_WITHIN))
             self._forget()
 
     def last_lines(self, count: int = 20) -> list[str]:
@@ -196,27 +192,6 @@ def stop_all(children: Iterable[Child], grace: float = 10.0) -> None:
     for child in children:
         child.wait(max(0.0, deadline - time.monotonic()))
         child.kill_group()
-
-
-def _members(group: int) -> list[int]:
-    """The processes of a group that are not zombies."""
-    return list(_states(group))
-
-
-def _all_stopped(group: int) -> bool:
-    return all(state == "T" for state in _states(group).values())
-
-
-def _states(group: int) -> dict[int, str]:
-    """{pid: state} of the processes of a group that are not zombies, from /proc."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # The name in brackets may hold anything, so the fields are counted from the last bracket.
-            state, _parent, of_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
-            if int(of_group) == group and state not in "ZX":
-                found[int(stat.parent.name)] = state
-    return found
 
 
 def _stop_live(owner: int = os.getpid()) -> None:

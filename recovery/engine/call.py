@@ -1,0 +1,43 @@
+"""The call of an actor's function: what goes in, and what comes of it. Nothing is written here but heartbeats."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from recovery import metrics
+from recovery.engine import outcomes
+from recovery.engine.actor import Actor
+from recovery.engine.context import Attempt
+from recovery.engine.heartbeats import beating
+from recovery.engine.in_hand import InHand
+from recovery.engine.resolve import resolve
+from recovery.errors import ClaimLost
+from recovery.records import Child, Outcome, Task
+from recovery.records.values import decode
+from recovery.store import Store
+
+log = logging.getLogger(__name__)
+
+
+def call(store: Store, actor: Actor[..., Any], task: Task, here: InHand) -> tuple[Outcome, tuple[Child, ...]] | None:
+    """The outcome of a task that is in hand and the children it scheduled; None if it gave up its claim."""
+    decision = here.decision
+    values = resolve(store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
+    positional, named = decode(task.args, values.__getitem__)
+    attempt = Attempt(store, decision, actor.preferences)
+    began = time.perf_counter()
+    try:
+        with attempt, beating(attempt):
+            return outcomes.of_value(attempt, actor.function(*positional, **named)), attempt.children()
+    except ClaimLost:
+        metrics.STALE.labels("claim lost").inc()
+        return None
+    except Exception as error:
+        outcome = outcomes.of_error(error, decision)
+        assert outcome.error is not None
+        log.warning("%s %s: %s\n%s", actor.name, decision.id, outcome.error.message, outcome.error.stack)
+        return outcome, ()
+    finally:
+        metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)

@@ -1,0 +1,47 @@
+"""The result of a process, for whoever waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from recovery.engine.resources import Resources
+from recovery.errors import ProcessBroken, ProcessNotFound, ResultTimeout
+from recovery.records import Process, ProcessState
+from recovery.records.values import decode
+
+# Looked for ever more rarely: a short process is seen at once, a long one costs two reads a second.
+FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.01, 0.5, 1.5
+
+
+def await_result(resources: Resources, process_id: str, timeout: float | None) -> Any:
+    """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
+
+    Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause, waiter = FIRST_PAUSE, threading.Event()
+    while True:
+        process = resources.store.processes.get(process_id)
+        if process is None:
+            raise ProcessNotFound(f"no process has the id {process_id!r} in {resources.settings.database}")
+        if process.state is ProcessState.FINISHED:
+            return decode(process.result or "null")
+        if process.state is not ProcessState.RUNNING:
+            raise _broken(process)
+        if deadline is not None and time.monotonic() >= deadline:
+            raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
+        waiter.wait(pause)
+        pause = min(pause * GROWTH, LONGEST_PAUSE)
+
+
+def _broken(process: Process) -> ProcessBroken:
+    error = process.error
+    return ProcessBroken(
+        process.id,
+        error.task if error else None,
+        error.kind if error else process.state.value,
+        error.message if error else "ended without a result",
+        process.state.value,
+    )
