@@ -1,25 +1,30 @@
 """An explicit-state model of the order of writes and the rules that restore it.
 
-One process: the start task S creates a child C and returns C's value. Two workers, a lossy queue, a crash or a
-time-out anywhere. Every interleaving is explored. Checked in each state: at most one accepted decision per task,
-and a finished process has all its tasks decided. Checked of the whole: from every state that can be reached, an end
-can be reached without a further fault, so nothing is ever stuck.
+One process: the start task S creates a child C and returns C's value. Some workers, a lossy queue, a crash or a
+time-out anywhere: of an attempt, or of a task as a whole, which ends with an error then. Every interleaving is
+explored. Checked in each state: at most one accepted decision per task; a finished process has the values of all its
+tasks, and a broken one has an error. Checked of the whole: from every state that can be reached, an end can be reached
+without a further fault, so nothing is ever stuck.
 
 Change the order of writes here before you change it in `recovery.engine`. Bounds of the model, not of the design:
-two new passes per task, one lost message.
+three new passes per task, two lost messages, and how many workers there are. How a process breaks, write by write, is
+`restart`'s to explore.
+
+States that differ only in what makes no difference are one (`canonical`): which worker is which, and messages and
+passes of tasks that have moved on since, which whoever takes them drops.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-MAX_PASS, MAX_LOST = 3, 1
+MAX_PASS, MAX_LOST = 4, 2
 
 
 class Decision(NamedTuple):
-    """State '-' (absent), 'waiting', 'queued', 'running' or 'finished', and the number of its pass."""
+    """State '-' (absent), 'waiting', 'queued', 'running', 'finished' or 'error', and the number of its pass."""
 
     state: str
     pas: int
@@ -28,7 +33,7 @@ class Decision(NamedTuple):
 class World(NamedTuple):
     """All records, the queue, and where each worker is: (step, task, pass)."""
 
-    ended: bool
+    ended: str
     graph: bool
     open: frozenset[str]
     done: frozenset[str]
@@ -40,52 +45,95 @@ class World(NamedTuple):
     lost: int
 
 
-Step = tuple[str, World]
+Step = tuple[tuple[Any, ...], World, bool]
+"""What happens, the world after it, and whether that is a fault: not to be counted on."""
+
 IDLE = ("idle", "", 0)
 ABSENT, WAITING = Decision("-", 0), Decision("waiting", 0)
-START = World(
-    False, False, frozenset(), frozenset(), ABSENT, ABSENT, frozenset(), (IDLE, IDLE), (0, 0), 0
-)  # fmt: skip
+START = World("", False, frozenset(), frozenset(), ABSENT, ABSENT, frozenset(), (IDLE,), (0, 0), 0)
 
 
-def steps(world: World, faults: bool = True) -> Iterator[Step]:
+def steps(world: World) -> Iterator[Step]:
     """Everything that can happen next."""
     for number in range(len(world.workers)):
-        yield from _worker(world, number, faults)
+        yield from _worker(world, number)
     if not world.ended:
-        yield from _rules(world, faults)
-    if faults and world.lost < MAX_LOST:
+        yield from _rules(world)
+    if world.lost < MAX_LOST:
         for message in world.queue:
-            yield f"lose {message}", world._replace(queue=world.queue - {message}, lost=world.lost + 1)
+            yield ("lose", message), world._replace(queue=world.queue - {message}, lost=world.lost + 1), True
 
 
-def explore() -> tuple[int, int]:
-    """(states, states in which the process has ended). Raises AssertionError with the way to a bad state."""
-    seen: dict[World, tuple[World, str] | None] = {START: None}
-    waiting = deque([START])
+def canonical(world: World) -> World:
+    """The one that stands for all that differ from it in nothing that matters."""
+    workers = tuple(sorted([one if one == IDLE else _at_work(world, *one) for one in world.workers]))
+    queue = world.queue
+    if queue:
+        queue = frozenset([message for message in queue if _may_be_claimed(world, *message)])
+    return World(*world[:6], queue, workers, *world[8:])
+
+
+def _at_work(world: World, step: str, task: str, pas: int) -> tuple[str, str, int]:
+    if step == "popped":
+        return (step, task, pas) if _may_be_claimed(world, task, pas) else IDLE
+    return step, task, pas if step in ("run", "push") and _of(world, task).pas == pas else 0
+
+
+def _may_be_claimed(world: World, task: str, pas: int) -> bool:
+    """Now, or ever: an old pass does not come back, but for the model's last one."""
+    decision = _of(world, task)
+    return decision.pas == pas and (decision.state == "queued" or (decision.state == "running" and pas == MAX_PASS))
+
+
+Reached = dict[World, tuple[World, tuple[Any, ...]] | None]
+"""{state: the one before, and what happened there}"""
+
+
+def explore(
+    workers: int, without: str = "-", alike: Callable[[World], World] = canonical
+) -> tuple[Reached, dict[str, int]]:
+    """All states, and how many there are by how the process has ended. Raises AssertionError with the way to a bad one.
+
+    `without` is the beginning of a rule's name: what if there was no such rule? `alike` gives the state that stands
+    for a state.
+    """
+    start = START._replace(workers=(IDLE,) * workers)
+    seen: Reached = {start: None}
+    before: dict[World, list[World]] = {start: []}
+    waiting = deque([start])
+    ends = {"": 0, "finished": 0, "broken": 0}
     while waiting:
         world = waiting.popleft()
-        assert max(world.accepted) <= 1, f"two accepted decisions:\n{_way(seen, world)}"
-        if world.ended:
-            decided = world.S.state == world.C.state == "finished"
-            assert decided, f"ended with an undecided task:\n{_way(seen, world)}"
-        for label, following in steps(world):
+        ends[world.ended] += 1
+        _is_right(seen, world)
+        for label, changed, fault in steps(world):
+            if label[0].startswith(without):
+                continue
+            following = alike(changed)
             if following not in seen:
                 seen[following] = (world, label)
+                before[following] = []
                 waiting.append(following)
-    _never_stuck(seen)
-    return len(seen), sum(world.ended for world in seen)
+            if not fault:
+                before[following].append(world)
+    _never_stuck(seen, before)
+    return seen, ends
 
 
-def _never_stuck(seen: dict[World, Any]) -> None:
-    before: dict[World, list[World]] = {}
-    for world in seen:
-        for _, following in steps(world, faults=False):
-            before.setdefault(following, []).append(world)
+def _is_right(seen: Reached, world: World) -> None:
+    assert max(world.accepted) <= 1, f"two accepted decisions:\n{_way(seen, world)}"
+    if world.ended == "finished":
+        well = world.S.state == world.C.state == "finished"
+        assert well, f"finished without all values:\n{_way(seen, world)}"
+    elif world.ended:
+        assert "error" in (world.S.state, world.C.state), f"broken, and nothing failed:\n{_way(seen, world)}"
+
+
+def _never_stuck(seen: Reached, before: dict[World, list[World]]) -> None:
     good = {world for world in seen if world.ended}
     waiting = deque(good)
     while waiting:
-        for world in before.get(waiting.popleft(), ()):
+        for world in before[waiting.popleft()]:
             if world not in good:
                 good.add(world)
                 waiting.append(world)
@@ -93,7 +141,7 @@ def _never_stuck(seen: dict[World, Any]) -> None:
     assert stuck is None, f"stuck:\n{_way(seen, stuck)}"
 
 
-def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
+def _worker(world: World, number: int) -> Iterator[Step]:
     step, task, pas = world.workers[number]
 
     def at(step: str, task: str = task, pas: int = pas, world: World = world) -> World:
@@ -103,87 +151,99 @@ def _worker(world: World, number: int, faults: bool) -> Iterator[Step]:
 
     if step == "idle":
         for message in world.queue:
-            yield f"pop {message}", at("popped", *message, world._replace(queue=world.queue - {message}))
+            yield ("pop", message), at("popped", *message, world._replace(queue=world.queue - {message})), False
         return
-    if faults:
-        yield f"crash at {step}", at("idle")
+    # That of one whose message came when its task's time was over looks the same: it is not claimed.
+    yield ("crash at", step), at("idle"), True
     if step == "popped":
-        if _of(world, task) == Decision("queued", pas):
-            yield f"claim {task}", at("run", world=_set(world, task, Decision("running", pas)))
+        if _of(world, task) == ("queued", pas):
+            yield ("claim", task), at("run", world=_set(world, task, Decision("running", pas))), False
         else:
-            yield f"stale message {task}", at("idle")
+            yield ("stale message", task), at("idle"), False
     elif step == "run":
         decision = _of(world, task)
         if decision.state in ("queued", "running"):  # accept_first: any attempt while it is not finished
-            accepted = (world.accepted[0] + (task == "S"), world.accepted[1] + (task == "C"))
-            finished = _set(world, task, Decision("finished", decision.pas))._replace(accepted=accepted)
-            yield f"finish {task}", at("children", world=finished)
+            yield ("finish", task), at("children", world=_decided(world, task, "finished")), False
         else:
-            yield f"stale result {task}", at("idle")
+            yield ("stale result", task), at("idle"), False
+        if decision == ("running", pas):  # an error is taken from the holder of the pass alone
+            yield ("fail", task), at("break", world=_decided(world, task, "error")), True
     elif step == "children":
-        yield f"insert children of {task}", at("graph", world=_insert_children(world, task))
+        yield ("insert children of", task), at("graph", world=_insert_children(world, task)), False
     elif step == "graph":
         if task == "S" and (queued := _enqueue(world, "C")) is not None:
             # A task that waits for this one alone is claimed before the graph learns of it. That may then never
             # come from here, as if the worker had been killed: DECISION_NOT_APPLIED has to do.
             new = _of(queued, "C").pas
-            yield "claim C before S is applied", at("run", "C", new, _set(queued, "C", Decision("running", new)))
-        yield f"apply {task}", at("enqueue", world=_apply(world, task))
+            claimed = at("run", "C", new, _set(queued, "C", Decision("running", new)))
+            yield ("claim C before S is applied",), claimed, False
+        yield ("apply", task), at("enqueue", world=_apply(world, task)), False
     elif step == "enqueue":
         ready = [t for t in sorted(world.open) if _of(world, t).state == "waiting"]
         if not ready:
-            yield "nothing to enqueue", at("end")
+            yield ("nothing to enqueue",), at("end"), False
         for child in ready:
             if (queued := _enqueue(world, child)) is not None:
                 new = _of(queued, child).pas
-                yield f"enqueue {child}", at("push", child, new, queued)
+                yield ("enqueue", child), at("push", child, new, queued), False
                 # Enqueue and claim in one, without a message: `Decisions.claim_ready`; at once after the finish of
                 # what it waited for, `Decisions.finish_and_claim`.
-                yield f"claim {child} on the spot", at("run", child, new, _set(queued, child, Decision("running", new)))
+                claimed = at("run", child, new, _set(queued, child, Decision("running", new)))
+                yield ("claim on the spot", child), claimed, False
     elif step == "push":
-        yield f"push {task}", at("enqueue", world=world._replace(queue=world.queue | {(task, pas)}))
+        yield ("push", task), at("enqueue", world=world._replace(queue=world.queue | {(task, pas)})), False
+    elif step == "break":
+        yield ("break the process", task), at("idle", world=_interrupt(world, task)), False
     elif step == "end":
-        complete = world.graph and not world.open
-        yield "finish the process, if it is complete", at("idle", world=world._replace(ended=world.ended or complete))
+        complete = world.graph and not world.open and not world.ended
+        ended = world._replace(ended="finished") if complete else world
+        yield ("finish the process, if it is complete",), at("idle", world=ended), False
 
 
-def _rules(world: World, faults: bool) -> Iterator[Step]:
+def _rules(world: World) -> Iterator[Step]:
     """Each rule's repair is one write of the normal path; cut off after it is the same as stopping there."""
     if not world.graph:
-        yield "START_NOT_REGISTERED graph", world._replace(graph=True, open=frozenset("S"))
+        yield ("START_NOT_REGISTERED graph",), world._replace(graph=True, open=frozenset("S")), False
     elif world.S.state == "-":
         # Queued as it is inserted; the message may be pushed, or be lost with whoever was to push it.
         queued = _set(world, "S", Decision("queued", 1))
-        yield "START_NOT_REGISTERED decision", queued
-        yield "START_NOT_REGISTERED decision, pushed", queued._replace(queue=queued.queue | {("S", 1)})
+        yield ("START_NOT_REGISTERED decision",), queued, False
+        yield ("START_NOT_REGISTERED decision, pushed",), queued._replace(queue=queued.queue | {("S", 1)}), False
     for task in "SC":
-        yield from _task_rules(world, task, faults)
+        yield from _task_rules(world, task)
     if world.graph and "S" in world.done and world.C.state == "-":
-        yield "CHILDREN_MISSING", _insert_children(world, "S")
+        yield ("CHILDREN_MISSING",), _insert_children(world, "S"), False
     if world.graph and not world.open:
-        yield "FINISH_NOT_RECORDED", world._replace(ended=True)
+        yield ("FINISH_NOT_RECORDED",), world._replace(ended="finished"), False
 
 
-def _task_rules(world: World, task: str, faults: bool) -> Iterator[Step]:
+def _task_rules(world: World, task: str) -> Iterator[Step]:
     state, pas = _of(world, task)
+    if state in ("running", "queued"):
+        # Of one that runs, at once if that is forced, else when its attempt is overdue as well: at any time, here.
+        # Its effect is DECISION_NOT_APPLIED's.
+        yield ("TASK_TIMEOUT", task), _decided(world, task, "error"), True
     if state in ("running", "queued") and pas < MAX_PASS:
         rule = "WORK_TIMEOUT" if state == "running" else "MESSAGE_LOST"
         queued = _set(world, task, Decision("queued", pas + 1))
-        yield f"{rule} {task}", queued._replace(queue=queued.queue | {(task, pas + 1)})
-        if faults and state == "running":
-            yield f"{rule} {task}, cut off before the push", queued
+        yield (rule, task), queued._replace(queue=queued.queue | {(task, pas + 1)}), False
+        if state == "running":
+            yield (rule, task, "cut off before the push"), queued, True
     if pas == MAX_PASS:  # the model's passes are used up: the same one again
         again = _set(world, task, Decision("queued", pas))._replace(queue=world.queue | {(task, pas)})
         if state == "queued" and (task, pas) not in world.queue:
-            yield f"MESSAGE_LOST {task} again", again
+            yield ("MESSAGE_LOST again", task), again, False
         if state == "running" and not any(t == task and step == "run" for step, t, _ in world.workers):
-            yield f"WORK_TIMEOUT {task} again", again
+            yield ("WORK_TIMEOUT again", task), again, False
     if state == "finished" and task in world.open:
         with_children = _insert_children(world, task)
-        yield f"DECISION_NOT_APPLIED {task}", with_children if with_children != world else _apply(world, task)
+        applied = with_children if with_children != world else _apply(world, task)
+        yield ("DECISION_NOT_APPLIED", task), applied, False
+    if state == "error":
+        yield ("DECISION_NOT_APPLIED, an error", task), _interrupt(world, task), False
     if state == "waiting" and world.graph and task in world.open and (queued_one := _enqueue(world, task)) is not None:
         message = (task, _of(queued_one, task).pas)
-        yield f"READY_NOT_QUEUED {task}", queued_one._replace(queue=queued_one.queue | {message})
+        yield ("READY_NOT_QUEUED", task), queued_one._replace(queue=queued_one.queue | {message}), False
 
 
 def _of(world: World, task: str) -> Decision:
@@ -191,7 +251,13 @@ def _of(world: World, task: str) -> Decision:
 
 
 def _set(world: World, task: str, decision: Decision) -> World:
-    return world._replace(**{task: decision})
+    return world._replace(S=decision) if task == "S" else world._replace(C=decision)
+
+
+def _decided(world: World, task: str, state: str) -> World:
+    """The one write that decides a task; nobody asks for its pass any more."""
+    accepted = (world.accepted[0] + (task == "S"), world.accepted[1] + (task == "C"))
+    return _set(world, task, Decision(state, 0))._replace(accepted=accepted)
 
 
 def _enqueue(world: World, task: str) -> World | None:
@@ -211,7 +277,12 @@ def _apply(world: World, task: str) -> World:
     return world._replace(open=frozenset(opened), done=world.done | {task})
 
 
-def _way(seen: dict[World, Any], world: World) -> str:
+def _interrupt(world: World, task: str) -> World:
+    """What failed breaks the process, once the graph knows of it: its parent is applied."""
+    return world._replace(ended="broken") if task in world.open and not world.ended else world
+
+
+def _way(seen: Reached, world: World) -> str:
     lines = []
     while (came := seen[world]) is not None:
         lines.append(f"{came[1]}  ->  {world}")
