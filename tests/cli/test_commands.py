@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -62,6 +63,11 @@ def test_help_is_enough(name: str) -> None:
     done = recovery(*name.split(), "--help")
     assert done.returncode == 0
     assert ("Example: recovery " in done.stdout) if name else all(command in done.stdout for command in COMMANDS)
+
+
+def test_version() -> None:
+    done = recovery("--version")
+    assert (done.returncode, done.stdout) == (0, f"recovery-workers {version('recovery-workers')}\n")
 
 
 def test_help_needs_no_driver() -> None:
