@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +11,10 @@ from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from recovery.engine import Resources
-    from recovery.records import Decision, Interruption
-    from recovery.store import Group, Selection
+    from recovery.records import Interruption
+    from recovery.store import Selection
 
 HELP = """List, show, restart and abort what failed for good.
 
@@ -57,7 +55,8 @@ TypeOption = Annotated[str | None, typer.Option("--type", help="Only of processe
 ActorOption = Annotated[str | None, typer.Option("--actor", help="Only tasks of this actor.")]
 KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks of the group.")]
+TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks of the group.")]
+ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many processes of the group.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do it for the whole group.")]
 
 app = typer.Typer(name="broken", help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
@@ -74,31 +73,33 @@ def list_(
     import dataclasses
     import json as json_module
 
+    from recovery.cli.interrupted import print_groups
     from recovery.cli.output import connect, console
 
     groups = connect().store.interruptions.groups(_selection(process_type, actor, kind, fingerprint))
     if json:
         print(json_module.dumps([dataclasses.asdict(group) for group in groups], default=datetime.isoformat))
     else:
-        _print_groups(console(), groups)
+        print_groups(console(), groups)
 
 
 @app.command(help=paragraphs(SHOW_HELP))
 def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json: JsonOption = False) -> None:
     import json as json_module
 
+    from recovery.cli.interrupted import as_dict, lines
     from recovery.cli.output import connect, console
 
     resources = connect()
     found = _of_target(resources, target)
     decisions = resources.store.decisions.get_many(one.id for one in found)
     if json:
-        told = [_as_dict(one, decisions.get(one.id)) for one in found]
+        told = [as_dict(one, decisions.get(one.id)) for one in found]
         print(json_module.dumps(told, default=datetime.isoformat))
         return
     out = console()
     for one in found:
-        for line in _lines(one, decisions.get(one.id)):
+        for line in lines(one, decisions.get(one.id)):
             out.print(line, soft_wrap=True)
 
 
@@ -109,9 +110,10 @@ def restart(
     actor: ActorOption = None,
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
-    limit: LimitOption = None,
+    limit: TasksOption = None,
     yes: YesOption = False,
 ) -> None:
+    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.engine.restart import restart_process, restart_selected
 
@@ -122,11 +124,12 @@ def restart(
         process_id, _, task = target.partition("/")
         done = restart_process(resources, process_id, task or None)
     elif not yes:
-        _print_plan(out, resources, selection, limit, "restart")
+        tasks = _at_most(limit, resources.store.interruptions.count(selection))
+        _print_plan(out, resources, selection, f"restart {count(tasks, 'interrupted task')}")
         return
     else:
         done = restart_selected(resources, selection, limit)
-    out.print(f"{_count(done.tasks, 'task')} restarted, {_count(done.processes, 'process')} set running again")
+    out.print(f"{count(done.tasks, 'task')} restarted, {count(done.processes, 'process')} set running again")
 
 
 @app.command(help=paragraphs(ABORT_HELP))
@@ -136,10 +139,11 @@ def abort(
     actor: ActorOption = None,
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
-    limit: LimitOption = None,
+    limit: ProcessesOption = None,
     reason: Annotated[str, typer.Option("--reason", help="Shown with the process.")] = "aborted by an operator",
     yes: YesOption = False,
 ) -> None:
+    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.engine.abort import abort_process, abort_selected
     from recovery.errors import InputError
@@ -153,11 +157,12 @@ def abort(
         abort_process(resources, target, reason)
         done = 1
     elif not yes:
-        _print_plan(out, resources, selection, limit, "abort the processes of")
+        processes = _at_most(limit, resources.store.interruptions.count_processes(selection))
+        _print_plan(out, resources, selection, f"abort {count(processes, 'process')}")
         return
     else:
         done = abort_selected(resources, selection, reason, limit)
-    out.print(f"{_count(done, 'process')} aborted")
+    out.print(f"{count(done, 'process')} aborted")
 
 
 def _selection(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:
@@ -189,62 +194,15 @@ def _of_target(resources: Resources, target: str) -> list[Interruption]:
     return found
 
 
-def _print_plan(out: Console, resources: Resources, selection: Selection, limit: int | None, what: str) -> None:
-    interruptions = resources.store.interruptions
-    _print_groups(out, interruptions.groups(selection))
-    count = interruptions.count(selection)
-    count = count if limit is None else min(count, limit)
-    out.print(f"would {what} {_count(count, 'interrupted task')}; add --yes to do it", highlight=False)
+def _print_plan(out: Console, resources: Resources, selection: Selection, what: str) -> None:
+    from recovery.cli.interrupted import print_groups
+
+    print_groups(out, resources.store.interruptions.groups(selection))
+    out.print(f"would {what}; add --yes to do it", highlight=False)
 
 
-def _print_groups(out: Console, groups: Sequence[Group]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    if not groups:
-        out.print("nothing is interrupted")
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
-        table.add_column(name, justify="right" if name == "tasks" else "left", no_wrap=name == "fingerprint")
-    for group in groups:
-        message = group.message.splitlines()[0] if group.message else ""
-        example = Text.assemble(message[:80], (f"\n{group.example.partition('/')[0]}", "dim"))
-        times = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (group.first, group.last))
-        # As texts: what users named is no markup.
-        cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *times)
-        table.add_row(*map(Text, cells), example)
-    out.print(table)
-
-
-def _lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
-    from rich.text import Text
-
-    yield Text(one.id, style="bold")
-    at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
-    life = f", restarted {_count(one.restarts, 'time')}" if one.restarts else ""
-    yield Text(f"{one.actor} of {one.type}, attempt {one.attempt}{life}, {at}, fingerprint {one.fingerprint}")
-    yield Text(f"{one.kind}: {one.message}", style="red")
-    if (stack := _stack(decision)) is not None:
-        yield Text(stack)
-
-
-def _as_dict(one: Interruption, decision: Decision | None) -> dict[str, Any]:
-    import dataclasses
-
-    return {**dataclasses.asdict(one), "stack": _stack(decision)}
-
-
-def _stack(decision: Decision | None) -> str | None:
-    error = decision.outcome.error if decision is not None and decision.outcome is not None else None
-    return error.stack if error is not None else None
-
-
-def _count(number: int, what: str) -> str:
-    """1 task, 2 tasks, 3 processes."""
-    if number == 1:
-        return f"1 {what}"
-    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+def _at_most(limit: int | None, number: int) -> int:
+    return number if limit is None else min(number, limit)
 
 
 def add_to(commands: typer.Typer) -> None:

@@ -41,11 +41,17 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
 
 
 def abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None = None) -> int:
-    """Abort the processes of all interruptions selected, of at most `limit` interruptions; how many were aborted."""
+    """Abort the processes of all interruptions selected, the oldest first, at most `limit` of them; how many were."""
     _check(reason)
     done = 0
-    for page in pages(resources, selection, BATCH, limit):
-        done += abort(resources, list(dict.fromkeys(one.process_id for one in page)), reason)
+    for page in pages(resources, selection, BATCH):
+        listed = list(dict.fromkeys(one.process_id for one in page))
+        while listed and done != limit:  # more than once where some are over by now
+            batch = listed if limit is None else listed[: limit - done]
+            listed = listed[len(batch) :]
+            done += abort(resources, batch, reason)
+        if done == limit:
+            break
     return done
 
 
@@ -58,6 +64,7 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
     for epoch, processes in _by_epoch(store.processes.get_many(process_ids).values()).items():
         ended += store.aborts.end([process.id for process in processes], epoch, error)
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
+    metrics.OPERATIONS.labels("abort").inc(ended)
     settle(resources, process_ids)
     return ended
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from recovery import metrics
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
 from recovery.engine.rebuild import rebuild_graph
@@ -107,6 +108,7 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
         if (process := broken.get(split_record_id(key)[0])) is not None
     ]
     queued = store.restarts.queue(wanted, new_pass())
+    metrics.OPERATIONS.labels("restart").inc(len(queued))
     ids = {one.id for one in queued}
     running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
     push(resources, queued)
@@ -147,6 +149,7 @@ def _set_running(resources: Resources, processes: Sequence[Process], listed: Map
     if not processes:
         return 0
     running = store.restarts.reopen_processes(processes)
+    metrics.OPERATIONS.labels("set running").inc(running)
     break_again(resources, ids)
     store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items())
     epochs = {process.id: process.epoch for process in processes}

@@ -11,6 +11,7 @@ from prometheus_client import Counter, Histogram
 PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
 PROCESS_TIMEOUTS = Counter("recovery_process_timeouts", "Processes that ran past their time.", ["type"])
 PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by how.", ["state"])
+OPERATIONS = Counter("recovery_operations", "What operators did to tasks and processes, by what.", ["operation"])
 ATTEMPTS = Counter("recovery_attempts", "Attempts that ended, by actor and how.", ["actor", "outcome"])
 ATTEMPT_SECONDS = Histogram(
     "recovery_attempt_seconds",

@@ -16,6 +16,7 @@ from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from recovery.records import Interruption, from_document, to_document
+from recovery.records.ids import SEPARATOR
 from recovery.store.client import Document
 from recovery.store.expressions import RESTORABLE, literal
 from recovery.store.snapshots import record_range
@@ -87,6 +88,16 @@ class Interruptions:
     def count(self, selection: Selection) -> int:
         """How many are selected. Index `group` or `fingerprint`."""
         return self._collection.count_documents(selection.filter())
+
+    def count_processes(self, selection: Selection) -> int:
+        """Of how many processes those selected are. Index `group` or `fingerprint`."""
+        process = {"$first": {"$split": ["$_id", SEPARATOR]}}
+        stages: list[Document] = [
+            {"$match": selection.filter()},
+            {"$group": {"_id": process}},
+            {"$count": "processes"},
+        ]
+        return next((found["processes"] for found in self._collection.aggregate(stages)), 0)
 
     def page(self, selection: Selection, after: str, limit: int) -> list[Interruption]:
         """Of those selected the next after this id, in the order of ids, that is of their processes' starts."""

@@ -134,7 +134,8 @@ def test_abort(world: World, run: Run) -> None:
     error = world.process(process_id).error
     assert error is not None
     assert error.message == "withdrawn"
-    assert "would abort the processes of 2 interrupted tasks" in run("abort", "--type", "order")
+    assert "would abort 2 processes;" in run("abort", "--type", "order")
+    assert "would abort 1 process;" in run("abort", "--type", "order", "--limit", "1")
     assert run("abort", "--type", "order", "--yes") == "2 processes aborted\n"
     assert states(world) == {"aborted": 3, "broken": 1}
     assert world.process(broken(world, "trip")).state is ProcessState.BROKEN

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery import ClaimLost, InputError, ProcessBroken, ProcessNotFound, heartbeat
-from recovery.engine import finish_process
+from recovery.engine import abort, finish_process
 from recovery.engine.abort import abort_selected, settle
 from recovery.engine.apply import apply
 from recovery.engine.effects import Applied, Ended
@@ -16,6 +16,7 @@ from recovery.engine.restart import restart_selected
 from recovery.engine.start import register
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection
+from tests.counting import operations
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -297,6 +298,25 @@ def test_a_group_is_aborted(world: World) -> None:
     assert abort_selected(world.app.resources, Selection(actor="step", kind="ValueError"), "stop") == 2
     assert [world.process(key).state for key in (*broken, well)] == ["aborted", "aborted", "finished"]
     assert abort_selected(world.app.resources, Selection(), "stop") == 0
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize("batch", [1, 100])
+def test_a_limit_counts_processes(world: World, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """Not the tasks that failed in them; and not those that are listed and are over."""
+    monkeypatch.setattr(abort, "BATCH", batch)
+    processes = [begun(world, "fail", "fail") for _ in range(4)]
+    world.pump()
+    selection, interruptions = Selection(kind="ValueError"), world.store.interruptions
+    assert (interruptions.count(selection), interruptions.count_processes(selection)) == (8, 4)
+    listed = interruptions.of_process(processes[0])
+    world.app.abort(processes[0], "stop")
+    for one in listed:
+        interruptions.add(one)  # by an apply that was cut off
+    counted = operations("abort")
+    assert abort_selected(world.app.resources, selection, "stop", limit=2) == 2
+    assert [world.process(key).state for key in processes] == ["aborted", "aborted", "aborted", "broken"]
+    assert operations("abort") == counted + 2
 
 
 @pytest.mark.usefixtures("ran")

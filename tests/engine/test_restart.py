@@ -18,6 +18,7 @@ from recovery.engine.reopen import reopen
 from recovery.engine.restart import Restarts, restart_selected
 from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
 from recovery.store import Restarted, Selection
+from tests.counting import operations
 from tests.world import World, arguments, check_quiet
 
 
@@ -192,8 +193,10 @@ def test_a_group_is_restarted(shop: Shop, world: World) -> None:
     assert {key: group.count for key, group in groups.items()} == {("pay", "ValueError"): 4, ("other", "IndexError"): 1}
     assert groups["pay", "ValueError"].first <= groups["pay", "ValueError"].last
     shop.refused = set()
+    counted = operations("restart")
     done = restart_selected(world.app.resources, Selection(actor="pay"), limit=1)
     assert (done.tasks, done.processes) == (1, 1)
+    assert operations("restart") == counted + 1
     done = restart_selected(world.app.resources, Selection(fingerprint=groups["pay", "ValueError"].fingerprint))
     assert (done.tasks, done.processes) == (3, 2)
     for process_id in processes:

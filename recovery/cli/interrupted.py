@@ -1,0 +1,66 @@
+"""How interrupted tasks are shown: in groups, and one by one with their stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from recovery.records import Decision, Interruption
+    from recovery.store import Group
+
+
+def print_groups(out: Console, groups: Sequence[Group]) -> None:
+    """A table of groups, a line for each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not groups:
+        out.print("nothing is interrupted")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
+        table.add_column(name, justify="right" if name == "tasks" else "left", no_wrap=name == "fingerprint")
+    for group in groups:
+        message = group.message.splitlines()[0] if group.message else ""
+        example = Text.assemble(message[:80], (f"\n{group.example.partition('/')[0]}", "dim"))
+        times = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (group.first, group.last))
+        # As texts: what users named is no markup.
+        cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *times)
+        table.add_row(*map(Text, cells), example)
+    out.print(table)
+
+
+def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
+    """All that is known of one, its stack last."""
+    from rich.text import Text
+
+    yield Text(one.id, style="bold")
+    at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
+    life = f", restarted {count(one.restarts, 'time')}" if one.restarts else ""
+    yield Text(f"{one.actor} of {one.type}, attempt {one.attempt}{life}, {at}, fingerprint {one.fingerprint}")
+    yield Text(f"{one.kind}: {one.message}", style="red")
+    if (stack := _stack(decision)) is not None:
+        yield Text(stack)
+
+
+def as_dict(one: Interruption, decision: Decision | None) -> dict[str, Any]:
+    """The same as JSON has it."""
+    import dataclasses
+
+    return {**dataclasses.asdict(one), "stack": _stack(decision)}
+
+
+def _stack(decision: Decision | None) -> str | None:
+    error = decision.outcome.error if decision is not None and decision.outcome is not None else None
+    return error.stack if error is not None else None
+
+
+def count(number: int, what: str) -> str:
+    """1 task, 2 tasks, 3 processes."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
