@@ -38,6 +38,7 @@ def settings(stack: Stack) -> Iterator[Settings]:
         broker.flushdb()
     database = f"test_{uuid.uuid4().hex[:12]}"
     yield load(mongo_uri=stack.mongo_uri, broker_url=broker_url, database=database)
-    stack.stop_workers()
+    # Not stopped: that takes seconds, and the tests that are about it wait for it themselves.
+    stack.kill_workers()
     with MongoClient[dict[str, object]](stack.mongo_uri) as client:
         client.drop_database(database)

@@ -116,9 +116,18 @@ class Stack:
 
     def stop_workers(self) -> None:
         """Stop all workers and beats that this stack started; the servers go on."""
-        stop_all([*self._beats, *self.workers], WORKERS_STOP_WITHIN)
+        stop_all(self._dismissed(), WORKERS_STOP_WITHIN)
+
+    def kill_workers(self) -> None:
+        """SIGKILL to all workers and beats that this stack started, and to their pools; the servers go on."""
+        for child in self._dismissed():
+            child.kill_group()
+
+    def _dismissed(self) -> list[Child]:
+        dismissed = [*self._beats, *self.workers]
         self._beats.clear()
         self.workers.clear()
+        return dismissed
 
     def environment(self) -> dict[str, str]:
         """The servers' addresses as settings, for a process that is to use them."""
