@@ -57,7 +57,8 @@ def demo(
     from recovery.cli.output import console, messages
     from recovery.demo.options import Options
     from recovery.demo.progress import Progress, summary
-    from recovery.demo.run import Stopped, run
+    from recovery.demo.run import run
+    from recovery.demo.stopping import Stopped
 
     options = Options(
         files=files or (),

@@ -9,18 +9,13 @@ after a good end, and its queues are those of every demo at that broker: run one
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from pymongo.errors import PyMongoError
 
 from recovery.demo import ledger, workload
 from recovery.demo.app import APP
@@ -30,15 +25,15 @@ from recovery.demo.faults import faults
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
+from recovery.demo.stopping import signals
 from recovery.demo.storm import Storm
+from recovery.demo.watch import Watch
 from recovery.demo.workforce import READY_WITHIN, Workforce
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import check_server, schema
-from recovery.store.overview import Overview, impatient
-from recovery.store.transient import is_transient
 from recovery.wfformat import Workflow
 
 PATIENCE = {
@@ -51,16 +46,6 @@ PATIENCE = {
 """The demo's own defaults. What the environment or a file sets goes before."""
 
 LOOK_EVERY = 0.1
-LOOK_WITHIN = 2.0
-COUNT_EVERY = 1.0
-
-
-class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM came."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 def run(options: Options, progress: Progress) -> Report:
@@ -69,7 +54,7 @@ def run(options: Options, progress: Progress) -> Report:
     given = load()
     if given.metrics_port is not None:
         raise InputError("unset metrics_port (RECOVERY_METRICS_PORT): all workers of the demo would ask for that port")
-    with _signals():
+    with signals():
         folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))
         keep = False
         try:
@@ -105,12 +90,8 @@ class _Demo:
         for part in (self.metrics, self.scratch):
             part.mkdir()
         self.workforce = Workforce(self.stack, self._environment(), self.chaos)
-        self.runs: list[workload.Run] = []
-        self.standing = Standing(processes=options.processes, workers=options.workers)
-        self._reader, self._done = ledger.Reader(self.ledger), set[tuple[str, str]]()
-        self._counted = self._looked = 0.0
+        self.watch = Watch(Standing(processes=options.processes, workers=options.workers), self.ledger, self.metrics)
         self._storm: Storm | None = None
-        self._without_deadline = 0
 
     def run(self) -> Report:
         self.progress.say(f"starting servers and {self.options.workers} workers (seed {self.chaos.seed})")
@@ -139,12 +120,12 @@ class _Demo:
         self._break_things(resources, began)
         pause = threading.Event()
         try:
-            while (more := self._more(no_more)) or self._running():
+            while (more := self._more(no_more)) or self.watch.running():
                 if more:
                     self._start_some(starting, resources, no_more)
                 self._tick(resources)
                 pause.wait(LOOK_EVERY)
-                self._look(resources)
+                self.watch.look(resources)
                 if time.monotonic() > no_more + self.options.timeout:
                     break
         finally:
@@ -163,33 +144,18 @@ class _Demo:
 
     def _more(self, no_more: float) -> bool:
         """Whether processes are still to be started."""
-        return len(self.runs) < self.options.processes or time.monotonic() < no_more
+        return len(self.watch.runs) < self.options.processes or time.monotonic() < no_more
 
     def _start_some(self, starting: workload.Starting, resources: Resources, no_more: float) -> None:
         """Start processes until there are as many as there should be at once, or the database is away."""
-        while self._more(no_more) and len(self._running()) < self.options.processes:
+        while self._more(no_more) and len(self.watch.running()) < self.options.processes:
             try:
                 started = starting.next()
             except ServerUnavailable as error:
                 self.progress.note(f"not started yet: {error}")
                 return
-            self.runs.append(started)
-            self.standing.processes = max(self.standing.processes, len(self.runs))
-            self.standing.tasks += len(started.workflow.tasks)
+            self.watch.add(started)
             self._tick(resources)
-
-    def _look(self, resources: Resources) -> None:
-        """See which processes have ended, and now and then that everything has a deadline."""
-        try:
-            with impatient(LOOK_WITHIN):
-                workload.look(resources, self._running())
-                if time.monotonic() > self._looked + COUNT_EVERY:
-                    self._looked = time.monotonic()
-                    without = Overview(resources.store.database).without_deadline()
-                    self._without_deadline = max(self._without_deadline, sum(without.values()))
-        except PyMongoError as error:
-            if not is_transient(error):
-                raise  # else it is away, which we have brought about
 
     def _await_workers(self, resources: Resources) -> None:
         deadline, pause = time.monotonic() + READY_WITHIN, threading.Event()
@@ -201,35 +167,24 @@ class _Demo:
     def _tick(self, resources: Resources) -> None:
         if self._storm is not None:
             self._storm.check()
-            self.standing.faults = self._storm.struck.total()
         self.workforce.tick(resources.store)
-        for line in self._reader.new_lines():
-            if not line.final:
-                self.standing.executions += 1
-                self._done.add((line.process, line.task))
-        if time.monotonic() > self._counted + COUNT_EVERY:
-            self._counted = time.monotonic()
-            self.standing.counts = Counts.read(self.metrics)
-        self.standing.kills, self.standing.done = self.workforce.kills, len(self._done)
-        self.standing.finished = len(self.runs) - len(self._running())
-        self.progress.show(self.standing)
-
-    def _running(self) -> list[workload.Run]:
-        return [run for run in self.runs if not run.ended]
+        faults = self._storm.struck.total() if self._storm is not None else 0
+        self.progress.show(self.watch.standing(kills=self.workforce.kills, faults=faults))
 
     def _report(self, resources: Resources, wall: float) -> Report:
-        workload.look(resources, self.runs)  # once more: nothing may have changed since the end
-        without = Overview(resources.store.database).without_deadline()
+        runs = self.watch.runs
+        workload.look(resources, runs)  # once more: nothing may have changed since the end
+        self.watch.look_for_deadlines(resources)
         struck = {kind.value: count for kind, count in sorted(self._storm.struck.items())} if self._storm else {}
         return report(
-            self.runs,
-            audit(ledger.read(self.ledger), [run.ran for run in self.runs]),
+            runs,
+            audit(ledger.read(self.ledger), [run.ran for run in runs]),
             Counts.read(self.metrics),
             wall,
             kills=self.workforce.kills,
             seed=self.chaos.seed,
             faults=struck,
-            live_without_deadline=max(self._without_deadline, sum(without.values())),
+            live_without_deadline=self.watch.without_deadline,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -253,21 +208,3 @@ def _settings(given: Settings, stack: Stack) -> Settings:
         broker_url=stack.broker_url,
         database=f"recovery_demo_{uuid.uuid4().hex[:12]}",
     )
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Stopped once, so that what was started is stopped in order."""
-
-    def stop(number: int, _frame: object) -> None:
-        for ignored in before:
-            signal.signal(ignored, signal.SIG_IGN)
-        raise Stopped(number)
-
-    # Set also where a shell that runs us in the background had SIGINT ignored.
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,72 @@
+"""What is seen of a demo from outside while it runs: in the database, in the ledger, in the workers' counters."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pymongo.errors import PyMongoError
+
+from recovery.demo import ledger, workload
+from recovery.demo.progress import Standing
+from recovery.demo.report import Counts
+from recovery.engine import Resources
+from recovery.store.overview import Overview, impatient
+from recovery.store.transient import is_transient
+
+LOOK_WITHIN = 2.0
+COUNT_EVERY = 1.0
+
+
+class Watch:
+    """The processes of a demo, and how far they are."""
+
+    def __init__(self, standing: Standing, ledger_file: Path, metrics: Path) -> None:
+        """`metrics` is the folder that the workers keep their counters in."""
+        self.runs: list[workload.Run] = []
+        self.without_deadline = 0
+        """The most live records that were ever seen without a deadline. There should never be one."""
+        self._standing, self._metrics = standing, metrics
+        self._reader, self._done = ledger.Reader(ledger_file), set[tuple[str, str]]()
+        self._counted = self._looked = 0.0
+
+    def add(self, started: workload.Run) -> None:
+        """Watch a process from now on."""
+        self.runs.append(started)
+        self._standing.processes = max(self._standing.processes, len(self.runs))
+        self._standing.tasks += len(started.workflow.tasks)
+
+    def running(self) -> list[workload.Run]:
+        """Those that have not ended, as far as it was seen."""
+        return [run for run in self.runs if not run.ended]
+
+    def look(self, resources: Resources) -> None:
+        """See which processes have ended, and now and then that everything has a deadline."""
+        try:
+            with impatient(LOOK_WITHIN):
+                workload.look(resources, self.running())
+                if time.monotonic() > self._looked + COUNT_EVERY:
+                    self._looked = time.monotonic()
+                    self.look_for_deadlines(resources)
+        except PyMongoError as error:
+            if not is_transient(error):
+                raise  # else it is away, which we have brought about
+
+    def look_for_deadlines(self, resources: Resources) -> None:
+        """See that everything that lives has a deadline."""
+        without = Overview(resources.store.database).without_deadline()
+        self.without_deadline = max(self.without_deadline, sum(without.values()))
+
+    def standing(self, *, kills: int, faults: int) -> Standing:
+        """How far all is, with what the actors and the workers have told since."""
+        now = self._standing
+        for line in self._reader.new_lines():
+            if not line.final:
+                now.executions += 1
+                self._done.add((line.process, line.task))
+        if time.monotonic() > self._counted + COUNT_EVERY:
+            self._counted = time.monotonic()
+            now.counts = Counts.read(self._metrics)
+        now.kills, now.faults, now.done = kills, faults, len(self._done)
+        now.finished = len(self.runs) - len(self.running())
+        return now
