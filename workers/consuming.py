@@ -24,10 +24,12 @@ class Consuming:
         self.paused: frozenset[str] = frozenset()
         self._ending = False
 
-    def pause(self, blocked: Iterable[str]) -> None:
-        """Consume all that is served but these. Any thread; takes effect within moments."""
+    def pause(self, blocked: Iterable[str]) -> bool:
+        """Consume all that is served but these: whether that changes anything. Any thread; takes effect within
+        moments."""
         paused = frozenset(blocked) & frozenset(self._served)
-        if paused != self.paused:
+        changed = paused != self.paused
+        if changed:
             log.info("blocked, and so not consumed: %s", ", ".join(sorted(paused)) or "nothing")
         self.paused = paused
         consumer = getattr(self._worker, "consumer", None)
@@ -35,6 +37,7 @@ class Consuming:
             self._select()
         elif not self._ending:
             consumer.call_soon(self._bring_about)
+        return changed
 
     def end(self) -> None:
         """Begin nothing any more: the worker shuts down."""

@@ -5,7 +5,9 @@ queues, and looks whether a worker of the same host is gone; that one's claims a
 pool tells that a child died, what the child ran is requeued at once. With the setting `events` off it does
 neither: then the deadlines alone bring everything on.
 
-With each beat it reads which actors are blocked, and has their queues not consumed.
+With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
+all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
+of that is done at once.
 """
 
 from __future__ import annotations
@@ -88,6 +90,12 @@ class Lifeline:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
         self._hurry.set()
 
+    def settings_changed(self) -> None:
+        """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
+        if self._settings.events:
+            self._app.resources.store.preferences.forget()
+            self._hurry.set()
+
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
         if not self._settings.events or self._served_since is None:
@@ -126,7 +134,8 @@ class Lifeline:
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
         with impatient(self._settings.heartbeat_timeout / 2):
-            self._consuming.pause(store.actors.blocked())
+            if self._consuming.pause(store.actors.blocked()):
+                store.preferences.forget()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
             store.workers.beat(self.worker.evolve(paused=tuple(sorted(paused))), self._settings.heartbeat_timeout)
             store.queues.polled({queue: taken for queue, taken in self._taken.items() if queue not in paused})

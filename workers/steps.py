@@ -11,6 +11,7 @@ from celery import Celery, bootsteps, signals
 from recovery.engine import Recovery
 from recovery.queue import parse_id
 from recovery.store import check_server, schema
+from workers import control
 from workers.consuming import Consuming
 from workers.drain import Drain
 from workers.identity import identify
@@ -72,6 +73,7 @@ def install(celery: Celery, app: Recovery) -> None:
 
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
+    control.register()
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
     signals.after_task_publish.connect(keep_short(app), weak=False)
 

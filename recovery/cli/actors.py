@@ -20,7 +20,7 @@ HELP = Help(
     group="""Settings of actors, and which are blocked, changed while workers run.
 
 What is set here wins over the code and survives restarts and deployments, until it is unset. Workers take it up
-within seconds.
+at once, or within seconds where they can't be told.
 
 Example: [bold]recovery actor set charge_card worker_timeout=90s max_work_timeouts=3[/bold]
 """,

@@ -67,13 +67,13 @@ class Slot:
         The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
         and the message is to be given back.
         """
-        if self._resources.store.preferences.is_blocked(actor.name):
-            return Result.BLOCKED
-        actor = self._as_set(actor)
-        decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
         # Held from before it is claimed: a claim whose reply is lost took place, perhaps, and is given back.
         self._held = Decision(id=decision_id, actor=actor.name, pass_key=pass_key)
         try:
+            if self._resources.store.preferences.is_blocked(actor.name):
+                return Result.BLOCKED
+            actor = self._as_set(actor)
+            decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
             claimed = decisions.claim(decision_id, pass_key, self._holder, timeout, actor.preferences.task_limit)
             if claimed is None:
                 metrics.STALE.labels("message").inc()

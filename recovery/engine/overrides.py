@@ -1,8 +1,8 @@
 """What an operator changes while workers run: settings of actors and process types, and which actors are blocked.
 
-A setting is written first, and that alone counts: every process of ours reads it within seconds. Then the deadlines
-that it makes too late are moved, so that what runs already is judged by it as well; cut off in between, they are
-looked at when they are due.
+A setting is written first, and that alone counts: every process of ours reads it within seconds. Then workers are told
+that there is something to read, so that it is at once; and the deadlines that it makes too late are moved, so that what
+runs already is judged by it as well; cut off in between, they are looked at when they are due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Overrides(ABC, Generic[P]):
     unknown: ClassVar[type[InputError]]
 
     def __init__(self, resources: Resources, kept: KeptSettings[P]) -> None:
-        self._store = resources.store
+        self._store, self._broker = resources.store, resources.broker
         self._kept: KeptSettings[P] = kept
 
     def get(self, name: str) -> Stored[P]:
@@ -44,6 +44,7 @@ class Overrides(ABC, Generic[P]):
         known_settings(self.kind, changes)
         check(self.get(name).effective.evolve(**changes))
         self._kept.override(name, changes)
+        self._tell()
         self._hurry(name, self.get(name).effective)
 
     def unset(self, name: str, settings: Iterable[str]) -> None:
@@ -51,7 +52,13 @@ class Overrides(ABC, Generic[P]):
         names = known_settings(self.kind, settings)
         self.get(name)
         self._kept.unset(name, names)
+        self._tell()
         self._hurry(name, self.get(name).effective)
+
+    def _tell(self) -> None:
+        """Have it taken up at once: by workers, and by ourselves."""
+        self._store.preferences.forget()
+        self._broker.tell_settings_changed()
 
     @abstractmethod
     def _hurry(self, name: str, effective: P) -> None:
@@ -69,12 +76,15 @@ class ActorOverrides(Overrides[ActorPreferences]):
     def block(self, name: str) -> bool:
         """Have no task of an actor begun any more; False: it was blocked already."""
         self.get(name)
-        return self._store.actors.block(name)
+        changed = self._store.actors.block(name)
+        self._tell()
+        return changed
 
     def unblock(self, name: str) -> bool:
         """Have tasks of an actor begun again; False: it was not blocked."""
         self.get(name)
         changed = self._store.actors.unblock(name)
+        self._tell()
         # Whether it changed or not: a call before may have been cut off here.
         self._store.requeues.unblocked(name)
         return changed

@@ -1,10 +1,11 @@
 """Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
 
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch
-in one round trip; `message` makes the texts.
+in one round trip; `message` makes the texts; `remote` tells all workers that there is something new.
 """
 
 from recovery.queue.broker import Broker
 from recovery.queue.message import MessageId, encode, parse_id
+from recovery.queue.remote import SETTINGS_CHANGED
 
-__all__ = ["Broker", "MessageId", "encode", "parse_id"]
+__all__ = ["SETTINGS_CHANGED", "Broker", "MessageId", "encode", "parse_id"]

@@ -22,6 +22,7 @@ from recovery.errors import ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.condition import Condition
 from recovery.queue.message import encode
+from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
 from recovery.settings import without_password
 from recovery.store import Queued
 
@@ -72,6 +73,14 @@ class Broker:
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""
         self._redis.ltrim(queue, 0, most - 1)
+
+    def tell_settings_changed(self) -> bool:
+        """Tell all workers that settings changed, or what is blocked: whether it was sent. Does not raise: they learn
+        of it with their next heartbeats."""
+        told = tell_workers(self._url, SETTINGS_CHANGED)
+        if not told:
+            log.warning("workers could not be told of the change: they take it up with their next heartbeats")
+        return told
 
     def condition(self) -> Condition:
         """How the server is, by what it tells of itself."""

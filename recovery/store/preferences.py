@@ -2,15 +2,18 @@
 
 Every step asks here, so a change reaches running workers, their pool children and whoever starts processes within
 seconds and without a query per task: one query, by whoever asks after REFRESH is over. While the database is away
-what was known last holds.
+what was known last holds; where nothing was ever known, nothing is taken for allowed.
+
+Who learns of a change says so (`forget`), and it is read anew by whoever asks next, in this process and in all that
+were forked from it. So a worker whose parent has read that an actor is blocked begins no task of it in any child.
 """
 
 from __future__ import annotations
 
 import logging
+import mmap
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
@@ -26,11 +29,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFRESH = 2.0
-"""Seconds that what was read holds: with a heartbeat's interval, a change is everywhere within some four seconds."""
+"""Seconds that what was read holds where nobody says that there is something new."""
 REFRESH_BLOCKED = 0.1
 """The same for an actor that is blocked: its worker was given a message, so it may have been unblocked just now."""
 ANSWER_WITHIN = 2.0
 """Seconds that a refresh may take; a task is waiting for it."""
+
+_news = mmap.mmap(-1, 8)
+"""When somebody last said that there is something new. In memory that processes share with those they fork; a number
+that is read while it is written is one more that nobody has read by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ class CurrentPreferences:
         return stored.over(code) if stored else code
 
     def is_blocked(self, actor: str) -> bool:
-        """Whether no task of this actor may be begun."""
-        stored = self._actors.get().stored.get(actor)
+        """Whether no task of this actor may be begun. Raises PyMongoError where that could never be read."""
+        stored = self._actors.known().stored.get(actor)
         if stored is None or not stored.blocked:
             return False
         stored = self._actors.get(REFRESH_BLOCKED).stored.get(actor)
@@ -78,40 +85,58 @@ class CurrentPreferences:
         """{process type: its process_timeout}, of those that have one."""
         return self._process_types.get().timeouts
 
-    def forget(self) -> None:
-        """Read anew when asked next."""
-        self._actors.forget()
-        self._process_types.forget()
+    @staticmethod
+    def forget() -> None:
+        """Read anew when asked next: here, and in all processes that were forked from here or from where we were."""
+        _news[:] = time.monotonic_ns().to_bytes(len(_news), "little")
 
 
 class _Kept(Generic[T]):
-    """What a query gave, kept for a while."""
+    """What a query gave, kept for a while. One reads at a time, so what was read earlier never replaces what was read
+    later."""
 
     def __init__(self, load: Callable[[], T], unknown: T) -> None:
         self._load, self._value, self._unknown = load, unknown, unknown
-        self._first = Lock()
-        """Whoever asks while nothing is known yet waits for the answer; later the last known does meanwhile."""
+        self._reading = Lock()
+        self._heard = _news[:]
         self._asked = float("-inf")
+        self._failed: PyMongoError | None = None
 
-    def get(self, refresh: float = REFRESH) -> T:
-        """The value, read again if it is older than so many seconds."""
-        with self._first if self._value is self._unknown else nullcontext():
-            self._refresh(refresh)
+    def get(self, refresh: float | None = None) -> T:
+        """The value, read again if it is older than so many seconds, or than what was heard last."""
+        refresh = REFRESH if refresh is None else refresh
+        if self._is_old(refresh):
+            # Where it is known that the last known does not hold, all wait for the answer; else who asks first.
+            certain = self._value is self._unknown or self._heard != _news[:]
+            if self._reading.acquire(blocking=certain):
+                try:
+                    if self._is_old(refresh):
+                        self._read()
+                finally:
+                    self._reading.release()
         return self._value
 
-    def _refresh(self, refresh: float) -> None:
-        if time.monotonic() - self._asked >= refresh:
-            self._asked = time.monotonic()
-            try:
-                with pymongo.timeout(ANSWER_WITHIN):
-                    self._value = self._load()
-            except PyMongoError as error:
-                self._asked = time.monotonic()
-                log.warning("settings not read (%s): those known last hold", error)
+    def known(self) -> T:
+        """The same. Raises the PyMongoError that it could not be read for, if it never was."""
+        value = self.get()
+        if value is self._unknown and self._failed is not None:
+            raise self._failed
+        return value
 
-    def forget(self) -> None:
-        """Read anew when asked next."""
-        self._asked = float("-inf")
+    def _is_old(self, refresh: float) -> bool:
+        return time.monotonic() - self._asked >= refresh or self._heard != _news[:]
+
+    def _read(self) -> None:
+        heard, self._asked = _news[:], time.monotonic()
+        try:
+            with pymongo.timeout(ANSWER_WITHIN):
+                self._value = self._load()
+            self._failed = None
+        except PyMongoError as error:
+            self._asked, self._failed = time.monotonic(), error
+            log.warning("settings not read (%s): those known last hold", error)
+        # Only now, or who asks meanwhile would not wait. After a failure as well: not each task is to wait again.
+        self._heard = heard
 
 
 def _of_actors(actors: Actors) -> _Actors:

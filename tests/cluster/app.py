@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from recovery import Failure, Recovery, heartbeat
+from recovery.store import preferences
 
 app = Recovery()
 PAUSE = threading.Event()
+REFRESH = "TEST_REFRESH"
+"""Seconds after which a slot asks by itself what is set and blocked, in the workers of a test that says so."""
+preferences.REFRESH = float(os.environ.get(REFRESH, preferences.REFRESH))
 
 
 def run_until(folder: str, seconds: float, value: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from recovery.engine.overrides import ActorOverrides
+from tests.cluster import app
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
 
@@ -45,18 +47,13 @@ def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
     second = cluster.worker(pool=pool, **QUICK)
     wait_until(lambda: paused(cluster) == [["slow"], ["slow"]], SOON, "a worker that starts not to consume")
 
-    # Each process asks again every two seconds: of so many in a row both workers had their share.
-    wait_until(lambda: not any(begins_slow(cluster) for _ in range(8)), SOON, "all slots to know it")
-    waiting = [cluster.app.start("one_slow", cluster.folder, 600) for _ in range(3)]
-    of_them = {"_id": {"$in": [f"{one}/start" for one in waiting]}, "state": "finished"}
-    wait_until(lambda: cluster.database["decisions"].count_documents(of_them) == 3, SOON, "their starts")
-    polled = store.queues.all()["slow"].polled_at
+    begun, polled = len(cluster.began()), store.queues.all()["slow"].polled_at
+    waiting = [cluster.app.start("one_slow", cluster.folder, 600) for _ in range(8)]
     slow = {"actor": "slow", "state": "queued"}
     moved = slow | {"$expr": {"$gt": ["$recoveryTime", {"$add": ["$queuedAt", 1500]}]}}
     count = cluster.database["decisions"].count_documents
     # They are looked at in the meantime, and left alone.
-    wait_until(lambda: count(moved) == count(slow) >= len(waiting), SOON, "their deadlines to move")
-    begun = len(cluster.began())
+    wait_until(lambda: count(moved) == len(waiting), SOON, "their deadlines to move")
     assert {d["queuedAt"] - d["enqueuedAt"] for d in cluster.database["decisions"].find(slow)} == {timedelta()}
     assert cluster.app.result(cluster.app.start("one_long", cluster.folder, 0.1), timeout=SOON), "others go on"
     assert len(cluster.began()) == begun + 1, "and nothing but that was begun"
@@ -66,6 +63,48 @@ def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
     for process_id in waiting:
         assert cluster.app.result(process_id, timeout=SOON)
     assert second.running
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_nobody_consumes_is_not_begun_on_the_spot(
+    cluster: Cluster, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot that looked just before the block learns of it before the worker's record says that it is taken up."""
+    monkeypatch.setenv(app.REFRESH, "600")
+    cluster.worker(pool=pool, heartbeat_interval=0.5, events=False)
+    cluster.go()
+    assert cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=SOON), (
+        "so its slot has looked"
+    )
+    cluster.app.resources.store.actors.block("slow")
+    wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to stop consuming")
+    assert not begins_slow(cluster)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_command_is_taken_up_at_once(cluster: Cluster, pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the next heartbeat, and before a slot would ask by itself."""
+    monkeypatch.setenv(app.REFRESH, "600")
+    resources = cluster.app.resources
+    cluster.worker(pool=pool, heartbeat_interval=300.0, heartbeat_timeout=900.0)
+    cluster.go()
+    assert cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=SOON), (
+        "so its slot has looked"
+    )
+    actors = ActorOverrides(resources)
+    assert actors.block("slow")
+    wait_until(lambda: paused(cluster) == [["slow"]], SOON, "the worker to stop consuming")
+    process_id = cluster.app.start("one_slow", cluster.folder, 600)
+    wait_until(lambda: resources.broker.depths(["slow"]) == {"slow": 1}, SOON, "a task that waits")
+    assert cluster.decision("slow")["state"] == "finished" and len(cluster.began()) == 1
+    cluster.stop_going()
+    actors.set("slow", {"worker_timeout": 77.0})
+    assert actors.unblock("slow")
+    cluster.wait_began(2, SOON)
+    second = cluster.database["decisions"].find_one({"_id": {"$gt": process_id}, "actor": "slow"})
+    assert second is not None and second["recoveryTime"] - second["claimedAt"] == timedelta(seconds=77)
+    cluster.go()
+    assert cluster.app.result(process_id, timeout=SOON)
 
 
 def test_what_was_taken_before_a_block_is_given_back(cluster: Cluster) -> None:

@@ -19,7 +19,7 @@ from tests.world import World, arguments, by_message_only
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored is known without a wait."""
-    monkeypatch.setattr(preferences._Kept.get, "__defaults__", (0.0,))
+    monkeypatch.setattr(preferences, "REFRESH", 0.0)
 
 
 def test_a_claim_uses_what_is_set_now(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ import redis
 from redis.exceptions import RedisError
 
 from recovery.errors import ServerUnavailable, SettingsError
-from recovery.queue import Broker
+from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store import Queued
@@ -86,3 +87,18 @@ def test_a_redis_that_comes_back_needs_no_new_broker(emptied: Settings) -> None:
 def test_an_address_that_is_none() -> None:
     with pytest.raises(SettingsError, match="RECOVERY_BROKER_URL"):
         Broker("nothing://x").push(batch(1))
+
+
+def test_a_change_of_settings_is_told_to_all_or_not_at_all(emptied: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a Redis it costs the word, not the command."""
+    with redis.Redis.from_url(emptied.broker_url) as server, server.pubsub() as listener:
+        listener.psubscribe("*pidbox")
+        listener.get_message(timeout=5)
+        assert Broker(emptied.broker_url).tell_settings_changed()
+        told = listener.get_message(timeout=5)
+    assert told is not None
+    body = json.loads(base64.b64decode(json.loads(told["data"])["body"]))
+    assert body["method"] == SETTINGS_CHANGED
+    with caplog.at_level(logging.WARNING):
+        assert not Broker(f"redis://127.0.0.1:{free_port()}/0").tell_settings_changed()
+    assert "with their next heartbeats" in caplog.text

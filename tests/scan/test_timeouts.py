@@ -25,7 +25,7 @@ TASK = {Rule.TASK_TIMEOUT: 1}
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is stored is known without a wait."""
     monkeypatch.setattr(preferences, "REFRESH", 0.0)
-    monkeypatch.setattr(preferences._Kept.get, "__defaults__", (0.0,))
+    monkeypatch.setattr(preferences, "REFRESH", 0.0)
     yield
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pymongo.errors import AutoReconnect
 
 from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.settings import Settings
 from recovery.store import Store, preferences
 from recovery.store.actors import Actors
 
@@ -76,3 +80,60 @@ def test_in_an_outage_the_last_known_holds(store: Store, monkeypatch: pytest.Mon
     for _ in range(10):
         assert store.preferences.actor(ADD) == known
     assert len(looks) == 1, "nor is it asked for with each task"
+
+
+def test_what_is_said_to_be_new_is_read_anew_by_all_that_were_forked(store: Store, emptied: Settings) -> None:
+    """As a pool's children learn of it from their parent."""
+    ready, told, seen = os.pipe(), os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        own = Store(emptied).preferences
+        os.write(ready[1], b"-" if own.is_blocked("add") else b"+")
+        os.read(told[0], 1)
+        os.write(seen[1], b"blocked" if own.is_blocked("add") else b"begun")
+        os._exit(0)
+    try:
+        assert os.read(ready[0], 1) == b"+"
+        store.actors.block("add")
+        store.preferences.forget()
+        os.write(told[1], b"!")
+        assert os.read(seen[0], 10) == b"blocked"
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_who_asks_after_it_was_said_waits_for_the_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was read earlier does not replace it."""
+    reads, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held(_: Actors) -> None:
+        reads.release()
+        assert go_on.acquire(timeout=20)
+
+    assert not store.preferences.is_blocked("add")
+    looks = count(monkeypatch, held)
+    with ThreadPoolExecutor(2) as threads:
+        store.preferences.forget()
+        first = threads.submit(store.preferences.is_blocked, "add")
+        assert reads.acquire(timeout=20)
+        store.actors.block("add")
+        store.preferences.forget()
+        second = threads.submit(store.preferences.is_blocked, "add")
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.1)
+        go_on.release(3)  # who asked second reads once more, and again to be certain that it is blocked
+        assert second.result(timeout=20)
+        first.result(timeout=20)
+    assert len(looks) <= 3
+
+
+def test_where_nothing_was_ever_read_nothing_is_begun(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: Actors) -> None:
+        raise AutoReconnect("away")
+
+    looks = count(monkeypatch, away)
+    for _ in range(3):
+        with pytest.raises(AutoReconnect):
+            store.preferences.is_blocked("add")
+    assert len(looks) == 1, "nor is it asked for with each task"
+    assert store.preferences.actor(ADD) == ADD, "what the code says holds"

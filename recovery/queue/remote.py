@@ -1,0 +1,38 @@
+"""Telling all workers something at once, by Celery's remote control. A hint: whoever does not hear it learns of it
+later."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from celery import Celery
+from kombu.exceptions import KombuError
+from redis.exceptions import RedisError
+
+log = logging.getLogger(__name__)
+
+SETTINGS_CHANGED = "recovery_settings_changed"
+"""The control command: settings of actors or process types have changed, or which actors are blocked."""
+
+WITHIN = 2.0
+"""Seconds that it may take; an operator's command waits for it."""
+
+
+def tell_workers(url: str, command: str) -> bool:
+    """Send a control command to all workers at this Redis: whether it was sent in time. Does not raise."""
+    sent = threading.Event()
+
+    def send() -> None:
+        try:
+            with Celery(broker=url, set_as_current=False) as app:
+                app.control.broadcast(command)
+            sent.set()
+        except (KombuError, RedisError, OSError) as error:
+            log.warning("workers not told (%s)", error)
+
+    # kombu has no patience that could be set: some of its tries go on for ever.
+    sending = threading.Thread(target=send, name="tell workers", daemon=True)
+    sending.start()
+    sending.join(WITHIN)
+    return sent.is_set()
