@@ -14,7 +14,7 @@ from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
 from recovery.engine.effects import Applied, Ended
 from recovery.engine.loading import load_app
-from recovery.engine.rebuild import rebuild_graph
+from recovery.engine.rebuild import rebuild_graphs, still_to_come
 from recovery.engine.resources import Resources
 from recovery.engine.start import register, start
 
@@ -33,7 +33,8 @@ __all__ = [
     "heartbeat",
     "load_app",
     "push",
-    "rebuild_graph",
+    "rebuild_graphs",
     "register",
     "start",
+    "still_to_come",
 ]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery import metrics
 from recovery.engine.resources import Resources
 from recovery.records import ErrorInfo, Interruption, Process, ProcessState
 from recovery.records.failure import fingerprint
 from recovery.records.ids import record_id
+
+OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
+"""Ends after which nothing is left to be restarted."""
 
 
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
@@ -26,7 +31,16 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+    else:
+        unlist_ended(resources, [process.id])
     return ended
+
+
+def unlist_ended(resources: Resources, process_ids: Sequence[str]) -> None:
+    """Forget what was listed for processes that were about to be broken, and ended in another way just then."""
+    processes = resources.store.processes.get_many(process_ids)
+    over = [key for key in process_ids if key not in processes or processes[key].state in OVER]
+    resources.store.interruptions.remove_all(over)
 
 
 def list_interruption(

@@ -36,12 +36,10 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
 
 
 def _unlist_stale(resources: Resources, decision: Decision) -> None:
-    """What was listed while it was restarted or aborted is listed no longer: who did that may be through already."""
-    store, restarts = resources.store, decision.restarts
-    process = store.processes.get(decision.process_id)
-    aborted = process is None or process.state is ProcessState.ABORTED
-    if aborted or not store.graphs.is_failed(decision.process_id, decision.task_id, restarts):
-        store.interruptions.remove_before([(decision.id, (restarts or 0) + 1)])
+    """What was listed while it was restarted is listed no longer: who did that may be through already."""
+    restarts = decision.restarts
+    if not resources.store.graphs.is_failed(decision.process_id, decision.task_id, restarts):
+        resources.store.interruptions.remove_before([(decision.id, (restarts or 0) + 1)])
 
 
 def _unknown(resources: Resources, decision: Decision) -> Applied:

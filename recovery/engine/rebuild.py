@@ -7,7 +7,7 @@ and the graph's first deadline is soon.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from recovery.engine.complete import finish_process
@@ -17,27 +17,43 @@ from recovery.records import Decision, DecisionState, Graph, Process, ProcessSta
 from recovery.records.ids import record_id
 from recovery.store import schema
 
+PAGE = 100
+"""Processes whose decisions are held in memory at once."""
 _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 """Of a broken process the siblings of what failed go on, and what failed may be restarted."""
 
 
 def rebuild_graph(resources: Resources, process_id: str) -> bool:
     """Make the graph of a process that has none and goes on, and go on from it; False if there is nothing to make."""
+    return rebuild_graphs(resources, [process_id]) == 1
+
+
+def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> int:
+    """The same for many processes; how many graphs were made."""
+    pages = (process_ids[first : first + PAGE] for first in range(0, len(process_ids), PAGE))
+    return sum(_rebuild(resources, page) for page in pages)
+
+
+def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     store = resources.store
-    process = store.processes.get(process_id)
-    if process is None or process.state not in _GOES_ON:
-        return False
+    processes = {k: p for k, p in store.processes.get_many(process_ids).items() if p.state in _GOES_ON}
+    if not processes:
+        return 0
     if not schema.has_graphs(store.database):
         schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
-    now = store.now()
-    decisions = store.decisions.of_process(process_id)
-    graph = graph_of(process, decisions, now, first_look=resources.settings.apply_timeout)
-    if not store.graphs.insert(graph):
-        return False
-    enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])
-    if not graph.not_finished and finish_process(resources, process_id, process.epoch) is not None:
-        store.graphs.rest([process_id])
-    return True
+    now, soon = store.now(), resources.settings.apply_timeout
+    decisions = store.decisions.of_processes(list(processes))
+    graphs = [graph_of(process, decisions[key], now, first_look=soon) for key, process in processes.items()]
+    made = store.graphs.insert(graphs)
+    if not made:
+        return 0
+    # Of graphs that somebody else made as well: whoever comes second finds their tasks enqueued.
+    ready = [record_id(graph.id, task) for graph in graphs for task in graph.not_finished if graph.is_ready(task)]
+    enqueue(resources, ready)
+    complete = [graph.id for graph in graphs if not graph.not_finished]
+    over = [key for key in complete if finish_process(resources, key, processes[key].epoch) is not None]
+    store.graphs.rest(over)
+    return made
 
 
 def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime, first_look: float) -> Graph:
@@ -50,7 +66,7 @@ def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime,
     links = {
         task: dict.fromkeys(waits, True)
         for task in is_open
-        if task in scheduled and (waits := _open_among(scheduled[task].deps, applied))
+        if task in scheduled and (waits := still_to_come(scheduled[task].deps, applied))
     }
     return Graph(
         id=process.id,
@@ -66,8 +82,9 @@ def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime,
     )
 
 
-def _open_among(deps: Iterable[str], applied: Mapping[str, Decision]) -> list[str]:
-    """What of these dependencies is still to come, through promises within promises."""
+def still_to_come(deps: Iterable[str], applied: Mapping[str, Decision]) -> list[str]:
+    """What of these dependencies is still to come, through promises within promises. `applied` are the decisions that
+    are finished, by task."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     left = list(deps)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from recovery.engine.interrupt import interrupt
-from recovery.engine.rebuild import rebuild_graph
+from recovery.engine.rebuild import rebuild_graphs
 from recovery.engine.resources import Resources
 from recovery.records import Decision, Process, ProcessState
 from recovery.records.ids import record_id
@@ -27,8 +27,8 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
     store = resources.store
     if not restarted:
         return 0
-    for process_id in store.graphs.absent(one.process_id for one in restarted):
-        rebuild_graph(resources, process_id)
+    if lost := store.graphs.absent(one.process_id for one in restarted):
+        rebuild_graphs(resources, sorted(lost))
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
     running = 0

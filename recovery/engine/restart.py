@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery import metrics
+from recovery.engine.breaking import OVER
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
 from recovery.engine.rebuild import rebuild_graph
@@ -21,8 +22,6 @@ from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection
-
-OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 
 
 @dataclass(frozen=True, slots=True)

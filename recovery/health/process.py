@@ -71,7 +71,7 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
 
 
 def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
-    (snapshot,) = resources.store.snapshots([process_id])
+    (snapshot,) = scanner.read([process_id])
     if not (snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")

@@ -4,19 +4,16 @@ repeats that condition; see `store.graphs`."""
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from recovery.engine import Resources, break_process, enqueue, finish_process, rebuild_graph, register
+from recovery.engine import Resources, break_process, enqueue, finish_process, register
 from recovery.engine.abort import settle
-from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Process, ProcessState, Task
-from recovery.records.ids import record_id, split_record_id
+from recovery.records import Decision, ErrorInfo, Process, Task
+from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying, each
-from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
 
 log = logging.getLogger(__name__)
-
-TaskStep = Callable[[Graph, str], bool]
 
 
 class ProcessRepairs:
@@ -31,10 +28,7 @@ class ProcessRepairs:
             Repair.ENQUEUE_READY: self._enqueue_ready,
             Repair.REGISTER_START: self._register_start,
             Repair.FINISH_PROCESS: self._finish_process,
-            Repair.REBUILD_GRAPH: self._rebuild_graph,
-            Repair.REOPEN: self._reopen,
             Repair.RESTORE: self._restore,
-            Repair.DROP_LINKS: self._drop_links,
             Repair.BREAK: self._break,
             Repair.SETTLE_ABORT: self._settle_abort,
             Repair.REPORT: self._report,
@@ -68,9 +62,6 @@ class ProcessRepairs:
         self._store.graphs.rest(over)
         return changed
 
-    def _rebuild_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([f.record for f in findings], lambda process_id: rebuild_graph(self._resources, process_id))
-
     def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         """The parents' decisions applied again make what is missing; the start's is made from the process. What that
         does not bring back, since the parent's own records are lost, nobody can."""
@@ -87,59 +78,26 @@ class ProcessRepairs:
         tasks, decisions = self._store.tasks.get_many(ids), self._store.decisions.get_many(ids)
         return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
-    def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        tasks = self._store.tasks.get_many(f.record for f in findings)
+    def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        """Judged once more by records that were read while the graph stayed as it was, and noted in that version of
+        the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
+        wanted, ids = {f.record for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
+        versions = self._store.graphs.versions(ids)
+        still = [
+            (snapshot, finding)
+            for snapshot in self._store.snapshots(ids)
+            if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id)
+            for finding in judge_process(snapshot, around)
+            if finding.rule is rule and finding.record in wanted
+        ]
+        return each(still, lambda one: self._give_up(*one))
 
-        def reopen(graph: Graph, task: str) -> bool:
-            key = record_id(graph.id, task)
-            decision = self._store.decisions.get(key)  # read after the graph: it can't have finished before
-            if decision is None or decision.state is DecisionState.FINISHED or task not in graph.finished:
-                return False
-            dependents = tasks[key].dependents if key in tasks else {}
-            changed = self._store.graphs.reopen(graph, task, dependents)
-            if changed:
-                enqueue(self._resources, [key])
-            return changed
-
-        return self._each_task(findings, reopen)
-
-    def _drop_links(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        def drop(graph: Graph, task: str) -> bool:
-            changed = self._store.graphs.drop_links(graph, task)
-            if changed and not any(dep in graph.not_finished for dep in graph.links.get(task, ())):
-                enqueue(self._resources, [record_id(graph.id, task)])
-            return changed
-
-        return self._each_task(findings, drop)
-
-    def _each_task(self, findings: Sequence[Finding], step: TaskStep) -> int:
-        """Take a step for each task with its graph read anew: the one before changed it."""
-        by_process: dict[str, list[str]] = defaultdict(list)
-        for finding in findings:
-            process_id, task = split_record_id(finding.record)
-            by_process[process_id].append(task)
-
-        def one(item: tuple[str, str]) -> bool:
-            graph = self._store.graphs.get(item[0])
-            return graph is not None and step(graph, item[1])
-
-        return each([(process_id, task) for process_id, tasks in by_process.items() for task in tasks], one)
-
-    def _break(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        processes = self._store.processes.get_many({f.process_id for f in findings})
-
-        def one(finding: Finding) -> bool:
-            process, task = processes.get(finding.process_id), split_record_id(finding.record)[1]
-            if process is None or process.state is not ProcessState.RUNNING:
-                return False
-            # Noted in the graph, which may then rest: a graph that only is open has to be looked at for ever.
-            graph = self._store.graphs.get(process.id)
-            restarts = graph.restarted.get(task) if graph is not None else None
-            self._store.graphs.fail(process.id, process.epoch, task, restarts)
-            error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
-            return break_process(self._resources, process.id, process.epoch, error)
-
-        return each(findings, one)
+    def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:
+        graph, rule, task = snapshot.graph, finding.rule, split_record_id(finding.record)[1]
+        if graph is None or not self._store.graphs.give_up(graph, task):
+            return False
+        error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
+        return break_process(self._resources, graph.id, graph.epoch, error)
 
     def _settle_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return settle(self._resources, [f.record for f in findings])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.repair.applying import Applying
+from recovery.repair.graphs import GraphRepairs
 from recovery.repair.handover import HandOver
 from recovery.repair.processes import ProcessRepairs
 from recovery.repair.tasks import TaskRepairs
@@ -35,6 +36,7 @@ class Repairer:
         applying = Applying(resources, applier)
         self._actions: dict[Repair, Action] = {
             **ProcessRepairs(resources, applying).actions,
+            **GraphRepairs(resources).actions,
             **TaskRepairs(resources, applying, self.hand_over).actions,
             **TimeoutRepairs(resources, applying).actions,
         }

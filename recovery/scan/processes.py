@@ -28,6 +28,11 @@ class _WholeProcesses(Scanner[Snapshot]):
     def key(self, item: Snapshot) -> str:
         return item.process_id
 
+    def read(self, process_ids: Sequence[str]) -> list[Snapshot]:
+        """These processes, to be judged as of now."""
+        self._as_of = self.resources.store.now()
+        return self.resources.store.snapshots(process_ids)
+
     def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
         queues = {
             decision.actor
@@ -45,9 +50,7 @@ class GraphScanner(_WholeProcesses):
     name = "graphs"
 
     def find(self, limit: int) -> Sequence[Snapshot]:
-        store = self.resources.store
-        self._as_of = store.now()
-        return store.snapshots(store.graphs.overdue(limit))
+        return self.read(self.resources.store.graphs.overdue(limit))
 
     def put_off(self, record: str) -> int:
         resources = self.resources
@@ -67,10 +70,9 @@ class ProcessScanner(_WholeProcesses):
 
     def find(self, limit: int) -> Sequence[Snapshot]:
         store = self.resources.store
-        self._as_of = store.now()
         odd = store.processes.without_deadline(limit)
         overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
-        return store.snapshots([*odd, *overdue])
+        return self.read([*odd, *overdue])
 
     def put_off(self, record: str) -> int:
         resources = self.resources

@@ -32,6 +32,7 @@ from recovery.engine import Applier, Resources
 from recovery.errors import DamagedRecord
 from recovery.repair import Done, Repairer
 from recovery.rules import Finding, Rule, Surroundings
+from recovery.store import schema
 
 log = logging.getLogger(__name__)
 
@@ -140,10 +141,19 @@ class Scanner(ABC, Generic[Item]):
         except (PyMongoError, RedisError, DamagedRecord) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
+            if schema.is_index_missing(caught):
+                self._index_again()
         seconds = time.perf_counter() - began
         metrics.SCAN_SECONDS.labels(self.name).observe(seconds)
         metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()
         return ScanResult(self.name, looked_at, repaired, seconds, error)
+
+    def _index_again(self) -> None:
+        try:
+            schema.create(self.resources.store.database)
+            log.warning("indexes were missing, and were made again")
+        except PyMongoError as error:
+            log.warning("indexes are missing, and could not be made again (%s)", error)
 
     def _note_empty(self, around: Surroundings) -> None:
         """Keep which queues are empty: the page's own messages will fill them."""

@@ -21,7 +21,8 @@ from recovery.store.aborts import Aborts
 from recovery.store.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions, Queued
-from recovery.store.graphs import Finished, Graphs, GraphView
+from recovery.store.graph_stages import Finished, GraphView
+from recovery.store.graphs import Graphs
 from recovery.store.interruptions import Group, Interruptions, Selection
 from recovery.store.preferences import CurrentPreferences
 from recovery.store.processes import Processes
@@ -57,7 +58,6 @@ class Store:
         self.decisions = Decisions(self.database[schema.DECISIONS])
         self.graphs = Graphs(self.database[schema.GRAPHS])
         self.interruptions = Interruptions(self.database[schema.INTERRUPTIONS])
-        self.restarts = Restarts(self.database, settings.message_timeout)
         self.aborts = Aborts(self.database)
         self.workers = Workers(self.database[schema.WORKERS])
         self.queues = Queues(self.database[schema.QUEUES])
@@ -67,6 +67,7 @@ class Store:
         self.requeues = Requeues(
             self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
+        self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:

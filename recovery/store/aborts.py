@@ -17,7 +17,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.decisions import FINISHED
 from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
-from recovery.store.graphs import IDLE
+from recovery.store.graph_stages import IDLE
 from recovery.store.snapshots import record_range
 from recovery.store.tasks import insert_missing
 

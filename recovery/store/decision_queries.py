@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from pymongo.collection import Collection
 
 from recovery.records import Decision, DecisionState, Outcome, from_document
-from recovery.records.ids import AFTER_SEPARATOR, HOLDER_END, record_id
+from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE
+from recovery.store.snapshots import record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
@@ -40,15 +41,18 @@ class DecisionQueries:
         found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
-    def of_process(self, process_id: str) -> dict[str, Decision]:
-        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
-        query = {"_id": {"$gte": record_id(process_id, ""), "$lt": process_id + AFTER_SEPARATOR}}
-        decisions: dict[str, Decision] = {}
-        for document in self._restorable.find(query, _WITHOUT_TEXTS):
+    def of_processes(self, process_ids: Sequence[str]) -> dict[str, dict[str, Decision]]:
+        """{process: {task: decision}}, without values and arguments. Index `_id`, one range for each process."""
+        decisions: dict[str, dict[str, Decision]] = {process_id: {} for process_id in process_ids}
+        if not decisions:
+            return {}
+        ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
+        # With the hint, since without one the server plans each of a hundred ranges by itself.
+        for document in self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_"):
             for child in document.get("children", ()):
                 child["args"] = ""
             decision = from_document(Decision, document)
-            decisions[decision.task_id] = decision
+            decisions[decision.process_id][decision.task_id] = decision
         return decisions
 
     def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:

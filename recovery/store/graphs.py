@@ -1,57 +1,20 @@
 """Queries and updates of the Graph records.
 
 An apply is one update, guarded by the epoch and by every applied task being still open: run twice it
-changes nothing the second time. What became ready is worked out by the server from the updated graph and
-comes back with the update, so a graph of 10,000 tasks is never read for one of them.
+changes nothing the second time. What it writes, and what comes back with it, stands in `graph_stages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE, after, jittered, literal
+from recovery.store.graph_stages import IDLE, TOUCHED, Finished, GraphView, apply_stages, decode_view, projection
 from recovery.store.tasks import insert_missing
-
-IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
-
-_TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """One finished task, as its graph has to learn it."""
-
-    task: str
-    children: Mapping[str, tuple[str, ...]]
-    """{child: the siblings it waits for}."""
-    dependents: Collection[str]
-    """Tasks that wait for this one."""
-    waits: tuple[str, ...] = ()
-    """Children that this one's value promises: its dependents wait for them from now on."""
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """Tasks that may have become ready by this."""
-        return (*(child for child, deps in self.children.items() if not deps), *self.dependents)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphView:
-    """A graph as far as an applied task is concerned."""
-
-    epoch: int
-    registered: bool
-    """Whether the graph knows the task at all: its parent has been applied."""
-    applied: bool
-    ready: tuple[str, ...]
-    complete: bool
-    size: int
-    """The graph's size in bytes, which each update of it has to write."""
 
 
 class Graphs:
@@ -60,14 +23,19 @@ class Graphs:
     def __init__(self, collection: MongoCollection[Document]) -> None:
         self._collection = collection.with_options(write_concern=RESTORABLE)
 
-    def insert(self, graph: Graph) -> int:
-        """Save a process's first graph, unless it has one: 1 or 0."""
-        return insert_missing(self._collection, [to_document(graph)])
+    def insert(self, graphs: Sequence[Graph]) -> int:
+        """Save the first graphs of processes; one that has a graph keeps it. How many had none."""
+        return insert_missing(self._collection, [to_document(graph) for graph in graphs])
 
     def get(self, process_id: str) -> Graph | None:
         """The graph of this process."""
         found = self._collection.find_one({"_id": process_id})
         return from_document(Graph, found) if found else None
+
+    def versions(self, process_ids: Sequence[str]) -> dict[str, int]:
+        """{process: version of its graph}, of those that have one."""
+        found = self._collection.find({"_id": {"$in": list(process_ids)}}, {"version": True})
+        return {document["_id"]: document["version"] for document in found}
 
     def complete(self, process_ids: Sequence[str]) -> list[str]:
         """Those of these processes of whose graph nothing is open."""
@@ -95,16 +63,16 @@ class Graphs:
         candidates = tuple(dict.fromkeys(c for one in finished for c in one.candidates))
         found = self._collection.find_one_and_update(
             guard,
-            _apply_stages(finished),
-            projection=_view(finished[0].task, candidates),
+            apply_stages(finished),
+            projection=projection(finished[0].task, candidates),
             return_document=True,
         )
-        return _decode_view(found, candidates) if found else None
+        return decode_view(found, candidates) if found else None
 
     def view(self, process_id: str, finished: Finished) -> GraphView | None:
         """The graph as far as this task is concerned, without a change; None if there is no graph."""
-        found = self._collection.find_one({"_id": process_id}, _view(finished.task, finished.candidates))
-        return _decode_view(found, finished.candidates) if found else None
+        found = self._collection.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
+        return decode_view(found, finished.candidates) if found else None
 
     def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:
         """Note that a task ended with an error. It stays open, so what waits for it goes on waiting.
@@ -118,27 +86,36 @@ class Graphs:
         )
         return changed.matched_count == 1
 
-    def reopen(self, seen: Graph, task: str, dependents: Iterable[str]) -> bool:
-        """Put a finished task back to not finished, and have those of its dependents that are open wait for it again;
-        False if the graph is not as it was seen."""
-        waiting = {f"links.{one}.{task}": True for one in dependents if one in seen.not_finished}
-        finished = {"$filter": {"input": "$finished", "cond": {"$ne": ["$$this", task]}}}
-        changed = self._collection.update_one(
-            {"_id": seen.id, "epoch": seen.epoch, "version": seen.version, "finished": task},
-            [{"$set": {**waiting, f"notFinished.{task}": "$$NOW", "finished": finished, **_TOUCHED}}],
-        )
-        return changed.matched_count == 1
+    def give_up(self, seen: Graph, task: str) -> bool:
+        """Note that a task, open or not, is what its process can't go on for; False if the graph is not as it was
+        seen. It may rest from then on: one that only is open has to be looked at for ever."""
+        fields: Document = {f"failed.{task}": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
+        return self._change_seen(seen, [{"$set": fields}])
 
-    def drop_links(self, seen: Graph, task: str) -> bool:
-        """Drop those links of a task that lead to nothing open; False if the graph is not as it was seen."""
-        dead = [dep for dep in seen.links.get(task, ()) if dep not in seen.not_finished]
-        if not dead:
-            return False
-        changed = self._collection.update_one(
-            {"_id": seen.id, "epoch": seen.epoch, "version": seen.version},
-            [{"$set": _TOUCHED}, {"$unset": [f"links.{task}.{dep}" for dep in dead]}],
-        )
-        return changed.matched_count == 1
+    def reopen(self, seen: Graph, tasks: Mapping[str, Iterable[str]]) -> bool:
+        """Put finished tasks back to not finished, {task: its dependents}, and have those of their dependents that are
+        open wait for them again; False if the graph is not as it was seen."""
+        waiting = {
+            f"links.{one}.{task}": True
+            for task, dependents in tasks.items()
+            for one in dependents
+            if one in seen.not_finished or one in tasks
+        }
+        opened = {f"notFinished.{task}": "$$NOW" for task in tasks}
+        finished = literal([task for task in seen.finished if task not in tasks])
+        return self._change_seen(seen, [{"$set": {**waiting, **opened, "finished": finished, **TOUCHED}}])
+
+    def relink(self, seen: Graph, waits: Mapping[str, Iterable[str]]) -> bool:
+        """Drop those links of tasks that lead to nothing open, and have them wait for others instead, {task: others};
+        False if the graph is not as it was seen."""
+        dead = [f"links.{t}.{dep}" for t in waits for dep in seen.links.get(t, ()) if dep not in seen.not_finished]
+        links = {f"links.{task}.{other}": True for task, others in waits.items() for other in others}
+        return bool(dead) and self._change_seen(seen, [{"$set": {**links, **TOUCHED}}, {"$unset": dead}])
+
+    def _change_seen(self, seen: Graph, stages: Sequence[Document]) -> bool:
+        """Every change of what is open and what waits for what makes a new version."""
+        same = {"_id": seen.id, "epoch": seen.epoch, "version": seen.version}
+        return self._collection.update_one(same, stages).matched_count == 1
 
     def stamp(self, process_ids: Sequence[str]) -> int:
         """Give a deadline, now, to graphs that have something open and lack one."""
@@ -198,56 +175,3 @@ class Graphs:
             ],
         )
         return changed.modified_count
-
-
-def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
-    applied = {one.task for one in finished}
-    opened = {child: "$$NOW" for one in finished for child in one.children}
-    links: Document = {}
-    removed = [f"{part}.{task}" for task in applied for part in ("notFinished", "links")]
-    for one in finished:
-        for child, deps in one.children.items():
-            if open_deps := dict.fromkeys(deps, True):
-                links[f"links.{child}"] = literal(open_deps)
-        for dependent in one.dependents:
-            if dependent not in applied:  # whose links go as a whole
-                links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
-                removed.append(f"links.{dependent}.{one.task}")
-    changes: Document = {
-        **links,
-        "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},
-        **_TOUCHED,
-    }
-    if opened:
-        changes["notFinished"] = {"$mergeObjects": ["$notFinished", opened]}
-    # Removed last, so that of a batch in which a child and its parent finish the child ends up closed.
-    return [{"$set": changes}, {"$unset": removed}]
-
-
-def _view(task: str, candidates: Sequence[str]) -> Document:
-    """A projection worked out by the server: flags, not the graph. Candidates are given by their place."""
-    flags: Document = {
-        f"c{place}": {"$eq": [{"$ifNull": [f"$links.{candidate}", {}]}, {}]}
-        for place, candidate in enumerate(candidates)
-    }
-    return {
-        "_id": False,
-        "epoch": True,
-        "open": {"$ne": [{"$type": f"$notFinished.{task}"}, "missing"]},
-        "applied": {"$in": [task, "$finished"]},
-        "complete": {"$eq": ["$notFinished", {}]},
-        "size": {"$bsonSize": "$$ROOT"},
-        "ready": flags or literal({}),
-    }
-
-
-def _decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
-    flags = found["ready"]
-    return GraphView(
-        epoch=found["epoch"],
-        registered=found["open"] or found["applied"],
-        applied=found["applied"],
-        ready=tuple(c for place, c in enumerate(candidates) if flags[f"c{place}"]),
-        complete=found["complete"],
-        size=found["size"],
-    )

@@ -128,7 +128,7 @@ class Requeues:
         spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
         changed = self._collection.update_many(
-            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
+            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
         )
         return changed.modified_count
 

@@ -7,7 +7,7 @@ The first is the commit point and acknowledged to an operator; the others are ru
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pymongo import UpdateOne
@@ -18,8 +18,8 @@ from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.decisions import FINISHED, QUEUED, Queued
-from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, after
-from recovery.store.graphs import IDLE
+from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, after, task_end_by_actor
+from recovery.store.graph_stages import IDLE
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
 
@@ -51,17 +51,20 @@ class Restarted:
 class Restarts:
     """Updates over the collections `decisions`, `graphs` and `processes`."""
 
-    def __init__(self, database: Database[Document], message_timeout: float) -> None:
+    def __init__(
+        self, database: Database[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
+    ) -> None:
         self._decisions = database[schema.DECISIONS].with_options(write_concern=ACKNOWLEDGED)
         self._processes = database[schema.PROCESSES].with_options(write_concern=ACKNOWLEDGED)
         self._graphs = database[schema.GRAPHS].with_options(write_concern=RESTORABLE)
-        self._message_timeout = message_timeout
+        self._message_timeout, self._task_timeouts = message_timeout, task_timeouts
 
     def queue(self, failed: Sequence[Restarted], pass_key: str) -> list[Queued]:
         """finished with the error of this life → queued for the next: the commit point. Those that were.
 
         From here on no result of an attempt from before is taken: `finish` compares `restarts`.
         """
+        timeouts = self._task_timeouts()
         alike: dict[tuple[int, int], list[str]] = defaultdict(list)
         for one in failed:
             alike[one.restarts, one.epoch].append(one.id)
@@ -79,7 +82,9 @@ class Restarts:
                 "timeouts": 0,
             }
             gone = ["outcome", "worker", "children"]
-            self._decisions.update_many({**broken, **same}, [{"$set": fields}, {"$unset": gone}])
+            sooner = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
+            stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
+            self._decisions.update_many({**broken, **same}, stages)
         marked = {"_id": {"$in": [one.id for one in failed]}, "pass": pass_key}
         found = self._decisions.find(marked, _MESSAGE)
         # Behind what waits already: thousands that an operator restarts must not hold up all others.

@@ -102,6 +102,12 @@ def has_graphs(database: Database[Document]) -> bool:
     return bool(database.list_collection_names(filter={"name": GRAPHS}))
 
 
+def is_index_missing(error: Exception) -> bool:
+    """Whether a query was refused since an index is not there: somebody dropped it, or its whole collection, which
+    the next insert made again without."""
+    return isinstance(error, OperationFailure) and error.code == 2 and "hint provided" in str(error)
+
+
 def create(database: Database[Document]) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
     once, as the workers of a cluster do that start together."""

@@ -139,3 +139,20 @@ def test_an_empty_queue_that_nobody_polls_is_no_news(world: World, polled: bool)
     assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 1}
     told = world.store.queues.all().get("add")
     assert (told is not None and told.found_empty_at is not None) == polled
+
+
+@pytest.mark.parametrize("name", ["decisions", "processes"])
+def test_indexes_that_somebody_dropped_are_made_again(world: World, name: str) -> None:
+    """With the whole collection, say: the next insert makes it again, with neither indexes nor validator."""
+    (made,) = overdue(world, DecisionState.WORKING)
+    collection = world.store.database[name]
+    kept = collection.find().to_list()
+    collection.drop()
+    collection.insert_many(kept)
+    result = scanner(world, name).run_once()
+    assert result.error is not None
+    assert {"_id_", "deadline", "deadlineMissing"} <= set(collection.index_information())
+    assert collection.options()["validator"]
+    assert scanner(world, name).run_once().error is None
+    scanner(world, "decisions").run_once()
+    assert world.decisions(made.process_id)["start"].state is DecisionState.QUEUED

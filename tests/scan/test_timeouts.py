@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from recovery import ProcessBroken, heartbeat
 from recovery.errors import ClaimLost
-from recovery.records import DecisionState, ProcessState
+from recovery.records import DecisionState, Interruption, ProcessState
 from recovery.rules import Rule
 from recovery.store import preferences
 from tests.scan.making import after_find, overdue, scanner
@@ -149,3 +150,40 @@ def test_a_blocked_task_waits_without_being_queued_again(world: World) -> None:
     assert world.decisions(process_id)["start"].pass_key == before.pass_key
     world.store.actors.unblock("add")
     assert world.bring_on(process_id).result == '"done"'
+
+
+@pytest.mark.parametrize("end", [ProcessState.FINISHED, ProcessState.ABORTED])
+def test_a_process_that_ends_as_it_is_about_to_be_broken_is_not_listed(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: ProcessState
+) -> None:
+    process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    add = world.store.interruptions.add
+
+    def just_then(interruption: Interruption) -> None:
+        if end is ProcessState.FINISHED:
+            world.pump()
+        else:
+            world.app.abort(process_id, "not wanted")
+        add(interruption)
+
+    monkeypatch.setattr(world.store.interruptions, "add", just_then)
+    wait_until(lambda: scanner(world, "processes").run_once().looked_at, 10, "its time to be over")
+    assert world.process(process_id).state is end
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def test_what_is_put_off_or_restarted_is_looked_at_when_its_time_is_over(world: World) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    process_id = start(world, fail, task_timeout=5)
+    world.pump()
+    assert world.app.restart(process_id)
+    decision = world.decisions(process_id)["start"]
+    assert decision.enqueued_at is not None
+    over = decision.enqueued_at + timedelta(seconds=5)
+    assert decision.recovery_time is not None and decision.recovery_time <= over
+    past = world.store.now() - timedelta(seconds=1)
+    world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"recoveryTime": past}})
+    assert world.store.requeues.put_off([decision.id], 600, 700) == 1
+    assert world.decisions(process_id)["start"].recovery_time == over

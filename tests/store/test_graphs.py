@@ -183,7 +183,7 @@ def test_looks_grow_rare(store: Store, idle: float, later: float) -> None:
 
 def test_the_first_graph_stays(store: Store) -> None:
     made = graph(store, "a")
-    store.graphs.insert(made.evolve(not_finished={}))
+    store.graphs.insert([made.evolve(not_finished={})])
     assert set(there(store).not_finished) == {"a"}
 
 

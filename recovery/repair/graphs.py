@@ -1,0 +1,114 @@
+"""Repairs of graphs: made again, tasks put back to not finished, links that lead to nothing.
+
+Each graph is read anew with all that a finding names of it, and changed in one update that holds only for the version
+that was read. Reads are made for many processes at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from recovery.engine import Resources, enqueue, rebuild_graphs, still_to_come
+from recovery.records import DecisionState, Graph
+from recovery.records.ids import record_id, split_record_id
+from recovery.repair.applying import together
+from recovery.rules import Finding, Repair, Rule, Surroundings
+
+PAGE = 100
+"""Processes whose graphs and decisions are held in memory at once."""
+
+Tasks = dict[str, list[str]]
+"""{process: its tasks that were found}."""
+
+
+class GraphRepairs:
+    """What can be done about a process's graph."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources, self._store = resources, resources.store
+        self.actions = {
+            Repair.REBUILD_GRAPH: self._rebuild,
+            Repair.REOPEN: self._reopen,
+            Repair.DROP_LINKS: self._relink,
+        }
+
+    def _rebuild(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return together([f.record for f in findings], lambda ids: rebuild_graphs(self._resources, ids))
+
+    def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return _by_page(findings, self._reopen_page)
+
+    def _reopen_page(self, found: Tasks) -> int:
+        graphs = self._store.graphs.get_many(found)
+        keys = _keys(found)
+        decisions = self._store.decisions.get_many(keys)  # after the graphs: these can't have been finished by then
+        tasks = self._store.tasks.get_many(keys)
+        changed, waiting = 0, []
+        for graph in graphs.values():
+            undecided = {
+                task: tasks[key].dependents if (key := record_id(graph.id, task)) in tasks else {}
+                for task in set(graph.finished).intersection(found[graph.id])
+                if (decision := decisions.get(record_id(graph.id, task))) is not None
+                and decision.state is not DecisionState.FINISHED
+            }
+            if undecided and self._store.graphs.reopen(graph, undecided):
+                changed += len(undecided)
+                for_others = {dependent for dependents in undecided.values() for dependent in dependents}
+                waiting += [record_id(graph.id, task) for task in undecided.keys() - for_others]
+        enqueue(self._resources, waiting)
+        return changed
+
+    def _relink(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return _by_page(findings, self._relink_page)
+
+    def _relink_page(self, found: Tasks) -> int:
+        """A link to a task that promised its children's values is one to those children, where they are open."""
+        graphs = self._store.graphs.get_many(found)
+        decisions = self._store.decisions.of_processes(list(graphs))  # after the graphs: what they finished is decided
+        changed, ready = 0, []
+        for graph in graphs.values():
+            of_it = decisions[graph.id]
+            applied = {task: of_it[task] for task in graph.finished if task in of_it}
+            parents = {child.id: task for task, decision in applied.items() for child in decision.children}
+            waits: dict[str, list[str]] = {}
+            for task in graph.not_finished.keys() & set(found[graph.id]):
+                dead = [dep for dep in graph.links.get(task, ()) if dep not in graph.not_finished]
+                # Nobody ever waits for who scheduled him: with its children he would wait for himself.
+                others = still_to_come(set(dead).difference(_ancestors(task, parents)), applied)
+                if dead:
+                    waits[task] = [one for one in others if one in graph.not_finished]
+            if waits and self._store.graphs.relink(graph, waits):
+                changed += len(waits)
+                ready += [record_id(graph.id, task) for task, others in waits.items() if _is_free(graph, task, others)]
+        enqueue(self._resources, ready)
+        return changed
+
+
+def _is_free(graph: Graph, task: str, others: Sequence[str]) -> bool:
+    """Whether a task waits for nothing, once its dead links are replaced by these."""
+    return not others and not any(dep in graph.not_finished for dep in graph.links.get(task, ()))
+
+
+def _ancestors(task: str, parents: Mapping[str, str]) -> set[str]:
+    """Who scheduled a task, and who scheduled that one, and so on."""
+    found: set[str] = set()
+    while (parent := parents.get(task)) is not None and parent not in found:
+        found.add(parent)
+        task = parent
+    return found
+
+
+def _keys(found: Tasks) -> list[str]:
+    return [record_id(process_id, task) for process_id, tasks in found.items() for task in tasks]
+
+
+def _by_page(findings: Sequence[Finding], step: Callable[[Tasks], int]) -> int:
+    """Take a step for all that was found, so many processes at once."""
+    by_process: Tasks = defaultdict(list)
+    for finding in findings:
+        process_id, task = split_record_id(finding.record)
+        by_process[process_id].append(task)
+    items = list(by_process.items())
+    pages = (items[first : first + PAGE] for first in range(0, len(items), PAGE))
+    return sum(together(page, lambda some: step(dict(some))) for page in pages)

@@ -1,0 +1,101 @@
+"""What an apply changes in a graph, and what it tells of it: documents for `Graphs`, made and decoded.
+
+What became ready is worked out by the server from the updated graph, so a graph of 10,000 tasks is never read for one
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery.store.client import Document
+from recovery.store.expressions import literal
+
+IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
+TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One finished task, as its graph has to learn it."""
+
+    task: str
+    children: Mapping[str, tuple[str, ...]]
+    """{child: the siblings it waits for}."""
+    dependents: Collection[str]
+    """Tasks that wait for this one."""
+    waits: tuple[str, ...] = ()
+    """Children that this one's value promises: its dependents wait for them from now on."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Tasks that may have become ready by this."""
+        return (*(child for child, deps in self.children.items() if not deps), *self.dependents)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """A graph as far as an applied task is concerned."""
+
+    epoch: int
+    registered: bool
+    """Whether the graph knows the task at all: its parent has been applied."""
+    applied: bool
+    ready: tuple[str, ...]
+    complete: bool
+    size: int
+    """The graph's size in bytes, which each update of it has to write."""
+
+
+def apply_stages(finished: Sequence[Finished]) -> list[Document]:
+    applied = {one.task for one in finished}
+    opened = {child: "$$NOW" for one in finished for child in one.children}
+    links: Document = {}
+    removed = [f"{part}.{task}" for task in applied for part in ("notFinished", "links")]
+    for one in finished:
+        for child, deps in one.children.items():
+            if open_deps := dict.fromkeys(deps, True):
+                links[f"links.{child}"] = literal(open_deps)
+        for dependent in one.dependents:
+            if dependent not in applied:  # whose links go as a whole
+                links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
+                removed.append(f"links.{dependent}.{one.task}")
+    changes: Document = {
+        **links,
+        "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},
+        **TOUCHED,
+    }
+    if opened:
+        changes["notFinished"] = {"$mergeObjects": ["$notFinished", opened]}
+    # Removed last, so that of a batch in which a child and its parent finish the child ends up closed.
+    return [{"$set": changes}, {"$unset": removed}]
+
+
+def projection(task: str, candidates: Sequence[str]) -> Document:
+    """A projection worked out by the server: flags, not the graph. Candidates are given by their place."""
+    flags: Document = {
+        f"c{place}": {"$eq": [{"$ifNull": [f"$links.{candidate}", {}]}, {}]}
+        for place, candidate in enumerate(candidates)
+    }
+    return {
+        "_id": False,
+        "epoch": True,
+        "open": {"$ne": [{"$type": f"$notFinished.{task}"}, "missing"]},
+        "applied": {"$in": [task, "$finished"]},
+        "complete": {"$eq": ["$notFinished", {}]},
+        "size": {"$bsonSize": "$$ROOT"},
+        "ready": flags or literal({}),
+    }
+
+
+def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
+    flags = found["ready"]
+    return GraphView(
+        epoch=found["epoch"],
+        registered=found["open"] or found["applied"],
+        applied=found["applied"],
+        ready=tuple(c for place, c in enumerate(candidates) if flags[f"c{place}"]),
+        complete=found["complete"],
+        size=found["size"],
+    )
