@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from pymongo import MongoClient
 
 from recovery import Recovery, Settings
-from recovery.stack import Stack
+from recovery.stack import Mongod, Server, Stack, Valkey
 from recovery.stack.child import Child
 from tests.cluster import app as served
 from tests.cluster.storm import Storm
@@ -81,8 +82,32 @@ def cluster(stack: Stack, settings: Settings, tmp_path: Path) -> Iterator[Cluste
 
 
 @pytest.fixture
+def mongod(stack: Stack) -> Iterator[Mongod]:
+    """The MongoDB of the run, to be frozen and killed."""
+    assert stack.mongod is not None
+    with given_back(stack.mongod):
+        yield stack.mongod
+
+
+@pytest.fixture
+def valkey(stack: Stack) -> Iterator[Valkey]:
+    """The Redis of the run, to be frozen and killed."""
+    assert stack.valkey is not None
+    with given_back(stack.valkey):
+        yield stack.valkey
+
+
+@contextmanager
+def given_back(server: Server) -> Iterator[None]:
+    """Whatever a test did to it, it serves the next one."""
+    yield
+    server.thaw()
+    server.start()
+
+
+@pytest.fixture
 def storm(stack: Stack, settings: Settings, tmp_path: Path) -> Iterator[Storm]:
-    """Workflows under way on the servers of the run. A test that kills one starts it again."""
+    """Workflows under way on the servers of the run."""
     storm = Storm(stack, settings, tmp_path)
     yield storm
     storm.end()

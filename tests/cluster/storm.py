@@ -21,6 +21,9 @@ from recovery.store.overview import Overview
 from recovery.wfformat import Workflow, WorkflowTask, example_path, load
 from tests.waiting import wait_until
 
+PROCESSES = 6
+"""As many as two workers are busy with while a server goes and comes back."""
+
 QUICK: Mapping[str, Any] = {
     "heartbeat_interval": 0.5,
     "heartbeat_timeout": 1.5,

@@ -17,21 +17,12 @@ import pytest
 
 from recovery.settings import load
 from recovery.stack import Mongod, ReplicaSet, Stack
-from tests.cluster.storm import Storm
+from tests.cluster.storm import PROCESSES, Storm
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-PROCESSES = 6
 OVERDUE = 80
-
-
-@pytest.fixture
-def mongod(stack: Stack) -> Iterator[Mongod]:
-    assert stack.mongod is not None
-    yield stack.mongod
-    stack.mongod.thaw()
-    stack.mongod.start()
 
 
 @pytest.fixture(scope="module")

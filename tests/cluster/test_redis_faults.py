@@ -3,27 +3,17 @@ more beats and scanners than anybody needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import redis
 
 from recovery import Settings
-from recovery.stack import Child, Stack, Valkey
-from tests.cluster.storm import Storm
+from recovery.stack import Child, Valkey
+from tests.cluster.storm import PROCESSES, Storm
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-PROCESSES = 6
-
-
-@pytest.fixture
-def valkey(stack: Stack) -> Iterator[Valkey]:
-    assert stack.valkey is not None
-    yield stack.valkey
-    stack.valkey.thaw()
-    stack.valkey.start()
 
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["with its data", "without its data"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from recovery.stack import Stack
+from recovery.stack import Valkey
 from recovery.sweep import sweep
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
@@ -17,22 +15,16 @@ PROCESSES, TASKS = 6, 8
 
 
 @pytest.fixture
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
+def cluster(cluster: Cluster) -> Cluster:
     quick = {"message_timeout": 2.0, "idle_timeout": 3.0, "apply_timeout": 1.0}
     cluster.settings = cluster.settings.model_copy(update=quick)
-    yield cluster
-    assert cluster.stack.valkey is not None
-    cluster.stack.valkey.start()
+    return cluster
 
 
-def lose_redis(stack: Stack) -> None:
+def lose_redis(valkey: Valkey) -> None:
     """Kill the server, remove what it had written, start it again."""
-    valkey = stack.valkey
-    assert valkey is not None
     valkey.kill()
-    for path in sorted(valkey.directory.rglob("*"), reverse=True):
-        if path.is_file() and path.name != "recovery-data.json":
-            path.unlink()
+    valkey.lose_data()
     valkey.start()
 
 
@@ -53,23 +45,23 @@ def check(cluster: Cluster, started: list[str]) -> None:
     assert cluster.database["decisions"].count_documents({"state": {"$ne": "finished"}}) == 0
 
 
-def test_the_scanners_alone_bring_everything_on(cluster: Cluster) -> None:
+def test_the_scanners_alone_bring_everything_on(cluster: Cluster, valkey: Valkey) -> None:
     cluster.beat()
     cluster.worker(concurrency=2)
     cluster.worker(concurrency=2)
     started = start_all(cluster)
-    lose_redis(cluster.stack)
+    lose_redis(valkey)
     wait_until(lambda: all_done(cluster, started), 60, "the end of all processes")
     check(cluster, started)
 
 
 @pytest.mark.spark
-def test_the_sweep_alone_brings_everything_on(cluster: Cluster) -> None:
+def test_the_sweep_alone_brings_everything_on(cluster: Cluster, valkey: Valkey) -> None:
     """No beat, no scanners; the sweep finds the lost messages and pushes them again."""
     cluster.worker(concurrency=2, scanners=False)
     cluster.worker(concurrency=2, scanners=False)
     started = start_all(cluster)
-    lose_redis(cluster.stack)
+    lose_redis(valkey)
     reports = []
 
     def swept() -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.engine.overrides import ActorOverrides
+from recovery.stack import Valkey
 from tests.cluster import app
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
@@ -148,10 +149,9 @@ def test_a_setting_reaches_workers_that_run(cluster: Cluster, pool: str) -> None
     wait_until(is_short, SOON, "an attempt under the new setting")
 
 
-def test_a_block_outlives_the_broker(cluster: Cluster) -> None:
+def test_a_block_outlives_the_broker(cluster: Cluster, valkey: Valkey) -> None:
     """A consumer that lost its connection begins anew, without the queue; and with it once it is unblocked."""
-    store, valkey = cluster.app.resources.store, cluster.stack.valkey
-    assert valkey is not None
+    store = cluster.app.resources.store
     cluster.beat()
     cluster.worker(**QUICK)
     store.actors.block("slow")

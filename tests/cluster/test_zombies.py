@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,60 +37,64 @@ def stale(cluster: Cluster, worker: Child) -> bool:
     return "its result came too late and is dropped" in cluster.log(worker)
 
 
-@pytest.mark.parametrize(("process", "actor"), [("one_slow", "slow"), ("one_strict", "strict")])
-def test_a_late_result_changes_nothing(cluster: Cluster, process: str, actor: str) -> None:
+@dataclass(frozen=True)
+class Taken:
+    """A task that two attempts run: that of a worker which is frozen, and that of the one which took it over."""
+
+    process_id: str
+    zombie: Child
+    other: Child
+    first: int
+    """Pids of the attempts' processes."""
+    second: int
+
+
+def taken_over(cluster: Cluster, process: str) -> Taken:
     cluster.beat()
     zombie = cluster.worker()
     process_id = cluster.app.start(process, cluster.folder, 600)
     (first,) = cluster.wait_began(1)
     freeze(zombie)
-    cluster.worker()
-    second = cluster.wait_began(2)[1]
+    other = cluster.worker()
+    return Taken(process_id, zombie, other, first, cluster.wait_began(2)[1])
+
+
+@pytest.mark.parametrize(("process", "actor"), [("one_slow", "slow"), ("one_strict", "strict")])
+def test_a_late_result_changes_nothing(cluster: Cluster, process: str, actor: str) -> None:
+    task = taken_over(cluster, process)
     cluster.go()
-    assert cluster.app.result(process_id, timeout=20) == second != first
+    assert cluster.app.result(task.process_id, timeout=20) == task.second != task.first
     before = cluster.decision(actor)
-    thaw(zombie)
-    wait_until(lambda: stale(cluster, zombie), 20, "the late result")
+    thaw(task.zombie)
+    wait_until(lambda: stale(cluster, task.zombie), 20, "the late result")
     after = cluster.decision(actor)
     assert after["outcome"] == before["outcome"]
     assert after["state"] == "finished"
-    assert cluster.app.result(process_id, timeout=1) == second
+    assert cluster.app.result(task.process_id, timeout=1) == task.second
 
 
 def test_accept_first_takes_a_late_result_that_is_first(cluster: Cluster) -> None:
     """The zombie comes back and ends before the second attempt: its value is taken, the second dropped."""
-    cluster.beat()
-    zombie = cluster.worker()
-    process_id = cluster.app.start("one_slow", cluster.folder, 600)
-    (first,) = cluster.wait_began(1)
-    freeze(zombie)
-    other = cluster.worker()
-    second = cluster.wait_began(2)[1]
-    os.kill(second, signal.SIGSTOP)  # so that the zombie is first for certain
-    thaw(zombie)
+    task = taken_over(cluster, "one_slow")
+    os.kill(task.second, signal.SIGSTOP)  # so that the zombie is first for certain
+    thaw(task.zombie)
     cluster.go()
-    assert cluster.app.result(process_id, timeout=20) == first
-    os.kill(second, signal.SIGCONT)
-    wait_until(lambda: stale(cluster, other), 20, "the second attempt's result")
-    assert cluster.app.result(process_id, timeout=1) == first
+    assert cluster.app.result(task.process_id, timeout=20) == task.first
+    os.kill(task.second, signal.SIGCONT)
+    wait_until(lambda: stale(cluster, task.other), 20, "the second attempt's result")
+    assert cluster.app.result(task.process_id, timeout=1) == task.first
 
 
 def test_without_accept_first_only_the_current_pass_counts(cluster: Cluster) -> None:
     """The zombie comes back and ends before the second attempt: its value is dropped all the same."""
-    cluster.beat()
-    zombie = cluster.worker()
-    process_id = cluster.app.start("one_strict", cluster.folder, 600)
-    (first,) = cluster.wait_began(1)
-    freeze(zombie)
-    cluster.worker()
-    second = cluster.wait_began(2)[1]
-    os.kill(second, signal.SIGSTOP)
-    thaw(zombie)
+    task = taken_over(cluster, "one_strict")
+    os.kill(task.second, signal.SIGSTOP)
+    thaw(task.zombie)
     cluster.go()
-    wait_until(lambda: stale(cluster, zombie), 20, "the late result")
+    wait_until(lambda: stale(cluster, task.zombie), 20, "the late result")
     assert cluster.decision("strict")["state"] == "working"
-    os.kill(second, signal.SIGCONT)
-    assert cluster.app.result(process_id, timeout=20) == second != first
+    os.kill(task.second, signal.SIGCONT)
+    assert cluster.app.result(task.process_id, timeout=20) == task.second != task.first
 
 
 def test_an_attempt_learns_at_its_heartbeat_that_its_claim_is_lost(cluster: Cluster) -> None:

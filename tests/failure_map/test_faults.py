@@ -140,7 +140,8 @@ def _goes_on(broken: Broken) -> bool:
     return broken.world.process(broken.id).state is not ProcessState.RUNNING
 
 
-def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> None:
+def broken_at_first(world: World) -> str:
+    """A process that is broken; its one task succeeds when it runs again."""
     tries: list[int] = []
 
     @world.app.process("fragile")
@@ -151,19 +152,19 @@ def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> 
         return "done"
 
     process_id = world.app.start(fragile)
-    world.bring_on(process_id)
+    assert world.bring_on(process_id).state is ProcessState.BROKEN
+    return process_id
+
+
+def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> None:
+    process_id = broken_at_first(world)
     world.store.database["graphs"].delete_one({"_id": process_id})
     world.app.restart(process_id)
     assert world.bring_on(process_id).result == '"done"'
 
 
 def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World) -> None:
-    @world.app.process("fragile")
-    def fragile() -> str:
-        raise ValueError("always")
-
-    process_id = world.app.start(fragile)
-    world.bring_on(process_id)
+    process_id = broken_at_first(world)
     world.app.applier.flush()
     world.store.graphs.rest([process_id])
     process = world.process(process_id)
@@ -196,17 +197,7 @@ def test_what_nobody_can_tell_any_more_breaks_the_process(world: World) -> None:
 
 
 def test_a_restart_that_was_cut_off_is_gone_on_with(world: World) -> None:
-    tries: list[int] = []
-
-    @world.app.process("fragile")
-    def fragile() -> str:
-        tries.append(1)
-        if len(tries) == 1:
-            raise ValueError("at first")
-        return "done"
-
-    process_id = world.app.start(fragile)
-    world.bring_on(process_id)
+    process_id = broken_at_first(world)
     process = world.process(process_id)
     cut_off = [Restarted(f"{process_id}/start", 0, process.epoch)]
     assert len(world.store.restarts.queue(cut_off, "new")) == 1

@@ -7,7 +7,6 @@ own process. Everything else is real: MongoDB, Redis, the engine, the deadlines.
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -16,10 +15,14 @@ from typing import Any
 from unittest.mock import patch
 
 from recovery import Recovery, Settings
+from recovery.queue import Broker
 from recovery.store import schema
 from tests import world
+from tests.faults import Fault, Kind, Plan
+from tests.faults.layer import steps
 
 RESULT = 2 * (1 + 4 + 9)
+STEPS: dict[str, tuple[type, str]] = {**steps(), "Broker.push": (Broker, "push")}
 
 
 def make_app(settings: Settings) -> Recovery:
@@ -81,34 +84,14 @@ class World(world.World):
 
 @contextmanager
 def _death(at: str, skipped: int) -> Iterator[None]:
-    step, _, when = at.partition(":")
-    owner_name, _, method = step.partition(".")
-    owner = _owners()[owner_name]
+    """One plan for all threads: an apply has its own."""
+    name, _, when = at.partition(":")
+    owner, method = STEPS[name]
     real = getattr(owner, method)
+    plan = Plan(Fault(Kind.KILL_AFTER if when == "after" else Kind.KILL, skipped, name))
 
-    left = itertools.count(skipped, -1)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        return plan.take(name, real, None, *args, **kwargs)
 
-    def deadly(*args: Any, **kwargs: Any) -> Any:
-        last = next(left) <= 0
-        result = real(*args, **kwargs) if when == "after" or not last else None
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    with patch.object(owner, method, deadly):
+    with patch.object(owner, method, step):
         yield
-
-
-def _owners() -> dict[str, Any]:
-    from recovery.queue import Broker
-    from recovery.store.aborts import Aborts
-    from recovery.store.decisions import Decisions
-    from recovery.store.graphs import Graphs
-    from recovery.store.interruptions import Interruptions
-    from recovery.store.processes import Processes
-    from recovery.store.requeues import Requeues
-    from recovery.store.restarts import Restarts
-    from recovery.store.tasks import Tasks
-
-    owners = (Aborts, Broker, Decisions, Graphs, Interruptions, Processes, Requeues, Restarts, Tasks)
-    return {owner.__name__: owner for owner in owners}
