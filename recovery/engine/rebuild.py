@@ -18,13 +18,14 @@ from recovery.records.ids import record_id
 from recovery.store import schema
 
 PAGE = 100
-"""Processes whose decisions are held in memory at once."""
+"""Graphs held in memory at once, each made from its process's decisions before the next one's are read."""
 _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 """Of a broken process the siblings of what failed go on, and what failed may be restarted."""
 
 
 def rebuild_graph(resources: Resources, process_id: str) -> bool:
-    """Make the graph of a process that has none and goes on, and go on from it; False if there is nothing to make."""
+    """Make the graph of a process that has none and goes on, and go on from it; False if there is one, or no decision
+    to make it from."""
     return rebuild_graphs(resources, [process_id]) == 1
 
 
@@ -42,8 +43,8 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     if not schema.has_graphs(store.database):
         schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
     now, soon = store.now(), resources.settings.apply_timeout
-    decisions = store.decisions.of_processes(list(processes))
-    graphs = [graph_of(process, decisions[key], now, first_look=soon) for key, process in processes.items()]
+    found = store.decisions.of_processes(list(processes))
+    graphs = [graph_of(processes[key], decisions, now, first_look=soon) for key, decisions in found]
     made = store.graphs.insert(graphs)
     if not made:
         return 0

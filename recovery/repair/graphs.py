@@ -65,11 +65,11 @@ class GraphRepairs:
     def _relink_page(self, found: Tasks) -> int:
         """A link to a task that promised its children's values is one to those children, where they are open."""
         graphs = self._store.graphs.get_many(found)
-        decisions = self._store.decisions.of_processes(list(graphs))  # after the graphs: what they finished is decided
         changed, ready = 0, []
-        for graph in graphs.values():
-            of_it = decisions[graph.id]
-            applied = {task: of_it[task] for task in graph.finished if task in of_it}
+        # Read after the graphs: what they have as finished is decided.
+        for process_id, decisions in self._store.decisions.of_processes(list(graphs)):
+            graph = graphs[process_id]
+            applied = {task: decisions[task] for task in graph.finished if task in decisions}
             parents = {child.id: task for task, decision in applied.items() for child in decision.children}
             waits: dict[str, list[str]] = {}
             for task in graph.not_finished.keys() & set(found[graph.id]):

@@ -134,13 +134,14 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     Rule.DEAD_LINK: Explanation(
         "A task waits for one that is finished already, or that nobody knows.",
         "A link of the graph leads to no open task.",
-        "The link is dropped, and the task queued if it waits for nothing else.",
+        "The link is dropped; where the finished task promised values of its children, the task waits for those. It "
+        "is queued if it waits for nothing else.",
         "Another program wrote the graph, or a backup was restored in part.",
     ),
     Rule.CYCLE: Explanation(
         "Tasks wait for each other, so none of them will ever be ready.",
         "The graph's links lead back to where they came from.",
-        "The process breaks with the error `Cycle`, which names them.",
+        "The process breaks with the error `Cycle`, which names them, if a second look at the same graph shows it too.",
         "Another program wrote the graph: promises can't make a circle.",
     ),
     Rule.FINISH_NOT_RECORDED: Explanation(

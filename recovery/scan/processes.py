@@ -15,23 +15,29 @@ from recovery.records.ids import split_record_id
 from recovery.repair import look_around
 from recovery.rules import Finding, Snapshot, Surroundings, judge_process
 from recovery.scan.scanner import Scanner
-
-PAGE = 100
-"""Processes read at once: a page's snapshots are held in memory."""
+from recovery.store import PORTION
 
 
 class _WholeProcesses(Scanner[Snapshot]):
-    page = PAGE
+    page = PORTION
     _as_of: datetime | None = None
     """When the page was begun to be read; see `Surroundings`."""
+    _left = False
+    """Whether more was found than was read."""
 
     def key(self, item: Snapshot) -> str:
         return item.process_id
 
     def read(self, process_ids: Sequence[str]) -> list[Snapshot]:
-        """These processes, to be judged as of now."""
-        self._as_of = self.resources.store.now()
-        return self.resources.store.snapshots(process_ids)
+        """The first of these processes, as many as may be held in memory at once, to be judged as of now."""
+        store = self.resources.store
+        self._as_of = store.now()
+        portion = next(store.portions(process_ids), [])
+        self._left = len(portion) < len(process_ids)
+        return store.snapshots(portion)
+
+    def is_last(self, page: Sequence[Snapshot]) -> bool:
+        return super().is_last(page) and not self._left
 
     def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
         queues = {

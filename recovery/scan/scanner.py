@@ -81,6 +81,10 @@ class Scanner(ABC, Generic[Item]):
     def key(self, item: Item) -> str:
         """The id of what is looked at."""
 
+    def is_last(self, page: Sequence[Item]) -> bool:
+        """Whether nothing was overdue but this page."""
+        return len(page) < self.page
+
     def settle(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
 
@@ -133,7 +137,7 @@ class Scanner(ABC, Generic[Item]):
                     if not (self.repairs_settle and done.total() == len(page)):
                         self.settle(page)
                     before, ids = ids, {self.key(item) for item in page}
-                    if len(page) < self.page or time.perf_counter() - began > MOST_SECONDS:
+                    if self.is_last(page) or time.perf_counter() - began > MOST_SECONDS:
                         break
                     if ids == before and not done:
                         log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))

@@ -8,8 +8,9 @@ update says which and why.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import cast
 
 from pymongo.database import Database
@@ -34,6 +35,7 @@ from recovery.store.workers import Queues, Workers
 
 __all__ = [
     "PATIENT_LOSSES",
+    "PORTION",
     "Finished",
     "GraphView",
     "Group",
@@ -46,6 +48,14 @@ __all__ = [
     "is_too_large",
     "schema",
 ]
+
+
+PORTION = 100
+"""Processes of which all records are read at once, if they are small."""
+PORTION_TASKS = 20_000
+"""And so many tasks, about: their decisions take 40 MB."""
+TASK_BYTES = 50
+"""What a task takes in its graph, about."""
 
 
 class Store:
@@ -74,6 +84,15 @@ class Store:
         """All records of these processes, as rules look at them."""
         return snapshots.load(self.database, process_ids)
 
+    def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
+        """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they
+        are large. One query for each PORTION; one more for each that has no graph."""
+        ids = iter(process_ids)
+        while page := list(islice(ids, PORTION)):
+            sizes = self.graphs.sizes(page)
+            weights = {key: sizes[key] // TASK_BYTES if key in sizes else self.decisions.count(key) for key in page}
+            yield from _portions(weights)
+
     def term(self) -> object:
         """Which primary serves us, and since which election; no round trip. Changes with every failover."""
         topology = self.database.client.topology_description
@@ -87,3 +106,15 @@ class Store:
         # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
         hello = self.database.command("hello", codec_options=self.database.codec_options)
         return cast(datetime, hello["localTime"])
+
+
+def _portions(weights: Mapping[str, int]) -> Iterator[list[str]]:
+    portion, weight = list[str](), 0
+    for process_id, tasks in weights.items():
+        if portion and weight + tasks > PORTION_TASKS:
+            yield portion
+            portion, weight = [], 0
+        portion.append(process_id)
+        weight += tasks
+    if portion:
+        yield portion

@@ -5,7 +5,9 @@ The latter cost what is overdue, or held, not what exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from pymongo.collection import Collection
 
@@ -41,19 +43,20 @@ class DecisionQueries:
         found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
-    def of_processes(self, process_ids: Sequence[str]) -> dict[str, dict[str, Decision]]:
-        """{process: {task: decision}}, without values and arguments. Index `_id`, one range for each process."""
-        decisions: dict[str, dict[str, Decision]] = {process_id: {} for process_id in process_ids}
-        if not decisions:
-            return {}
+    def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
+        """(process, {task: decision}), without values and arguments, one process after the other by id; without those
+        that have none. Index `_id`, one range for each process."""
+        if not process_ids:
+            return
         ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
         # With the hint, since without one the server plans each of a hundred ranges by itself.
-        for document in self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_"):
-            for child in document.get("children", ()):
-                child["args"] = ""
-            decision = from_document(Decision, document)
-            decisions[decision.process_id][decision.task_id] = decision
-        return decisions
+        found = map(_without_texts, self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_").sort("_id", 1))
+        for process_id, decisions in groupby(found, attrgetter("process_id")):
+            yield process_id, {decision.task_id: decision for decision in decisions}
+
+    def count(self, process_id: str) -> int:
+        """How many there are of a process. Index `_id`, and nothing but it."""
+        return self._restorable.count_documents(record_range(process_id), hint="_id_")
 
     def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
         """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""
@@ -85,3 +88,9 @@ class DecisionQueries:
         only = {"state": state.value} if state is not None else {}
         found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
         return [from_document(Decision, document) for document in found]
+
+
+def _without_texts(document: Document) -> Decision:
+    for child in document.get("children", ()):
+        child["args"] = ""
+    return from_document(Decision, document)

@@ -32,6 +32,11 @@ class Graphs:
         found = self._collection.find_one({"_id": process_id})
         return from_document(Graph, found) if found else None
 
+    def sizes(self, process_ids: Sequence[str]) -> dict[str, int]:
+        """{process: bytes of its graph}, of those that have one: some 50 for each task."""
+        found = self._collection.find({"_id": {"$in": list(process_ids)}}, {"size": {"$bsonSize": "$$ROOT"}})
+        return {document["_id"]: document["size"] for document in found}
+
     def versions(self, process_ids: Sequence[str]) -> dict[str, int]:
         """{process: version of its graph}, of those that have one."""
         found = self._collection.find({"_id": {"$in": list(process_ids)}}, {"version": True})

@@ -1,4 +1,5 @@
-"""All records of some processes, read for the rules. Four queries for up to a hundred processes."""
+"""All records of some processes, read for the rules. Four queries for a page of processes, whose snapshots are held in
+memory at once: so a page has fewer processes where they are large."""
 
 from __future__ import annotations
 

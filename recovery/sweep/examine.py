@@ -23,6 +23,7 @@ from recovery.records import DecisionState
 from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
+from recovery.store import PORTION
 from recovery.store.ranges import Range, decisions, of_type
 from recovery.sweep.outline import suspects as suspected
 from recovery.sweep.read import Seen, survey
@@ -30,8 +31,6 @@ from recovery.sweep.report import SHOWN, RangeResult, suspects
 
 T = TypeVar("T")
 
-PAGE = 100
-"""Processes read whole at once: a page's snapshots are held in memory."""
 FEW = 500
 """So few processes of the type asked for are read one by one; from here on it is quicker to read the range."""
 
@@ -57,7 +56,7 @@ def _examine(errand: Errand, part: Range) -> RangeResult:
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    for page in _pages(_suspects(resources, errand, part, seen)):
+    for page in resources.store.portions(_suspects(resources, errand, part, seen)):
         snapshots = resources.store.snapshots(page)
         findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
         counts.update(f.rule for f in findings)
@@ -85,7 +84,7 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
 
 
 def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:
-    for page in _pages(chosen):
+    for page in resources.store.portions(chosen):
         snapshots = resources.store.snapshots(page)
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
@@ -107,7 +106,7 @@ def _queues(snapshots: Sequence[Snapshot]) -> set[str]:
 
 def _pages(items: Iterable[T]) -> Iterator[list[T]]:
     rest = iter(items)
-    while page := list(islice(rest, PAGE)):
+    while page := list(islice(rest, PORTION)):
         yield page
 
 

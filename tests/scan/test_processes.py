@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+import recovery.store as store_module
 from recovery.engine import enqueue
 from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
 from recovery.rules import Rule
@@ -198,3 +200,30 @@ def test_one_that_cant_be_repaired_holds_up_no_other(world: World, name: str, od
     found_by(scanner(world, name), Rule.FINISH_NOT_RECORDED)
     assert world.app.result(process_id, timeout=0) == "done"
     assert scanner(world, name).run_once().looked_at == 0, "what can't be repaired is looked at later"
+
+
+@BOTH
+@pytest.mark.parametrize("without_graph", [False, True])
+def test_of_large_processes_few_are_held_in_memory(
+    world: World, name: str, without_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are looked at in one run, in as many pages as it takes."""
+    if name == "graphs" and without_graph:
+        return  # there is no graph whose deadline could be past
+    large = [started(world, steps=1) for _ in range(5)]
+    make_old(world)
+    if without_graph:
+        world.store.database["graphs"].delete_many({})
+    monkeypatch.setattr(store_module, "PORTION_TASKS", 5)  # two have two tasks each
+    monkeypatch.setattr(store_module, "TASK_BYTES", max([1, *world.store.graphs.sizes(large).values()]) // 2)
+    one = scanner(world, name)
+    pages: list[int] = []
+    judge = one.judge
+
+    def counted(page: Sequence[Any]) -> Any:
+        pages.append(len(page))
+        return judge(page)
+
+    one.judge = counted  # type: ignore[method-assign]
+    assert one.run_once().looked_at == len(large)
+    assert pages == [2, 2, 1]
