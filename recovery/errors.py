@@ -44,6 +44,10 @@ class ServerUnavailable(ServerError):
     """A server does not answer."""
 
 
+class ServerRefused(ServerError):
+    """A server answers, and does not let us in."""
+
+
 class ServerTooOld(ServerError):
     """A server answers, with a version that we can't use."""
 

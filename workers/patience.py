@@ -12,6 +12,7 @@ from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
 
 from recovery.errors import ServerUnavailable
+from recovery.store.transient import is_transient
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ def when_served(step: Callable[[], None], seconds: float = PATIENCE) -> None:
         try:
             return step()
         except (ServerUnavailable, PyMongoError, RedisError) as error:
-            if time.monotonic() >= until:
+            refused = isinstance(error, PyMongoError) and not is_transient(error)
+            if refused or time.monotonic() >= until:
                 raise
             log.warning("not yet: %s; trying again for up to %.0f s", error, until - time.monotonic())
         pause.wait(PAUSE)

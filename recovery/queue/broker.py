@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
-from recovery.errors import ServerUnavailable, SettingsError
+from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.condition import Condition
 from recovery.queue.message import encode
@@ -87,9 +87,14 @@ class Broker:
         return condition.ask(self._redis)
 
     def check(self) -> None:
-        """Raise ServerUnavailable unless the server answers."""
+        """Raise ServerUnavailable or ServerRefused unless the server answers and lets us in."""
         try:
             self._redis.ping()
+        except (AuthenticationError, ResponseError) as error:
+            raise ServerRefused(
+                f"Redis at {without_password(self._url)} refuses: {error}. Check the user and password in "
+                "RECOVERY_BROKER_URL"
+            ) from None
         except RedisError as error:
             raise ServerUnavailable(
                 f"Redis at {without_password(self._url)} does not answer: {error}. Start one with `recovery up`, "

@@ -15,8 +15,9 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError, ServerSelectionTimeoutError
 
-from recovery.errors import ServerTooOld, ServerUnavailable, SettingsError
+from recovery.errors import ServerRefused, ServerTooOld, ServerUnavailable, SettingsError
 from recovery.settings import without_password
+from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
@@ -47,12 +48,18 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
-    """Raise ServerUnavailable or ServerTooOld unless the server at `uri` answers and can serve us."""
+    """Raise ServerUnavailable, ServerRefused or ServerTooOld unless the server at `uri` answers and can serve us."""
     try:
         with MongoClient[Document](uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
             hello = probe.admin.command("hello")
             version = probe.server_info()["versionArray"]
     except (ServerSelectionTimeoutError, PyMongoError) as error:
+        if isinstance(error, OperationFailure) and not is_transient(error):
+            said = (error.details or {}).get("errmsg", error)
+            raise ServerRefused(
+                f"MongoDB at {without_password(uri)} refuses: {said}. Check the user, password and authSource in "
+                "RECOVERY_MONGO_URI"
+            ) from None
         reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300]
         raise ServerUnavailable(
             f"MongoDB at {without_password(uri)} does not answer: {reason}. Start one with `recovery up`, or set "

@@ -1,0 +1,62 @@
+"""A worker that starts waits for servers that are away, and not for those that won't have it."""
+
+from __future__ import annotations
+
+import pytest
+from pymongo.errors import AutoReconnect, OperationFailure
+
+from recovery import Settings
+from recovery.errors import ServerRefused, ServerUnavailable
+from recovery.queue import Broker
+from recovery.store import check_server
+from workers import patience
+from workers.patience import when_served
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSE", 0.001)
+
+
+@pytest.mark.parametrize("error", [ServerUnavailable("away"), AutoReconnect("gone")], ids=["away", "gone"])
+def test_it_waits_for_a_server_that_is_away(error: Exception) -> None:
+    left = [error, error]
+
+    def step() -> None:
+        if left:
+            raise left.pop()
+
+    when_served(step, 10)
+    assert left == []
+
+
+def test_it_waits_so_long_and_no_longer() -> None:
+    with pytest.raises(ServerUnavailable):
+        when_served(lambda: refuse(ServerUnavailable("away")), 0.01)
+
+
+@pytest.mark.parametrize("error", [ServerRefused("no"), OperationFailure("not authorized", 13)], ids=["server", "step"])
+def test_what_no_waiting_helps_is_told_at_once(error: Exception) -> None:
+    told: list[Exception] = []
+
+    def step() -> None:
+        told.append(error)
+        raise error
+
+    with pytest.raises(type(error)):
+        when_served(step, 3600)
+    assert told == [error]
+
+
+def test_servers_that_refuse(settings: Settings) -> None:
+    there = settings.mongo_uri.removeprefix("mongodb://")
+    with pytest.raises(ServerRefused, match=r"Authentication failed.*Check the user") as mongo:
+        check_server(f"mongodb://nobody:secret@{there}")
+    with pytest.raises(ServerRefused, match="Check the user") as broker:
+        Broker(settings.broker_url.replace("redis://", "redis://nobody:secret@")).check()
+    for caught in (mongo, broker):
+        assert "secret" not in str(caught.value)
+
+
+def refuse(error: Exception) -> None:
+    raise error
