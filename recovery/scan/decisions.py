@@ -17,8 +17,11 @@ from recovery.scan.scanner import Scanner, ScanResult
 class DecisionScanner(Scanner[Decision]):
     """Looks at overdue decisions, a page of `scan_batch` at a time.
 
-    What stays overdue after its repair (its records are damaged, or another program wrote it) is put off: the
-    longest overdue come first, and a page of such would hide all others.
+    The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue
+    last: they are few, and would else wait until all of a storm that is older is worked off.
+
+    What stays overdue after its repair (its records are damaged, or another program wrote it) is put off: a page of
+    such would hide all others.
     """
 
     name = "decisions"
@@ -28,14 +31,17 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
+        self._latest = False
 
     def run_once(self) -> ScanResult:
-        self._seen_filling = set()
+        self._seen_filling, self._latest = set(), False
         return super().run_once()
 
     def find(self, limit: int) -> Sequence[Decision]:
-        odd = self.resources.store.decisions.without_deadline(limit)
-        return [*odd, *self.resources.store.decisions.overdue(limit - len(odd))] if len(odd) < limit else odd
+        decisions, latest = self.resources.store.decisions, self._latest
+        self._latest = not latest
+        odd = decisions.without_deadline(limit)
+        return [*odd, *decisions.overdue(limit - len(odd), latest=latest)] if len(odd) < limit else odd
 
     def key(self, item: Decision) -> str:
         return item.id

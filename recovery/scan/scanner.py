@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -127,7 +127,8 @@ class Scanner(ABC, Generic[Item]):
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
         error = None
-        ids: set[str] = set()
+        # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
+        recent: deque[set[str]] = deque(maxlen=2)
         try:
             with self.repairer.hand_over.ahead():
                 while page := self._readable():
@@ -136,12 +137,13 @@ class Scanner(ABC, Generic[Item]):
                     repaired += done
                     if not (self.repairs_settle and done.total() == len(page)):
                         self.settle(page)
-                    before, ids = ids, {self.key(item) for item in page}
+                    ids = {self.key(item) for item in page}
                     if self.is_last(page) or time.perf_counter() - began > MOST_SECONDS:
                         break
-                    if ids == before and not done:
+                    if ids in recent and not done:
                         log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
                         break
+                    recent.append(ids)
         except (PyMongoError, RedisError, DamagedRecord) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)

@@ -65,12 +65,12 @@ class DecisionQueries:
         found = self._restorable.find(query, {"outcome": True})
         return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
 
-    def overdue(self, limit: int) -> list[Decision]:
-        """Live decisions whose deadline is past, the longest first. Index `deadline`.
+    def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
+        """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
-        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", 1).limit(limit)
+        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", -1 if latest else 1).limit(limit)
         return [from_document(Decision, document) for document in found]
 
     def without_deadline(self, limit: int) -> list[Decision]:

@@ -8,7 +8,7 @@ is that of the records: `queuedAt` less the deadline that the task had.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,18 +39,23 @@ def run(stack: Stack, settings: Settings, count: int = WORKING, seconds: int = S
     with workers.ours(stack, settings, 1, ["-c", "1"], beat=True):
         fill(database, count, store.now() + timedelta(days=1))
         begin = store.now() + timedelta(seconds=LEAD)
-        due = _spread(decisions, begin, seconds)
+        due = spread(decisions, begin, seconds)
         assert store.now() < begin, "the first were overdue before all had their deadlines"
-        lags = sorted(_take(decisions, redis.Redis.from_url(settings.broker_url), due))
+        queued = take(decisions, redis.Redis.from_url(settings.broker_url), due)
         working = decisions.count_documents({"state": "working"})
-    middle, late = lags[len(lags) // 2], lags[len(lags) * 99 // 100]
-    detail = (
-        f"p50 {middle:.2f} s, p99 {late:.2f} s, max {lags[-1]:.2f} s; {len(lags):,} in {seconds} s, {working:,} working"
-    )
+    late, detail = percentiles([(queued[one] - due[one]).total_seconds() for one in due])
+    detail = f"{detail}; {len(due):,} in {seconds} s, {working:,} working"
     return [row("lag of a requeue, p99, in intervals", late / settings.scan_interval, "<= 2", "intervals", detail)]
 
 
-def _spread(decisions: Any, begin: datetime, seconds: int) -> dict[str, datetime]:
+def percentiles(lags: Sequence[float]) -> tuple[float, str]:
+    """The p99 of lags in seconds, and what there is to tell of them."""
+    ordered = sorted(lags)
+    middle, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    return late, f"p50 {middle:.2f} s, p99 {late:.2f} s, max {ordered[-1]:.2f} s"
+
+
+def spread(decisions: Any, begin: datetime, seconds: int) -> dict[str, datetime]:
     """Spread the deadlines over a round; those of the first `seconds`, by decision."""
     within = {"$floor": {"$multiply": [{"$rand": {}}, ROUND.total_seconds() * 1000]}}
     decisions.update_many({}, [{"$set": {"recoveryTime": {"$add": [begin, within]}}}])
@@ -59,22 +64,20 @@ def _spread(decisions: Any, begin: datetime, seconds: int) -> dict[str, datetime
     return {document["_id"]: document["recoveryTime"] for document in found}
 
 
-def _take(decisions: Any, broker: redis.Redis, due: Mapping[str, datetime]) -> list[float]:
-    """Take what is requeued until all of `due` was: how late each of them was, in seconds."""
-    lags = list[float]()
-    while len(lags) < len(due):
-        ids = wait_until(lambda: _messages(broker), 60, "what is overdue to be requeued")
-        lags += [
-            (decision["queuedAt"] - due[decision["_id"]]).total_seconds()
-            for decision in decisions.find({"_id": {"$in": ids}}, {"queuedAt": True})
-            if decision["_id"] in due
-        ]
+def take(decisions: Any, broker: redis.Redis, due: Mapping[str, datetime], queues: str = "ab") -> dict[str, datetime]:
+    """Take what is requeued until all of `due` was: when each of them was."""
+    queued = dict[str, datetime]()
+    while len(queued) < len(due):
+        ids = wait_until(lambda: _messages(broker, queues), 60, "what is overdue to be requeued")
+        for decision in decisions.find({"_id": {"$in": ids}}, {"queuedAt": True}):
+            if decision["_id"] in due:
+                queued.setdefault(decision["_id"], decision["queuedAt"])
         decisions.update_many({"_id": {"$in": ids}, "state": "queued"}, [{"$set": CLAIMED}])
-    return lags
+    return queued
 
 
-def _messages(broker: redis.Redis) -> list[str]:
+def _messages(broker: redis.Redis, queues: str) -> list[str]:
     """Take all messages: the decisions that they hand over."""
-    texts: Any = [text for queue in "ab" for text in broker.rpop(queue, WORKING) or ()]
+    texts: Any = [text for queue in queues for text in broker.rpop(queue, WORKING) or ()]
     found = [parse_id(json.loads(text)["headers"]["id"]) for text in texts]
     return [message.decision_id for message in found if message is not None]

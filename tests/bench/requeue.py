@@ -51,14 +51,14 @@ def run(settings: Settings) -> list[Row]:
     ]
 
 
-def fill(database: Any, count: int = OVERDUE, deadline: datetime = LONG_AGO) -> None:
+def fill(database: Any, count: int = OVERDUE, deadline: datetime = LONG_AGO, actors: str = "ab") -> None:
     """Working decisions of whole processes, with their graphs."""
-    for documents, graphs in _documents(count, deadline):
+    for documents, graphs in _documents(count, deadline, actors):
         database["decisions"].insert_many(documents, ordered=False)
         database["graphs"].insert_many(graphs, ordered=False)
 
 
-def _documents(count: int, deadline: datetime) -> Iterator[tuple[list[Any], list[Any]]]:
+def _documents(count: int, deadline: datetime, actors: str) -> Iterator[tuple[list[Any], list[Any]]]:
     for first in range(0, count, 10_000):
         documents, graphs = [], []
         for _ in range(first, min(first + 10_000, count), PER_PROCESS):
@@ -69,8 +69,9 @@ def _documents(count: int, deadline: datetime) -> Iterator[tuple[list[Any], list
                 recovery_time=deadline + timedelta(days=3650),
             )))  # fmt: skip
             documents += [to_document(Decision(
-                id=record_id(process_id, task), actor="ab"[n % 2], state=DecisionState.WORKING, pass_key=new_pass(),
-                attempts=1, queued_at=deadline, claimed_at=deadline, worker="bench#1", recovery_time=deadline,
+                id=record_id(process_id, task), actor=actors[n % len(actors)], state=DecisionState.WORKING,
+                pass_key=new_pass(), attempts=1, queued_at=deadline, claimed_at=deadline, worker="bench#1",
+                recovery_time=deadline,
             )) for n, task in enumerate(tasks)]  # fmt: skip
         yield documents, graphs
 

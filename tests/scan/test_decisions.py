@@ -4,6 +4,7 @@ between its look and its write wins."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
@@ -50,6 +51,29 @@ def test_a_named_result(world: World) -> None:
         assert (document["state"], document["timeouts"], "worker" in document) == ("queued", 1, False)
         assert [key, document["pass"]] in messages(world)
     assert scanner(world, "decisions").run_once().repaired == {}
+
+
+def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(world: World) -> None:
+    storm = [decision.id for decision in overdue(world, WORKING, 10)]
+    late = Decision(
+        id="q/start", actor="add", state=WORKING, pass_key="old", worker="w#1", recovery_time=world.store.now()
+    )
+    put(world.store, late)
+    register(world, [late])
+    one = DecisionScanner(world.app.resources, world.app.applier)
+    one.page, find, pages = 3, one.find, list[list[str]]()
+
+    def noted(limit: int) -> Sequence[Decision]:
+        found = find(limit)
+        pages.append([decision.id for decision in found])
+        return found
+
+    one.find = noted  # type: ignore[method-assign]
+    world.tell()
+    assert one.run_once().repaired == {Rule.WORK_TIMEOUT: 11}
+    assert late.id not in pages[0], "the longest overdue come first"
+    assert late.id == pages[1][0]
+    assert sorted(key for page in pages for key in page) == sorted([*storm, late.id])
 
 
 def test_ten_at_once_requeue_each_once(world: World) -> None:

@@ -70,6 +70,10 @@ def test_it_ends_when_a_page_brings_the_same_and_nothing_helps(world: World, cap
     assert "numbers scan: 3 records can't be brought on, first 4" in caplog.text
 
 
+def test_it_ends_as_well_where_it_looks_at_both_ends_by_turns(world: World) -> None:
+    assert Counting(world, [[1, 2, 3], [7, 8, 9], [3, 2, 1], [7]]).run_once().looked_at == 9
+
+
 def test_it_ends_after_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skeleton, "MOST_SECONDS", 0.0)
     assert Counting(world, [[1, 2, 3], [4]]).run_once().looked_at == 3

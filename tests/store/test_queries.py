@@ -60,6 +60,7 @@ def store(stack: Stack) -> Iterator[Store]:
 
 CASES: list[tuple[str, str, Callable[[Store], list[Any]]]] = [
     ("decisions", "deadline", lambda store: store.decisions.overdue(1000)),
+    ("decisions", "deadline", lambda store: store.decisions.overdue(1000, latest=True)),
     ("decisions", "deadlineMissing", lambda store: store.decisions.without_deadline(1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead"], 1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead#1", "nobody", "nobody#2"], 1000)),
@@ -93,6 +94,7 @@ def test_the_longest_overdue_come_first_and_no_more_than_asked_for(store: Store)
             {"_id": one}, {"$set": {"recoveryTime": store.now() - timedelta(hours=10 - place)}}
         )
     assert [decision.id for decision in store.decisions.overdue(3)] == ids[::-1][:3]
+    assert [decision.id for decision in store.decisions.overdue(3, latest=True)] == ids[:3]
     assert len(store.decisions.without_deadline(3)) == len(store.decisions.held_by(["dead"], 3)) == 3
 
 
