@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,15 @@ def test_wrong_option_of_typers() -> None:
     assert "'prefork', 'threads'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["status"], ["start", "twice", "1"], ["run", "recovery/wfformat/example.json"], ["sweep"]],
-    ids=lambda arguments: arguments[0],
-)
-def test_mongodb_does_not_answer(settings: Settings, arguments: list[str]) -> None:
+def test_mongodb_does_not_answer(settings: Settings) -> None:
+    """Each waits for some seconds; all at once, so that the test does too."""
     uri = f"mongodb://127.0.0.1:{free_port()}"
     env = settings.environment() | {"RECOVERY_MONGO_URI": uri, "RECOVERY_APP": APP}
+    commands = (["status"], ["start", "twice", "1"], ["run", "recovery/wfformat/example.json"], ["sweep"])
     began = time.monotonic()
-    said = refused(*arguments, env=env)
-    assert uri in said and "RECOVERY_MONGO_URI" in said
+    with ThreadPoolExecutor() as pool:
+        for said in pool.map(lambda arguments: refused(*arguments, env=env), commands):
+            assert uri in said and "RECOVERY_MONGO_URI" in said
     assert time.monotonic() - began < 15
 
 
@@ -98,11 +97,13 @@ def test_redis_does_not_answer(settings: Settings) -> None:
 
 def test_a_server_that_is_silent(settings: Settings) -> None:
     """It takes connections and says nothing: waited for a few seconds, not for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert address in refused("status", env={"RECOVERY_MONGO_URI": f"mongodb://{address}/?replicaSet=rs0"})
-        url = f"redis://{address}/0"
-        assert address in refused("init", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+        mongo_uri, broker_url = f"mongodb://{address}/?replicaSet=rs0", f"redis://{address}/0"
+        status = pool.submit(refused, "status", env={"RECOVERY_MONGO_URI": mongo_uri})
+        init = pool.submit(refused, "init", env=settings.environment() | {"RECOVERY_BROKER_URL": broker_url})
+        assert address in status.result()
+        assert address in init.result()
 
 
 def test_port_of_up_is_taken(tmp_path: Path) -> None:
