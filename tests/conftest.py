@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -39,6 +41,10 @@ def settings(stack: Stack) -> Iterator[Settings]:
     database = f"test_{uuid.uuid4().hex[:12]}"
     yield load(mongo_uri=stack.mongo_uri, broker_url=broker_url, database=database)
     # Not stopped: that takes seconds, and the tests that are about it wait for it themselves.
+    pids = [worker.pid for worker in stack.workers]
     stack.kill_workers()
+    for pid in pids:  # what the next worker to start here would remove
+        for left in Path(tempfile.gettempdir()).glob(f"recovery-metrics-{pid}-*"):
+            shutil.rmtree(left)
     with MongoClient[dict[str, object]](stack.mongo_uri) as client:
         client.drop_database(database)

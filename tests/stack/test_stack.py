@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +178,13 @@ def test_killed_owner_leaves_no_server_and_the_next_can_start(data_dir: Path) ->
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10, "the end of the servers")
 
 
+@pytest.mark.parametrize("end", [Stack.stop_workers, Stack.kill_workers])
 def test_worker_gets_its_options_and_the_servers(
-    stack: Stack, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Stack,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[Stack], None],
 ) -> None:
     """The worker itself is tested elsewhere; here a module of its name writes down what it was given."""
     (tmp_path / "recovery").mkdir()
@@ -192,16 +197,16 @@ def test_worker_gets_its_options_and_the_servers(
     )
     monkeypatch.chdir(tmp_path)
     env = {"RECOVERY_BROKER_URL": settings.broker_url}
-    worker = stack.start_worker("shop:app", concurrency=3, queues=["a", "b"], name="w1", env=env)
+    worker = stack.start_worker("shop:app", concurrency=3, queues=["a", "b"], name=end.__name__, env=env)
     beat = stack.start_beat("shop:app")
     wait_until(lambda: len(worker.last_lines() + beat.last_lines()) == 4, 10, "what they were given")
-    assert worker.log == stack.log("w1") == stack.data_dir / "logs" / "w1.log"
+    assert worker.log == stack.log(end.__name__) == stack.data_dir / "logs" / f"{end.__name__}.log"
     assert worker.last_lines() == [
-        "worker --app shop:app --concurrency 3 --name w1 --queues a,b",
+        f"worker --app shop:app --concurrency 3 --name {end.__name__} --queues a,b",
         f"{stack.mongo_uri} {settings.broker_url}",
     ]
     assert beat.last_lines()[0] == "beat --app shop:app"
-    stack.stop_workers()
+    end(stack)
     assert not worker.running and not beat.running
     assert stack.workers == []
 
