@@ -58,12 +58,17 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
         for one in decisions.values()
         if one.restarts and one.state is not DecisionState.FINISHED
     ]:  # whoever restarted them was cut off
-        return Restarts(processes=reopen(resources, under_way, {process.id: process}))
+        running = reopen(resources, under_way, {process.id: process})
+        if running:
+            resources.store.interruptions.remove_before((key, n + 1) for key, n in _listed_whole(resources, process))
+        return Restarts(processes=running)
     if not failed:
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
     done = Restarts()
-    for first in range(0, len(failed), BATCH):
-        done += _restart(resources, {one.id: one.restarts or 0 for one in failed[first : first + BATCH]})
+    # What it broke for as a whole comes last: it runs again when none of its tasks is failed any more.
+    listed = [*((one.id, one.restarts or 0) for one in failed), *_listed_whole(resources, process)]
+    for first in range(0, len(listed), BATCH):
+        done += _restart(resources, dict(listed[first : first + BATCH]))
     return done
 
 
@@ -93,6 +98,14 @@ def find_process(resources: Resources, process_id: str) -> Process:
     if process is None:
         raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
     return process
+
+
+def _listed_whole(resources: Resources, process: Process) -> list[tuple[str, int]]:
+    """What a process is listed for that broke as a whole, for its time-out say, before tasks of it failed."""
+    if process.error is None or process.error.task is not None:
+        return []
+    start = record_id(process.id, process.start_task)
+    return [(one.id, one.restarts) for one in resources.store.interruptions.of_process(process.id) if one.id == start]
 
 
 def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:

@@ -30,6 +30,11 @@ class Course:
         self._thread = threading.Thread(target=self._run, name="course", daemon=True)
         self._thread.start()
 
+    @property
+    def thread(self) -> int | None:
+        """Its thread's number; another may have it when this one has ended."""
+        return self._thread.ident
+
     def go(self) -> bool:
         """Let it go on, to its next stop or its end; True if that was the end."""
         assert not self.over, "it has ended"

@@ -27,7 +27,7 @@ def by_half(
 ) -> Any:
     """Take a step, with `between` after the first half of its writes: of those for the batch that it is given, or of
     the bulk that it sends. Of a step that has neither, after all of it."""
-    of = [place for place, value in enumerate(args) if isinstance(value, (list, tuple)) and len(value) > 1]
+    of = [place for place, value in enumerate(args) if type(value) in (list, tuple) and len(value) > 1]
     if of and name not in ONE_WRITE:
         before, batch, behind = args[: of[0]], args[of[0]], args[of[0] + 1 :]
         half = len(batch) // 2

@@ -9,8 +9,8 @@ import inspect
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from pymongo.collection import Collection
@@ -22,6 +22,8 @@ import recovery.store
 from tests.faults import halves
 from tests.faults.plan import Plan
 
+WITHIN_LOCKS = ("recovery.store.preferences",)
+"""Modules whose steps take others under a lock, once in a while: those are a part of them, and no places to pause."""
 NOT_STEPS = ("term",)
 """Public methods that ask no server."""
 
@@ -67,14 +69,17 @@ def installed(told: Told | None = None) -> Iterator[None]:
         yield
 
 
+P = TypeVar("P", Plan, None)
+
+
 @contextmanager
-def under(plan: Plan) -> Iterator[Plan]:
-    """Within, the steps that this thread takes are under the plan."""
-    _thread.plan = plan
+def under(plan: P) -> Iterator[P]:
+    """Within, the steps that this thread takes are under the plan, or under none."""
+    before, _thread.plan = getattr(_thread, "plan", None), plan
     try:
         yield plan
     finally:
-        _thread.plan = None
+        _thread.plan = before
 
 
 def reach(name: str) -> None:
@@ -84,10 +89,20 @@ def reach(name: str) -> None:
         plan.take(name, lambda: None, None)
 
 
+def pause(name: str) -> None:
+    """A place in the test's own code where whoever comes there, a `Course`, lets others act."""
+    plan: Plan = _thread.plan
+    assert plan.pause is not None
+    plan.pause(name)
+
+
 def _wrap(name: str, real: Callable[..., Any], lost: Callable[[str], Exception], told: Told | None) -> Any:
+    alone = real.__module__ in WITHIN_LOCKS
+
     @functools.wraps(real)
     def done(*args: Any, **kwargs: Any) -> Any:
-        result = real(*args, **kwargs)
+        with under(None) if alone else nullcontext():
+            result = real(*args, **kwargs)
         if told is not None:
             told(name, args[1:], result)
         return result

@@ -65,6 +65,8 @@ class Plan:
         self.faults = faults
         self.told: list[str] = []
         self.pause = pause
+        self.cut_off = False
+        """Whether a step was not done, or its end not told."""
         self._away = False
         self._counts: Counter[str] = Counter()
 
@@ -113,11 +115,13 @@ class Plan:
         if kind in KILLS:
             os.kill(os.getpid(), signal.SIGKILL)
         if kind in DEATHS:
+            self.cut_off = True
             raise Died(name)
         if kind in PAUSES:
             if self.pause is not None:
                 self.pause(name)
             return
+        self.cut_off = True
         if kind is Kind.AWAY:
             self._away = True
         assert lost is not None

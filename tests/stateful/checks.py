@@ -1,10 +1,13 @@
-"""The invariants of design §1, on the documents as they are: none of the product's own queries or rules."""
+"""The invariants of design §1, on the documents as they are: none of the product's own queries or rules.
+
+`Memory` holds what must be so after every step, and what was seen and must stay so; `ends` what a process has come to
+when all is quiet.
+"""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Iterable
+import threading
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,99 +15,128 @@ from typing import Any
 from pymongo.database import Database
 
 from tests.stateful.cluster import LONGEST
-from tests.stateful.programs import HOLDER_ONLY, errors, evaluate
+from tests.stateful.documents import Documents, read_all
+from tests.stateful.programs import HOLDER_ONLY
 
 LIVE = ("delayed", "queued", "working")
 KINDS = ("processes", "tasks", "decisions", "graphs")
+OURS = ("TaskTimeout", "Aborted")
+"""Errors that no attempt brought."""
 
-Documents = dict[str, dict[str, dict[str, Any]]]
-"""{collection: {id: document}}"""
+Life = tuple[str, int]
+"""A decision, and how often its task was restarted: what ends once at the most."""
 
 
 def read(database: Database[Any]) -> Documents:
     """All records of processes, in one query; while it runs nobody writes."""
-    first, *others = KINDS
-    union = [{"$unionWith": {"coll": name, "pipeline": _marked(name)}} for name in others]
-    found: Documents = {name: {} for name in KINDS}
-    for document in database[first].aggregate([*_marked(first), *union]):
-        found[document.pop("_of")][document["_id"]] = document
-    return found
-
-
-def _marked(name: str) -> list[dict[str, Any]]:
-    return [{"$set": {"_of": {"$literal": name}}}]
+    return read_all(database, (*KINDS, "interruptions"))
 
 
 @dataclass
 class Memory:
     """What was seen, and must never be seen otherwise."""
 
-    ends: dict[str, Any] = field(default_factory=dict)
-    """{process: how it ended}"""
-    outcomes: dict[str, Any] = field(default_factory=dict)
-    """{decision: the outcome and children that were accepted}"""
-    accepted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """{decision: passes whose holder was told that its result is taken}"""
+    ends: dict[tuple[str, int, int], Any] = field(default_factory=dict)
+    """{(process, epoch, how often it was reopened): how it ended}"""
+    over: dict[str, str] = field(default_factory=dict)
+    """{process: finished or aborted}: for good."""
+    outcomes: dict[Life, Any] = field(default_factory=dict)
+    """{life of a decision: the outcome and children that were accepted}"""
+    accepted: dict[Life, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """{life of a decision: passes whose holder was told that its result is taken}"""
+    lives: Counter[str] = field(default_factory=Counter)
+    """{decision: how often its task was restarted}"""
+    restarts: Counter[str] = field(default_factory=Counter)
+    """{process: how often an operator began to restart it, or tasks of it}"""
+    aborts: set[str] = field(default_factory=set)
+    """Processes that an operator began to abort."""
+    excused: set[str] = field(default_factory=set)
+    """Processes of which more may be listed for operators than is broken: whoever listed it just before it breaks the
+    process, or had it run again just before it takes it off the list, was cut off in between. The next restart finds
+    that out."""
+    wrong: list[str] = field(default_factory=list)
+    _listing: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """{thread: processes that it did the first half of that for}"""
 
     def told(self, step: str, args: tuple[Any, ...], result: Any) -> None:
-        """Hear what the store told whoever finished a task."""
+        """Hear what the store told whoever claimed or finished a task."""
         if step in ("Decisions.finish", "Decisions.finish_and_claim"):
-            yes = result[0] if isinstance(result, tuple) else result
+            yes, claimed = result if isinstance(result, tuple) else (result, None)
             if yes:
-                self.accepted[args[0].id].add(args[1].pass_key)
+                self.accepted[args[0].id, args[0].restarts or 0].add(args[1].pass_key)
+        elif step in ("Decisions.claim", "Decisions.claim_ready"):
+            claimed = result
+        else:
+            if step == "Interruptions.add":
+                self._listing[threading.get_ident()].add(args[0].process_id)
+            elif step == "Restarts.reopen_processes":
+                self._listing[threading.get_ident()].update(process.id for process in args[0])
+            return
+        if claimed is not None and (claimed.id, claimed.restarts or 0) in {**self.accepted, **self.outcomes}:
+            self.wrong.append(f"{step}: {claimed.id} was finished, and is claimed again")
+
+    def ended(self, thread: int | None, cut_off: bool) -> None:
+        """Hear that what a thread did is over."""
+        listing = self._listing.pop(thread or 0, set())
+        if cut_off:
+            self.excused |= listing
 
     def check(self, found: Documents) -> None:
         """What holds after every step."""
+        assert not self.wrong, self.wrong
         _have_deadlines(found)
         self._once_decided(found["decisions"])
         self._once_ended(found["processes"])
         for graph in found["graphs"].values():
             finished = graph["finished"]
             assert len(set(finished)) == len(finished), f"applied twice: {graph}"
+        listed = {key.partition("/")[0] for key in found["interruptions"]}
+        for key, process in found["processes"].items():
+            assert process["state"] != "broken" or key in listed, f"broken, and no operator would learn it: {process}"
 
     def _once_decided(self, decisions: dict[str, dict[str, Any]]) -> None:
         for key, document in decisions.items():
+            life = document.get("restarts") or 0
+            if life != self.lives[key]:
+                self._restarted(key, life, document)
             if document["state"] == "finished":
-                seen = self.outcomes.setdefault(key, _of(document))
+                seen = self.outcomes.setdefault((key, life), _of(document))
                 assert seen == _of(document), f"{key} was decided anew: {seen} became {_of(document)}"
-                if document["actor"] == HOLDER_ONLY or seen["error"]:
-                    assert seen["pass"] == document["pass"], f"taken from one that did not hold its task: {document}"
+                self._rightly_taken((key, life), seen, document)
             else:
-                assert key not in self.outcomes, f"{key} was decided, and is {document['state']}"
-        for key, passes in self.accepted.items():
+                assert (key, life) not in self.outcomes, f"{key} was decided, and is {document['state']}"
+        for (key, life), passes in self.accepted.items():
             assert len(passes) == 1, f"{key}: two attempts were told that theirs is the result: {passes}"
-            assert self.outcomes[key]["pass"] in passes, f"{key}: accepted was {passes}, and there is {decisions[key]}"
+            if (outcome := self.outcomes.get((key, life))) is not None or life == self.lives[key]:
+                assert outcome and outcome["pass"] in passes, f"{key}: accepted was {passes}, and there is {outcome}"
+
+    def _restarted(self, key: str, life: int, document: dict[str, Any]) -> None:
+        before = self.lives[key]
+        assert before < life <= self.restarts[key.partition("/")[0]], f"nobody restarted it: {document}"
+        ended = self.outcomes.get((key, before))
+        assert ended is None or (ended["error"] and not document.get("fallible")), f"it was well: {ended}"
+        self.lives[key] = life
+
+    def _rightly_taken(self, life: Life, seen: dict[str, Any], document: dict[str, Any]) -> None:
+        if seen["error"] and seen["error"]["kind"] in OURS:
+            assert life not in self.accepted, f"an attempt was told that its result is taken: {document}"
+        elif document["actor"] == HOLDER_ONLY or seen["error"]:
+            assert seen["pass"] == document["pass"], f"taken from one that did not hold its task: {document}"
 
     def _once_ended(self, processes: dict[str, dict[str, Any]]) -> None:
         for key, document in processes.items():
-            if document["state"] == "running":
-                assert key not in self.ends, f"process {key} had ended: {self.ends[key]}"
-            else:
-                end = {name: document.get(name) for name in ("state", "result", "error")}
-                assert self.ends.setdefault(key, end) == end, f"process {key} ended twice"
-
-
-def check_end(found: Documents, process_id: str, program: Any) -> None:
-    """What holds of a process when all is quiet. Its end is that of the program in Python."""
-    process, graph = found["processes"][process_id], found["graphs"][process_id]
-    decisions, tasks = (_of_process(found[name], process_id) for name in ("decisions", "tasks"))
-    assert decisions.keys() == tasks.keys(), "a decision for each task, and no other"
-    children = {child["_id"] for decision in decisions.values() for child in decision.get("children", ())}
-    assert children | {"start"} == tasks.keys(), "every child of an accepted decision, and no other"
-    for document in (process, graph, *decisions.values()):
-        assert "recoveryTime" not in document, f"live after all: {document}"
-    decided = {task for task, decision in decisions.items() if decision["state"] == "finished"}
-    failed = {task for task in decided if "error" in decisions[task]["outcome"]}
-    assert sorted(graph["finished"]) == sorted(decided - failed), "applied what was decided, each once"
-    if possible := errors(program):
-        assert process["state"] == "broken", process
-        assert process["error"]["message"] in possible, process
-        assert failed == graph["failed"].keys(), graph
-        assert {decision["state"] for decision in decisions.values()} <= {"finished", "waiting"}
-        return
-    assert process["state"] == "finished", process
-    assert (decided, graph["notFinished"], graph["links"]) == (set(tasks), {}, {}), graph
-    assert json.loads(process["result"]) == evaluate(program)
+            state, reopened = document["state"], document.get("reopened") or 0
+            life = (key, document.get("epoch") or 0, reopened)
+            assert self.over.get(key, state) == state, f"process {key} was {self.over[key]}, and is {state}"
+            assert reopened <= self.restarts[key], f"nobody set it running again: {document}"
+            if state == "running":
+                assert life not in self.ends, f"process {key} had ended: {self.ends[life]}"
+                continue
+            end = {name: document.get(name) for name in ("state", "result", "error")}
+            assert self.ends.setdefault(life, end) == end, f"process {key} ended twice"
+            if state != "broken":
+                self.over[key] = state
+            assert state != "aborted" or key in self.aborts, f"nobody aborted it: {document}"
 
 
 def live(found: Documents) -> list[str]:
@@ -122,36 +154,40 @@ def _have_deadlines(found: Documents) -> None:
     lacking = [d for d in processes.values() if d["state"] == "running" and not d.get("recoveryTime")]
     lacking += [d for d in decisions.values() if d["state"] in LIVE and not d.get("recoveryTime")]
     for key, graph in graphs.items():
-        running = processes[key]["state"] == "running"
-        if graph["notFinished"] and not graph.get("failed") and not graph.get("recoveryTime"):
+        is_open = graph["notFinished"] and not graph.get("failed") and not graph.get("aborted")
+        if is_open and not graph.get("recoveryTime"):
             lacking.append(graph)
-        # Known to the graph as open, and decided: somebody has to apply it.
-        for task in graph["notFinished"].keys() - graph.get("failed", {}).keys() if running else ():
+        # Known to the graph as open, and decided: somebody has to apply it. Of a broken process the siblings go on.
+        for task in graph["notFinished"] if processes[key]["state"] in ("running", "broken") else ():
             decision = decisions.get(f"{key}/{task}")
             if decision is not None and decision["state"] == "finished" and not decision.get("recoveryTime"):
-                lacking.append(decision)
+                known = task in graph.get("failed", {}) and failed(decision)
+                if not (known and graph.get("restarted", {}).get(task) == decision.get("restarts")):
+                    lacking.append(decision)
     assert not lacking, f"live, and nobody would ever look at it again: {lacking}"
     now = datetime.now(UTC)  # the servers are on this machine
-    for document in _all((processes, graphs, decisions)):
-        deadline = document.get("recoveryTime")
-        if deadline is not None:
-            process = processes[document["_id"].partition("/")[0]]
-            farthest = now + timedelta(seconds=LONGEST) + 2 * (now - process["startedAt"])
-            assert deadline < farthest, f"at {now} a deadline in the far future: {document}"
+    for collection in (processes, graphs, decisions):
+        for document in collection.values():
+            if (deadline := document.get("recoveryTime")) is not None:
+                process = processes[document["_id"].partition("/")[0]]
+                farthest = now + timedelta(seconds=LONGEST) + 2 * (now - process["startedAt"])
+                assert deadline < farthest, f"at {now} a deadline in the far future: {document}"
+
+
+def failed(decision: dict[str, Any]) -> bool:
+    """Whether a decision is an error for which its process breaks."""
+    return decision["state"] == "finished" and "error" in decision["outcome"] and not decision.get("fallible")
 
 
 def _of(document: dict[str, Any]) -> dict[str, Any]:
     """What an accepted decision says, whenever it was written."""
     outcome = document["outcome"]
     said = {name: outcome.get(name) for name in ("pass", "value", "waits", "error")}
-    return said | {"children": [child["_id"] for child in document.get("children", ())]}
+    more = {"children": [child["_id"] for child in document.get("children", ())], "attempts": document.get("attempts")}
+    return said | more
 
 
-def _of_process(documents: dict[str, dict[str, Any]], process_id: str) -> dict[str, dict[str, Any]]:
+def of_process(documents: dict[str, dict[str, Any]], process_id: str) -> dict[str, dict[str, Any]]:
+    """{task: document} of a process."""
     prefix = f"{process_id}/"
     return {key.removeprefix(prefix): document for key, document in documents.items() if key.startswith(prefix)}
-
-
-def _all(collections: Iterable[dict[str, dict[str, Any]]]) -> Iterable[dict[str, Any]]:
-    for collection in collections:
-        yield from collection.values()

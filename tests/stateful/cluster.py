@@ -23,23 +23,28 @@ from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
 from recovery.engine import Applier, Resources, Slot, attempt
+from recovery.engine.abort import abort_process
+from recovery.engine.restart import restart_process, restart_selected
 from recovery.queue import parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
-from recovery.store import Store, schema
+from recovery.store import Selection, Store, schema
 from tests.faults import installed, reach
-from tests.faults.layer import Told
+from tests.faults.layer import Told, pause
 from tests.stateful.passing import Passing
-from tests.stateful.programs import ACTORS, ANY_ATTEMPT, perform
+from tests.stateful.programs import ACTORS, FORCED, HOLDER_ONLY, LIMITED, perform
 from tests.world import arguments
 
 MESSAGE, APPLY, WORK, IDLE, BEAT, SILENCE, DELAY = 100.0, 100.0, 200.0, 300.0, 30.0, 90.0, 150.0
 """Timeouts in seconds, far over what a test takes."""
+LIMIT, LATE = 450.0, 750.0
+"""A task's time as a whole, of the actors that have one, and that of a process."""
 LONGEST = 40 * MESSAGE
 """No step's deadline is farther away than this, but for those that grow with a process's age."""
-PROCESS = "run"
+PROCESS, COUNTED, BROKEN_LATE = TYPES = ("run", "counted", "broken_late")
+"""Process types: without a time-out, with one that is counted, and one that breaks the process."""
 
 SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
     "decisions": DecisionScanner,
@@ -49,11 +54,20 @@ SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
 }
 
 
+WAITS = "Applier.flush"
+"""Where a step stands that waits for another."""
+
+
 class Still(Applier):
     """An applier whose background thread the test is: it calls `flush`."""
 
     def _start_flusher(self) -> None:
         pass
+
+    def flush(self) -> None:
+        while self._flushing.locked():  # by a step of the same process that pauses: so does this one
+            pause(WAITS)
+        super().flush()
 
 
 class Member:
@@ -80,7 +94,9 @@ class Cluster:
                 "heartbeat_timeout": SILENCE,
             }
         )
-        self.app = make_app(self.settings)
+        self.mended = False
+        """Whether what raises "until mended" goes well from now on."""
+        self.app = make_app(self.settings, lambda: self.mended)
         self.database = Store(self.settings).database
         self.redis = redis.Redis.from_url(settings.broker_url)
         self.passing = Passing(self.database)
@@ -92,15 +108,42 @@ class Cluster:
 
     def tell(self) -> None:
         """Save the actors' settings, as a worker does when it starts."""
-        Store(self.settings).actors.save(actor.preferences for actor in self.app.actors.values())
+        store, actors = Store(self.settings), self.app.actors.values()
+        store.actors.save(actor.preferences for actor in actors)
+        store.process_types.save(actor.process_type for actor in actors if actor.process_type is not None)
 
     def member(self) -> Member:
         """A process that starts now: its memory is empty."""
         return Member(self.settings, self.app, f"w{next(self._numbers)}")
 
-    def start(self, program: Any, custom_id: str) -> str:
+    def start(self, program: Any, custom_id: str, kind: str = PROCESS) -> str:
         """A client asks for a process."""
-        return make_app(self.settings).start(PROCESS, program, custom_id=custom_id)
+        return make_app(self.settings).start(kind, program, custom_id=custom_id)
+
+    def processes(self) -> list[str]:
+        """All of them, in the order of their starts."""
+        return sorted(document["_id"] for document in self.database["processes"].find({}, {"_id": True}))
+
+    def failed(self, which: int) -> tuple[str | None, str | None]:
+        """One of the tasks that are listed for an operator, and its process; without one a process."""
+        listed = sorted(document["_id"] for document in self.database["interruptions"].find({}, {"_id": True}))
+        keys = listed or self.processes()
+        if not keys:
+            return None, None
+        process_id, _, task = keys[which % len(keys)].partition("/")
+        return process_id, task or None
+
+    def restart(self, member: Member, process_id: str | None, task: str | None = None) -> None:
+        """An operator restarts a task, what failed of a process, or all that failed. Raises InputError if there is
+        nothing to restart."""
+        if process_id is None:
+            restart_selected(member.resources, Selection())
+        else:
+            restart_process(member.resources, process_id, task)
+
+    def abort(self, member: Member, process_id: str) -> None:
+        """An operator aborts a process. Raises InputError for one that has finished."""
+        abort_process(member.resources, process_id, "not wanted any more")
 
     def take(self, member: Member, which: int = 0) -> dict[str, Any] | None:
         """A worker takes the next message of the queues that have one, beginning with the `which`-th."""
@@ -148,25 +191,35 @@ class Cluster:
             assert error is None, error
 
 
-def make_app(settings: Settings) -> Recovery:
+def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> Recovery:
     """The actors that programs are done by."""
     app = Recovery(settings)
 
     def schedule(node: Any, inputs: list[Any]) -> Any:
         actor = app.actors[node["actor"]]
-        return (actor.options(delay=DELAY) if node["later"] else actor).schedule(node, inputs)
+        if node["later"] or node["fallible"]:
+            actor = actor.options(delay=DELAY if node["later"] else None, fallible=node["fallible"])
+        return actor.schedule(node, inputs)
 
     def body(node: Any, inputs: list[Any]) -> Any:
         reach("Actor.body")
         if node["beats"]:
             heartbeat()
-        return perform(node, inputs, schedule)
+        return perform(node, inputs, schedule, node["raises"] == "always" or (node["raises"] and not mended()))
 
     # A task that is cut off often is not what is tested here: it is never given up.
     options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000}
     for name in ACTORS:
-        app.actor(name, accept_first=name == ANY_ATTEMPT, **options)(body)
-    app.process(PROCESS, idle_timeout=IDLE, **options)(lambda node: body(node, []))
+        limit = {"task_timeout": LIMIT if name in (LIMITED, FORCED) else 0.0}
+        forced = name == FORCED
+        app.actor(name, accept_first=name != HOLDER_ONLY, **options, **limit, force_finish_after_task_timeout=forced)(
+            body
+        )
+    for name in TYPES:
+        late: Any = {"process_timeout": LATE, "break_after_process_timeout": name == BROKEN_LATE}
+        app.process(name, idle_timeout=IDLE, **options, **({} if name == PROCESS else late))(
+            lambda node: body(node, [])
+        )
     return app
 
 

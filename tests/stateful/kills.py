@@ -10,7 +10,7 @@ from typing import Any
 from tests.faults import Kind, Plan, under
 from tests.stateful import checks
 from tests.stateful.cluster import IDLE, MESSAGE, WORK, Cluster, go_on
-from tests.stateful.programs import ANY_ATTEMPT, HOLDER_ONLY
+from tests.stateful.programs import ANY_ATTEMPT, HOLDER_ONLY, numbered
 from tests.stateful.rest import bring_to_rest
 
 LIVES, PLACES = 12, 60
@@ -18,12 +18,19 @@ LIVES, PLACES = 12, 60
 KILLS = (Kind.KILL, Kind.KILL_AFTER, Kind.KILL_HALF)
 
 
-def node(own: int = 1, *then: Any, actor: str = ANY_ATTEMPT, beats: bool = False) -> Any:
+def node(
+    own: int = 1,
+    *then: Any,
+    actor: str = ANY_ATTEMPT,
+    beats: bool = False,
+    raises: str = "",
+    fallible: bool = False,
+) -> Any:
     """A program's node, which returns what it and its children come to."""
-    return {
+    return numbered({
         "own": own, "actor": actor, "then": list(then), "returns": "all",
-        "loop": 0, "later": False, "beats": beats, "raises": False,
-    }  # fmt: skip
+        "loop": 0, "later": False, "beats": beats, "raises": raises, "fallible": fallible,
+    })  # fmt: skip
 
 
 FAN_OUT = node(1, [node(2), []], [node(3, actor=HOLDER_ONLY), []], [node(4), [0, 1]])
@@ -41,7 +48,7 @@ def kill_again_and_again(cluster: Cluster, seed: int) -> int:
         killed += _lives(cluster, plan)
         memory.check(checks.read(cluster.database))
         cluster.passing.pass_by(chance.choice([0, MESSAGE + 1, WORK + 1, IDLE + 1]))
-    bring_to_rest(cluster, {"the one": PROGRAM}, memory.check)
+    bring_to_rest(cluster, {"the one": PROGRAM}, memory)
     return killed
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from itertools import count
 from typing import Any
 
@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
 
-from recovery import Settings
+from recovery import InputError, Settings
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import KILLS, PAUSES
 from tests.stateful import checks
-from tests.stateful.cluster import IDLE, MESSAGE, SCANNERS, WORK, Cluster, go_on, held_still
+from tests.stateful.cluster import IDLE, LIMIT, MESSAGE, SCANNERS, TYPES, WAITS, WORK, Cluster, go_on, held_still
+from tests.stateful.documents import Documents
 from tests.stateful.programs import PROGRAMS
 from tests.stateful.rest import bring_to_rest
 
@@ -28,18 +29,30 @@ EDGES = (
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
     *("Tasks.insert", "Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.rest", "Processes.finish"),
     *("Requeues.timed_out", "Requeues.unmessaged", "Requeues.due", "Requeues.not_run", "Pipeline.execute"),
+    *("Graphs.fail", "Interruptions.add", "Processes.break_", "Requeues.out_of_time", "Processes.break_late"),
 )
 """Steps after which the records say something else: faults there tell most."""
-FAULT = st.one_of(
-    st.builds(Fault, st.sampled_from(KINDS), st.sampled_from([0, 0, 1, 2]), st.sampled_from(EDGES)),
-    st.builds(Fault, st.sampled_from(PAUSES), st.just(0), st.sampled_from(EDGES)),
-    st.builds(Fault, st.sampled_from(KINDS), st.integers(0, 40)),
+OPERATORS = (
+    *("Restarts.queue", "Restarts.reopen_graphs", "Restarts.reopen_processes", "Interruptions.remove_before"),
+    *("Aborts.announce", "Aborts.end", "Aborts.close_graphs", "Aborts.end_decisions", "Interruptions.remove_all"),
 )
-FAULTS: st.SearchStrategy[list[Fault]] = st.one_of(
-    st.just(list[Fault]()), FAULT.map(lambda fault: [fault]), st.lists(FAULT, min_size=1, max_size=3)
-)
-TIMES = st.sampled_from([0.0, MESSAGE + 1, WORK + 1, IDLE + 1])
+"""Those of a restart and an abort."""
+
+
+def _faults(edges: Sequence[str]) -> st.SearchStrategy[list[Fault]]:
+    fault = st.one_of(
+        st.builds(Fault, st.sampled_from(KINDS), st.sampled_from([0, 0, 1, 2]), st.sampled_from(edges)),
+        st.builds(Fault, st.sampled_from(PAUSES), st.just(0), st.sampled_from(edges)),
+        st.builds(Fault, st.sampled_from(KINDS), st.integers(0, 40)),
+    )
+    some = st.lists(fault, min_size=1, max_size=3)
+    return st.one_of(st.just(list[Fault]()), fault.map(lambda one: [one]), some)
+
+
+FAULTS, OPERATORS_FAULTS = _faults(EDGES), _faults(OPERATORS)
+TIMES = st.sampled_from([0.0, MESSAGE + 1, WORK + 1, IDLE + 1, LIMIT + 1])
 SCANS = st.sampled_from(["decisions", *sorted(SCANNERS)])
+KIND = st.sampled_from([*4 * TYPES[:1], *TYPES[1:]])
 WHO = st.integers(0, MEMBERS - 1)
 
 
@@ -59,25 +72,29 @@ class Protocol(RuleBasedStateMachine):
         """Steps that are under way, and whose."""
         self.programs: dict[str, Any] = {}
         """{custom id: program}"""
+        self.kinds: dict[str, str] = {}
+        """{custom id: process type}"""
+        self.unseen = True
+        """Whether something may have changed since the records were checked."""
         self.odd = count()
         """Seconds by which no time that passes is like one before: else milliseconds would decide what is older."""
 
-    @initialize(program=PROGRAMS, on_the_spot=st.booleans())
-    def first(self, program: Any, on_the_spot: bool) -> None:
+    @initialize(program=PROGRAMS, kind=KIND, on_the_spot=st.booleans())
+    def first(self, program: Any, kind: str, on_the_spot: bool) -> None:
         """There is something to do."""
-        self._start(program, [], on_the_spot)
+        self._start(program, kind, [], on_the_spot)
 
     @precondition(lambda self: len(self.programs) < PROCESSES)
-    @rule(program=PROGRAMS, faults=FAULTS, on_the_spot=st.booleans())
-    def start(self, program: Any, faults: list[Fault], on_the_spot: bool) -> None:
+    @rule(program=PROGRAMS, kind=KIND, faults=FAULTS, on_the_spot=st.booleans())
+    def start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool) -> None:
         """A client asks for a process. From now on ready tasks go through Redis, or do not."""
-        self._start(program, faults, on_the_spot)
+        self._start(program, kind, faults, on_the_spot)
 
-    def _start(self, program: Any, faults: list[Fault], on_the_spot: bool) -> None:
+    def _start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool) -> None:
         go_on(on_the_spot)
         custom_id = f"order {len(self.programs)}"
-        self.programs[custom_id] = program
-        self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id))
+        self.programs[custom_id], self.kinds[custom_id] = program, kind
+        self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind))
 
     @rule(who=WHO, queue=st.integers(0, 2), faults=FAULTS)
     def work(self, who: int, queue: int, faults: list[Fault]) -> None:
@@ -132,6 +149,7 @@ class Protocol(RuleBasedStateMachine):
         self._die(who)
         if noticed:
             self.cluster.rescue(self.members[who], gone)
+            self.unseen = True
 
     @rule(who=WHO, name=SCANS, after=TIMES, page=st.sampled_from([1, 100]), faults=FAULTS)
     def scan(self, who: int, name: str, after: float, page: int, faults: list[Fault]) -> None:
@@ -159,6 +177,40 @@ class Protocol(RuleBasedStateMachine):
         elif (text := broker.lindex(name, 0)) is not None:
             broker.lpush(name, text)
 
+    @rule(
+        who=WHO,
+        which=st.integers(0, 9),
+        what=st.sampled_from(["a process", "a process", "a task", "all"]),
+        mends=st.booleans(),
+        faults=OPERATORS_FAULTS,
+    )
+    def operator_restarts(self, who: int, which: int, what: str, mends: bool, faults: list[Fault]) -> None:
+        """An operator has what failed run again; what was wrong may have been mended before."""
+        self.cluster.mended |= mends
+        process_id, task = None, None
+        if what != "all":
+            process_id, task = self.cluster.failed(which)
+        ids = [process_id] if process_id is not None else self.cluster.processes()
+        self.memory.restarts.update(ids)
+        one = task if what == "a task" else None
+        self._operate(who, faults, lambda: self.cluster.restart(self.members[who], process_id, one))
+
+    @rule(who=WHO, which=st.integers(0, 29), faults=OPERATORS_FAULTS)
+    def operator_aborts(self, who: int, which: int, faults: list[Fault]) -> None:
+        """An operator ends a process; most often there is none to be ended."""
+        ids = self.cluster.processes()
+        if which < len(ids):
+            self.memory.aborts.add(ids[which])
+            self._operate(who, faults, lambda: self.cluster.abort(self.members[who], ids[which]))
+
+    def _operate(self, who: int, faults: list[Fault], command: Callable[[], None]) -> None:
+        def operate() -> None:
+            with suppress(InputError):  # there is nothing to restart or to abort, any more
+                command()
+
+        self._begin(who, Plan(*faults), operate)
+
+    # No precondition tells of pauses: what is drawn must not depend on what was done, where chance and time take part.
     # Hypothesis draws from the rules evenly: what matters most stands here more than once.
     work_again, work_on, work_once_more = work, work, work
     scan_again, scan_once_more = scan, scan
@@ -166,10 +218,10 @@ class Protocol(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         """Design §1, after every step."""
-        self._check(checks.read(self.cluster.database))
+        if self.unseen:
+            self.memory.check(checks.read(self.cluster.database))
+            self.unseen = False
 
-    def _check(self, found: checks.Documents) -> None:
-        self.memory.check(found)
         assert not self.reported, f"went wrong and was passed over: {self.reported}"
 
     def teardown(self) -> None:
@@ -185,31 +237,51 @@ class Protocol(RuleBasedStateMachine):
     def _come_to_rest(self) -> None:
         """No more faults. Who still pauses is overtaken: some by a requeue of what they do, some by its result."""
         for custom_id, program in self.programs.items():
-            self.cluster.start(program, custom_id)
+            self.cluster.start(program, custom_id, self.kinds[custom_id])
         self.scan(0, "decisions", WORK, 100, [])
         half = (len(self.courses) + 1) // 2
         self._let_go_on(len(self.courses) - half)
-        bring_to_rest(self.cluster, self.programs, self._check)
+        found = self._rest()
         if half:
             self._let_go_on(half)
-            bring_to_rest(self.cluster, self.programs, self._check)
+            found = self._rest()
+        if found["interruptions"]:
+            self.cluster.mended = True
+            self.memory.restarts.update(list(found["processes"]))
+            self.cluster.restart(self.cluster.member(), None)
+            self._rest(mended=True)
+
+    def _rest(self, mended: bool = False) -> Documents:
+        found = bring_to_rest(self.cluster, self.programs, self.memory, mended)
+        assert not self.reported, f"went wrong and was passed over: {self.reported}"
+        return found
 
     def _let_go_on(self, count: int) -> None:
-        going, self.courses = self.courses[:count], self.courses[count:]
-        for who, course in going:
-            while not course.over:
-                self._advance(who, course)
+        """So many of those that pause go on to their ends, or until they wait for one that pauses still."""
+        going = [course for _, course in self.courses[:count]]
+        brought_on = True
+        while brought_on:
+            brought_on = False
+            for who, course in [one for one in self.courses if one[1] in going]:
+                if course.over:  # its process has died meanwhile
+                    continue
                 self.courses = [one for one in self.courses if one[1] is not course]
+                waited = course.at == WAITS
+                self._advance(who, course)
                 self.holds()
+                brought_on |= not (waited and course.at == WAITS)
 
     def _begin(self, who: int, plan: Plan, work: Callable[[], Any]) -> None:
         self._advance(who, Course(work, plan))
 
     def _advance(self, who: int, course: Course) -> None:
         """Let a step of a member go on to its next pause or its end. An error that was not planned is a bug."""
+        self.unseen = True
         if not course.go():
             self.courses.append((who, course))
-        elif isinstance(course.error, Died):
+            return
+        self.memory.ended(course.thread, course.plan.cut_off)
+        if isinstance(course.error, Died):
             self._die(who)
         elif course.error is not None and not (course.plan.told and _is_of_a_server(course.error)):
             raise course.error
@@ -219,6 +291,7 @@ class Protocol(RuleBasedStateMachine):
         for one, course in self.courses:
             if one == who:
                 course.die()
+                self.memory.ended(course.thread, cut_off=True)
         self.courses = [(one, course) for one, course in self.courses if one != who]
         self.members[who] = self.cluster.member()
 

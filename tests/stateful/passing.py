@@ -19,6 +19,7 @@ from pymongo import ReplaceOne, WriteConcern
 from pymongo.database import Database
 
 from recovery.store import schema
+from tests.stateful.documents import read_all
 
 
 class Passing:
@@ -33,14 +34,14 @@ class Passing:
         if not seconds:
             return
         by = timedelta(seconds=seconds)
-        for name in schema.VALIDATORS:
-            collection = self._database[name].with_options(write_concern=WriteConcern(1))
+        for name, documents in read_all(self._database, schema.VALIDATORS).items():
             moved = [
-                ReplaceOne({"_id": document["_id"]}, later)
-                for document in collection.find()
+                ReplaceOne({"_id": key}, later)
+                for key, document in documents.items()
                 if (later := _moved(document, by)) != document
             ]
             if moved:
+                collection = self._database[name].with_options(write_concern=WriteConcern(1))
                 collection.bulk_write(moved, ordered=False)
         self._moves.append((datetime.now(UTC), by))
 

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.stateful import checks
+from tests.stateful.checks import KINDS, Memory, live, read
 from tests.stateful.cluster import WORK, Cluster
+from tests.stateful.documents import Documents
+from tests.stateful.ends import check_end
 
 ROUNDS = 60
 """Within so many rounds of looking at everything, each after the last deadline, all is at rest."""
 
 
 def bring_to_rest(
-    cluster: Cluster, programs: dict[str, Any], each: Callable[[checks.Documents], None] = lambda _: None
-) -> None:
-    """Let a survivor bring on everything; then the processes, {custom id: program}, have ended as they must.
+    cluster: Cluster, programs: dict[str, Any], memory: Memory | None = None, mended: bool = False
+) -> Documents:
+    """Let a survivor bring on everything; then the processes, {custom id: program}, have ended as they must (`ends`).
 
-    `each` is shown the records after each round.
+    Every round is checked with the memory, of what happened before. Returned are the records at the end.
     """
+    memory = memory or Memory()
     survivor = cluster.member()
     for _ in range(ROUNDS):
         cluster.bring_on(survivor)
-        found = checks.read(cluster.database)
-        each(found)
-        if not checks.live(found):
+        found = read(cluster.database)
+        memory.check(found)
+        if not live(found):
             break
         cluster.passing.pass_by(_until_all_is_overdue(found))
-    assert not checks.live(found), f"not at rest after {ROUNDS} rounds: {checks.live(found)}"
+    assert not live(found), f"not at rest after {ROUNDS} rounds: {live(found)}"
     ids = {document["customId"]: key for key, document in found["processes"].items()}
     assert ids.keys() == programs.keys()
     for custom_id, program in programs.items():
-        checks.check_end(found, ids[custom_id], program)
+        check_end(found, ids[custom_id], program, memory, mended)
+    return found
 
 
-def _until_all_is_overdue(found: checks.Documents) -> float:
+def _until_all_is_overdue(found: Documents) -> float:
     """Seconds, and some more."""
-    deadlines = [d["recoveryTime"] for name in checks.KINDS for d in found[name].values() if "recoveryTime" in d]
+    deadlines = [d["recoveryTime"] for name in KINDS for d in found[name].values() if "recoveryTime" in d]
     now = datetime.now(UTC)
     return WORK + max(0.0, *(float((deadline - now).total_seconds()) for deadline in deadlines))

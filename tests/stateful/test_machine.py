@@ -7,7 +7,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from recovery.settings import Settings
 from tests.examples import examples
 from tests.faults.layer import steps
-from tests.stateful.machine import EDGES, on
+from tests.stateful.machine import EDGES, OPERATORS, on
 
 EXAMPLES, STEPS = 50, 40
 
@@ -18,4 +18,4 @@ def test_whatever_happens_every_process_comes_to_its_right_end(lasting: Settings
 
 
 def test_the_steps_that_faults_are_drawn_for_are_there() -> None:
-    assert set(EDGES) <= {*steps(), "Actor.body", "Pipeline.execute"}
+    assert {*EDGES, *OPERATORS} <= {*steps(), "Actor.body", "Pipeline.execute"}

@@ -1,0 +1,75 @@
+"""What operators are shown and do, held against what goes on meanwhile: found by chance, and made small."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.faults import Course, Fault, Kind, Plan
+from tests.stateful.checks import Memory
+from tests.stateful.cluster import BROKEN_LATE, LATE, Cluster, go_on
+from tests.stateful.kills import node
+from tests.stateful.rest import bring_to_rest
+
+CUSTOM_ID = "the order"
+
+
+def work(cluster: Cluster) -> None:
+    """A worker takes the next message and runs it, and writes what is applied."""
+    member = cluster.member()
+    message = cluster.take(member)
+    assert message is not None
+    cluster.run(member, message)
+    member.applier.flush()
+
+
+def scan(cluster: Cluster, name: str) -> None:
+    error = cluster.scan(cluster.member(), name, 100)
+    assert error is None, error
+
+
+def listed(cluster: Cluster) -> set[tuple[str, str]]:
+    """(task, kind of its error) of what an operator has to look at."""
+    found = cluster.database["interruptions"].find()
+    return {(document["_id"].partition("/")[2], document["kind"]) for document in found}
+
+
+def process(cluster: Cluster) -> dict[str, Any]:
+    (found,) = cluster.database["processes"].find()
+    return dict(found)
+
+
+@pytest.mark.parametrize("by", ["a process", "a task", "all"])
+def test_a_process_that_was_late_and_in_which_a_task_failed_then_is_restarted(cluster: Cluster, by: str) -> None:
+    """It is listed for both, and for neither once it runs again."""
+    go_on(on_the_spot=False)
+    program = node(1, [node(2, raises="until mended"), []])
+    process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
+    work(cluster)
+    cluster.passing.pass_by(LATE + 1)
+    scan(cluster, "processes")
+    work(cluster)
+    ((task, _),) = listed(cluster) - {("start", "ProcessTimeout")}
+    assert listed(cluster) == {("start", "ProcessTimeout"), (task, "Raised")}
+    cluster.mended = True
+    cluster.restart(cluster.member(), None if by == "all" else process_id, task if by == "a task" else None)
+    assert (process(cluster)["state"], listed(cluster)) == ("running", set())
+    bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
+
+
+@pytest.mark.parametrize("end", ["finished", "aborted"])
+def test_a_process_ends_while_a_scanner_breaks_it_for_its_time_out(cluster: Cluster, end: str) -> None:
+    """The scanner has listed it already; nothing is broken, and nobody is to look at it."""
+    process_id = cluster.start(node(1), CUSTOM_ID, BROKEN_LATE)
+    cluster.passing.pass_by(LATE + 1)
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "Processes.break_late")))
+    assert not scanner.go()
+    assert listed(cluster) == {("start", "ProcessTimeout")}
+    if end == "finished":
+        work(cluster)
+    else:
+        cluster.abort(cluster.member(), process_id)
+    scanner.finish()
+    assert (process(cluster)["state"], listed(cluster)) == (end, set())
