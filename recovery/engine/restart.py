@@ -66,9 +66,9 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
     done = Restarts()
     # What it broke for as a whole comes last: it runs again when none of its tasks is failed any more.
-    listed = [*((one.id, one.restarts or 0) for one in failed), *_listed_whole(resources, process)]
-    for first in range(0, len(listed), BATCH):
-        done += _restart(resources, dict(listed[first : first + BATCH]))
+    interrupted = [*((one.id, one.restarts or 0) for one in failed), *_listed_whole(resources, process)]
+    for first in range(0, len(interrupted), BATCH):
+        done += _restart(resources, dict(interrupted[first : first + BATCH]))
     return done
 
 
