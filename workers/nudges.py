@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 NUDGES_KEPT = 10
 """Nudges that wait at most. One would do: it makes one worker scan; some more set several to work after an outage."""
 
+TURN = 2.0
+"""Seconds after which a scan with more to do lets the others have their turn: a machine that dies in the middle of a
+storm is found by one of them."""
+
 
 class Scanning:
     """The scanners of a worker and the thread that they run in."""
@@ -67,9 +71,13 @@ class Scanning:
                 continue  # nudges go on
             for scanner in self._scanners:
                 try:
-                    self._notes.add(scanner.run_once())
+                    result = scanner.run_once(TURN)
                 except Exception:  # a scanner that fails must not end the others
                     log.exception("%s scan failed", scanner.name)
+                    continue
+                self._notes.add(result)
+                if result.more:
+                    self._nudged.set()
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]

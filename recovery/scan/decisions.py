@@ -11,7 +11,7 @@ from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import look_around
 from recovery.rules import Finding, Surroundings, judge_decision
-from recovery.scan.scanner import Scanner, ScanResult
+from recovery.scan.scanner import MOST_SECONDS, Scanner, ScanResult
 
 
 class DecisionScanner(Scanner[Decision]):
@@ -33,9 +33,9 @@ class DecisionScanner(Scanner[Decision]):
         self._seen_filling: set[str] = set()
         self._latest = False
 
-    def run_once(self) -> ScanResult:
+    def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
         self._seen_filling, self._latest = set(), False
-        return super().run_once()
+        return super().run_once(seconds)
 
     def find(self, limit: int) -> Sequence[Decision]:
         decisions, latest = self.resources.store.decisions, self._latest

@@ -55,6 +55,8 @@ class ScanResult:
     repaired: Counter[Rule] = field(default_factory=Counter)
     seconds: float = 0.0
     error: str | None = None
+    more: bool = False
+    """Whether it ended for its time: there is more to do."""
 
 
 class Scanner(ABC, Generic[Item]):
@@ -122,11 +124,12 @@ class Scanner(ABC, Generic[Item]):
         metrics.DAMAGED.inc()
         return self.put_off(record)
 
-    def run_once(self) -> ScanResult:
-        """Scan until a page is not full, or brings nothing new and nothing could be done about it."""
+    def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
+        """Scan until a page is not full, or brings nothing new and nothing could be done about it; or for about so
+        many seconds."""
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
-        error = None
+        error, more = None, False
         # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
         recent: deque[set[str]] = deque(maxlen=2)
         try:
@@ -138,7 +141,9 @@ class Scanner(ABC, Generic[Item]):
                     if not (self.repairs_settle and done.total() == len(page)):
                         self.settle(page)
                     ids = {self.key(item) for item in page}
-                    if self.is_last(page) or time.perf_counter() - began > MOST_SECONDS:
+                    if self.is_last(page):
+                        break
+                    if more := time.perf_counter() - began > seconds:
                         break
                     if ids in recent and not done:
                         log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
@@ -149,10 +154,10 @@ class Scanner(ABC, Generic[Item]):
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
             if schema.is_index_missing(caught):
                 self._index_again()
-        seconds = time.perf_counter() - began
-        metrics.SCAN_SECONDS.labels(self.name).observe(seconds)
+        took = time.perf_counter() - began
+        metrics.SCAN_SECONDS.labels(self.name).observe(took)
         metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()
-        return ScanResult(self.name, looked_at, repaired, seconds, error)
+        return ScanResult(self.name, looked_at, repaired, took, error, more)
 
     def _index_again(self) -> None:
         try:

@@ -12,7 +12,6 @@ from recovery import Recovery
 from recovery.records import Decision, DecisionState
 from recovery.rules import Finding, Rule, Surroundings
 from recovery.scan import Scanner, ScanResult
-from recovery.scan import scanner as skeleton
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store.overview import impatient
@@ -74,9 +73,10 @@ def test_it_ends_as_well_where_it_looks_at_both_ends_by_turns(world: World) -> N
     assert Counting(world, [[1, 2, 3], [7, 8, 9], [3, 2, 1], [7]]).run_once().looked_at == 9
 
 
-def test_it_ends_after_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skeleton, "MOST_SECONDS", 0.0)
-    assert Counting(world, [[1, 2, 3], [4]]).run_once().looked_at == 3
+def test_it_ends_after_a_while_and_tells_that_there_is_more(world: World) -> None:
+    counting = Counting(world, [[1, 2, 3], [4, 5, 6], [7]])
+    first, second, third = (counting.run_once(0.0) for _ in range(3))
+    assert [(r.looked_at, r.more) for r in (first, second, third)] == [(3, True), (3, True), (1, False)]
 
 
 @pytest.mark.parametrize("name", SCANNERS)

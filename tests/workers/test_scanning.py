@@ -1,0 +1,58 @@
+"""One nudge makes all scanners run, in turns, until none has more to do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from recovery.records import DecisionState
+from recovery.settings import Settings
+from recovery.store import schema
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.scan.making import overdue
+from tests.waiting import wait_until
+from tests.world import World
+from workers import nudges
+from workers.consuming import Consuming
+from workers.identity import identify
+from workers.lifeline import Lifeline
+from workers.nudges import Scanning
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_storm_lets_the_other_scanners_have_their_turn(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    world = World(emptied, scan_batch=10, message_timeout=300.0, heartbeat_timeout=60.0)
+    schema.create(world.store.database)
+    celery: Any = Celery(set_as_current=False)
+    lifeline = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    overdue(world, DecisionState.WORKING, 35)
+    monkeypatch.setattr(nudges, "TURN", 0.0)
+    scanning = Scanning(world.app, lifeline)
+    order: list[tuple[str, int]] = []
+    for scanner in scanning._scanners:
+        run = scanner.run_once
+
+        def run_once(seconds: float, name: str = scanner.name, run: Any = run) -> Any:
+            result = run(seconds)
+            order.append((name, result.looked_at))
+            if fails and name == "graphs":
+                raise RuntimeError("a bug")
+            return result
+
+        monkeypatch.setattr(scanner, "run_once", run_once)
+    scanning.start()
+    try:
+        scanning.nudge()
+        queued = {"state": "queued"}
+        wait_until(lambda: world.store.database["decisions"].count_documents(queued) == 35, 10, "all to be requeued")
+        wait_until(lambda: order[-1][0] == "processes", 10, "the last scanner's turn")
+    finally:
+        scanning.stop()
+    assert [looked_at for name, looked_at in order if name == "decisions"] == [10, 10, 10, 5]
+    assert [name for name, _ in order] == ["workers", "decisions", "graphs", "processes"] * 4
