@@ -127,21 +127,24 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     running += _set_running(resources, *_whole(resources, broken, {k: n for k, n in failed.items() if k not in ids}))
     over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
     store.interruptions.remove_all(over)  # left over from an abort that was cut off, or of what somebody removed
-    _unlist_stale(resources, broken, {key: n for key, n in failed.items() if key not in ids})
+    running += _go_on(resources, broken, {key: n for key, n in failed.items() if key not in ids})
     return Restarts(len(queued), running)
 
 
-def _unlist_stale(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> None:
-    """Forget what of broken processes was listed while it was restarted, by an apply that was cut off just then."""
+def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> int:
+    """Go on with tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut
+    off: reopened, they are listed no longer. How many processes run again by it."""
     decisions = resources.store.decisions.get_many(left) if left else {}
-    stale = [
-        (key, left[key] + 1)
+    again = [
+        Restarted(key, decision.restarts, decision.epoch)
         for key, decision in decisions.items()
         if (process := broken.get(decision.process_id)) is not None
-        and decision.task_id != process.start_task  # which stands for the process as a whole
-        and not (decision.failed and (decision.restarts or 0) == left[key])
+        and decision.restarts is not None
+        and decision.restarts > left[key]
+        # The start task's name may stand for the process as a whole.
+        and not (decision.task_id == process.start_task and process.error and process.error.task is None)
     ]
-    resources.store.interruptions.remove_before(stale)
+    return reopen(resources, again, broken)
 
 
 def _whole(

@@ -148,17 +148,16 @@ class Cluster:
     def take(self, member: Member, which: int = 0) -> dict[str, Any] | None:
         """A worker takes the next message of the queues that have one, beginning with the `which`-th."""
         names = sorted(self.app.actors)
-        for place in range(len(names)):
-            text: Any = self.redis.rpop(names[(which + place) % len(names)])
-            if text is None:
-                continue
-            message: dict[str, Any] = json.loads(text)
-            name, told = message["headers"]["task"], parse_id(message["headers"]["id"])
-            queued_at = self.passing.corrected(told.queued_at if told else None)
-            if queued_at is not None:
-                member.taken[name] = max(queued_at, member.taken[name] or queued_at)
-            return message
-        return None
+        which %= len(names)
+        found: Any = self.redis.lmpop(len(names), *names[which:], *names[:which], direction="RIGHT")
+        if found is None:
+            return None
+        message: dict[str, Any] = json.loads(found[1][0])
+        name, told = message["headers"]["task"], parse_id(message["headers"]["id"])
+        queued_at = self.passing.corrected(told.queued_at if told else None)
+        if queued_at is not None:
+            member.taken[name] = max(queued_at, member.taken[name] or queued_at)
+        return message
 
     def run(self, member: Member, message: dict[str, Any]) -> None:
         """Its slot runs what the message says; as a worker does it, a lost connection ends the attempt only."""

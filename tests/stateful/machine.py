@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from recovery import InputError, Settings
 from tests.faults import Course, Died, Fault, Kind, Plan
-from tests.faults.plan import KILLS, PAUSES
+from tests.faults.plan import HALFWAY, KILLS, PAUSES
 from tests.stateful import checks
 from tests.stateful.cluster import IDLE, LIMIT, MESSAGE, SCANNERS, TYPES, WAITS, WORK, Cluster, go_on, held_still
 from tests.stateful.documents import Documents
@@ -25,22 +25,35 @@ from tests.stateful.rest import bring_to_rest
 MEMBERS, PROCESSES = 4, 3
 
 KINDS = [kind for kind in Kind if kind not in KILLS]
-EDGES = (
-    *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
+AT_APPLIES = (
     *("Tasks.insert", "Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.rest", "Processes.finish"),
-    *("Requeues.timed_out", "Requeues.unmessaged", "Requeues.due", "Requeues.not_run", "Pipeline.execute"),
-    *("Graphs.fail", "Interruptions.add", "Processes.break_", "Requeues.out_of_time", "Processes.break_late"),
+    *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
-"""Steps after which the records say something else: faults there tell most."""
-OPERATORS = (
+AT_WORK = (
+    *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
+    *("Pipeline.execute", "Requeues.not_run", *AT_APPLIES),
+)
+AT_SCANS = (
+    *("Requeues.timed_out", "Requeues.unmessaged", "Requeues.due", "Requeues.out_of_time", "Processes.break_late"),
+    *("Pipeline.execute", *AT_APPLIES),
+)
+AT_COMMANDS = (
     *("Restarts.queue", "Restarts.reopen_graphs", "Restarts.reopen_processes", "Interruptions.remove_before"),
     *("Aborts.announce", "Aborts.end", "Aborts.close_graphs", "Aborts.end_decisions", "Interruptions.remove_all"),
 )
-"""Those of a restart and an abort."""
+"""Steps after which the records say something else, by who takes them: faults there tell most."""
+BULKS = ("Decisions.finish_and_claim", "Aborts.end_decisions", "Tasks.insert", "Decisions.insert")
+SPLITS = [kind for kind in HALFWAY if kind not in KILLS]
 
 
 def _faults(edges: Sequence[str]) -> st.SearchStrategy[list[Fault]]:
+    bulks = [edge for edge in edges if edge in BULKS]
     fault = st.one_of(
+        *(
+            [st.builds(Fault, st.sampled_from(SPLITS), st.sampled_from([0, 1]), st.sampled_from(bulks))]
+            if bulks
+            else []
+        ),
         st.builds(Fault, st.sampled_from(KINDS), st.sampled_from([0, 0, 1, 2]), st.sampled_from(edges)),
         st.builds(Fault, st.sampled_from(PAUSES), st.just(0), st.sampled_from(edges)),
         st.builds(Fault, st.sampled_from(KINDS), st.integers(0, 40)),
@@ -49,7 +62,7 @@ def _faults(edges: Sequence[str]) -> st.SearchStrategy[list[Fault]]:
     return st.one_of(st.just(list[Fault]()), fault.map(lambda one: [one]), some)
 
 
-FAULTS, OPERATORS_FAULTS = _faults(EDGES), _faults(OPERATORS)
+WORKERS_FAULTS, SCANS_FAULTS, OPERATORS_FAULTS = _faults(AT_WORK), _faults(AT_SCANS), _faults(AT_COMMANDS)
 TIMES = st.sampled_from([0.0, MESSAGE + 1, WORK + 1, IDLE + 1, LIMIT + 1])
 SCANS = st.sampled_from(["decisions", *sorted(SCANNERS)])
 KIND = st.sampled_from([*4 * TYPES[:1], *TYPES[1:]])
@@ -85,7 +98,7 @@ class Protocol(RuleBasedStateMachine):
         self._start(program, kind, [], on_the_spot)
 
     @precondition(lambda self: len(self.programs) < PROCESSES)
-    @rule(program=PROGRAMS, kind=KIND, faults=FAULTS, on_the_spot=st.booleans())
+    @rule(program=PROGRAMS, kind=KIND, faults=WORKERS_FAULTS, on_the_spot=st.booleans())
     def start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool) -> None:
         """A client asks for a process. From now on ready tasks go through Redis, or do not."""
         self._start(program, kind, faults, on_the_spot)
@@ -96,31 +109,38 @@ class Protocol(RuleBasedStateMachine):
         self.programs[custom_id], self.kinds[custom_id] = program, kind
         self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind))
 
-    @rule(who=WHO, queue=st.integers(0, 2), faults=FAULTS)
+    @rule(who=WHO, queue=st.integers(0, 6), faults=WORKERS_FAULTS)
     def work(self, who: int, queue: int, faults: list[Fault]) -> None:
-        """A worker that has nothing to do takes a message and runs it. If all of them pause, one goes on."""
+        """A worker that has nothing to do takes a message and runs it. If all of them pause, one goes on; if there is
+        no message, one is looked for."""
         busy = {one for one, _ in self.courses}
         free = [one for one in range(MEMBERS) if one not in busy]
         if not free:
             self.go_on(who)
             return
-        self._take(free[who % len(free)], queue, faults)
+        if not self._take(free[who % len(free)], queue, faults):
+            self.scan(who, "decisions", MESSAGE + 1, 100, faults)
 
-    def _take(self, who: int, queue: int, faults: list[Fault]) -> None:
+    def _take(self, who: int, queue: int, faults: list[Fault]) -> bool:
         member = self.members[who]
-        if (message := self.cluster.take(member, queue)) is not None:
-            self._begin(who, Plan(*faults), lambda: self.cluster.run(member, message))
+        if (message := self.cluster.take(member, queue)) is None:
+            return False
+        self._begin(who, Plan(*faults), lambda: self.cluster.run(member, message))
+        return True
 
     @rule(which=st.integers(0, 9))
     def go_on(self, which: int) -> None:
-        """Who paused goes on, to its next pause or its end."""
+        """Who paused goes on, to its next pause or its end; if nobody did, a worker begins something."""
         if self.courses:
             self._advance(*self.courses.pop(which % len(self.courses)))
+        else:
+            self._take(which % MEMBERS, which, [Fault(Kind.PAUSE, which)])
 
     @rule(which=st.integers(0, 9), by=st.sampled_from(["a requeue", "an attempt", "a result"]))
     def is_overtaken(self, which: int, by: str) -> None:
         """Who pauses goes on when its time is over, and another has begun or done what it does."""
         if not self.courses:
+            self._take(which % MEMBERS, which, [Fault(Kind.PAUSE, 0, "Actor.body")])
             return
         zombie = self.courses.pop(which % len(self.courses))
         self.scan(zombie[0], "decisions", WORK, 100, [])
@@ -131,7 +151,7 @@ class Protocol(RuleBasedStateMachine):
                 self._take(len(self.members) - 1, 0, pause)
         self._advance(*zombie)
 
-    @rule(who=WHO, faults=FAULTS)
+    @rule(who=WHO, faults=WORKERS_FAULTS)
     def look_after(self, who: int, faults: list[Fault]) -> None:
         """A worker's threads do what they do now and then: they apply, and tell what was polled."""
         member = self.members[who]
@@ -151,7 +171,7 @@ class Protocol(RuleBasedStateMachine):
             self.cluster.rescue(self.members[who], gone)
             self.unseen = True
 
-    @rule(who=WHO, name=SCANS, after=TIMES, page=st.sampled_from([1, 100]), faults=FAULTS)
+    @rule(who=WHO, name=SCANS, after=TIMES, page=st.sampled_from([1, 100]), faults=SCANS_FAULTS)
     def scan(self, who: int, name: str, after: float, page: int, faults: list[Fault]) -> None:
         """A scanner runs, after some time has passed."""
         self.cluster.passing.pass_by(after and after + next(self.odd))
@@ -195,7 +215,7 @@ class Protocol(RuleBasedStateMachine):
         one = task if what == "a task" else None
         self._operate(who, faults, lambda: self.cluster.restart(self.members[who], process_id, one))
 
-    @rule(who=WHO, which=st.integers(0, 29), faults=OPERATORS_FAULTS)
+    @rule(who=WHO, which=st.integers(0, 11), faults=OPERATORS_FAULTS)
     def operator_aborts(self, who: int, which: int, faults: list[Fault]) -> None:
         """An operator ends a process; most often there is none to be ended."""
         ids = self.cluster.processes()

@@ -7,9 +7,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from recovery.settings import Settings
 from tests.examples import examples
 from tests.faults.layer import steps
-from tests.stateful.machine import EDGES, OPERATORS, on
+from tests.stateful.machine import AT_COMMANDS, AT_SCANS, AT_WORK, on
 
-EXAMPLES, STEPS = 50, 40
+EXAMPLES, STEPS = 40, 50
 
 
 def test_whatever_happens_every_process_comes_to_its_right_end(lasting: Settings) -> None:
@@ -18,4 +18,4 @@ def test_whatever_happens_every_process_comes_to_its_right_end(lasting: Settings
 
 
 def test_the_steps_that_faults_are_drawn_for_are_there() -> None:
-    assert {*EDGES, *OPERATORS} <= {*steps(), "Actor.body", "Pipeline.execute"}
+    assert {*AT_WORK, *AT_SCANS, *AT_COMMANDS} <= {*steps(), "Actor.body", "Pipeline.execute"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import Course, Fault, Kind, Plan
+from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.stateful.checks import Memory
 from tests.stateful.cluster import BROKEN_LATE, LATE, Cluster, go_on
 from tests.stateful.kills import node
@@ -73,3 +73,23 @@ def test_a_process_ends_while_a_scanner_breaks_it_for_its_time_out(cluster: Clus
         cluster.abort(cluster.member(), process_id)
     scanner.finish()
     assert (process(cluster)["state"], listed(cluster)) == (end, set())
+
+
+@pytest.mark.parametrize("by", ["a process", "a task", "all"])
+def test_a_restart_was_cut_off_after_its_commit_point_and_another_goes_on(cluster: Cluster, by: str) -> None:
+    """The process runs, and only then it is listed no longer."""
+    go_on(on_the_spot=False)
+    program = node(1, [node(2, raises="until mended"), []])
+    process_id = cluster.start(program, CUSTOM_ID)
+    work(cluster)
+    work(cluster)
+    ((task, _),) = listed(cluster)
+    cluster.mended = True
+    with pytest.raises(Died):
+        Course(
+            lambda: cluster.restart(cluster.member(), process_id), Plan(Fault(Kind.DIES_AFTER, 0, "Restarts.queue"))
+        ).finish()
+    assert (process(cluster)["state"], listed(cluster)) == ("broken", {(task, "Raised")})
+    cluster.restart(cluster.member(), None if by == "all" else process_id, task if by == "a task" else None)
+    assert (process(cluster)["state"], listed(cluster)) == ("running", set())
+    bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 2})))
