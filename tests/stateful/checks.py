@@ -50,6 +50,8 @@ class Memory:
     """{process: how often an operator began to restart it, or tasks of it}"""
     aborts: set[str] = field(default_factory=set)
     """Processes that an operator began to abort."""
+    settled: set[str] = field(default_factory=set)
+    """Processes whose abort was told to be done."""
     excused: set[str] = field(default_factory=set)
     """Processes of which more may be listed for operators than is broken: whoever listed it just before it breaks the
     process, or had it run again just before it takes it off the list, was cut off in between. The next restart finds
@@ -90,6 +92,8 @@ class Memory:
         for graph in found["graphs"].values():
             finished = graph["finished"]
             assert len(set(finished)) == len(finished), f"applied twice: {graph}"
+        for line in live(found) if self.settled else ():
+            assert line.split()[1].partition("/")[0] not in self.settled, f"live, and its process is aborted: {line}"
         listed = {key.partition("/")[0] for key in found["interruptions"]}
         for key, process in found["processes"].items():
             assert process["state"] != "broken" or key in listed, f"broken, and no operator would learn it: {process}"

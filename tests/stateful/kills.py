@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+from contextlib import suppress
 from typing import Any
 
+from recovery import InputError
 from tests.faults import Kind, Plan, under
 from tests.stateful import checks
 from tests.stateful.cluster import IDLE, MESSAGE, WORK, Cluster, go_on
@@ -35,31 +37,56 @@ def node(
 
 FAN_OUT = node(1, [node(2), []], [node(3, actor=HOLDER_ONLY), []], [node(4), [0, 1]])
 CHAIN = node(5, [node(6), []], [node(7), [0]], [node(8, actor=HOLDER_ONLY), [1]], [node(9), [2]])
-PROGRAM = node(10, [FAN_OUT, []], [CHAIN, []], [node(11, beats=True), [0, 1]])
+PROGRAM = node(
+    10,
+    [FAN_OUT, []],
+    [CHAIN, []],
+    [node(11, beats=True), [0, 1]],
+    [node(12, raises="until mended"), [0]],
+    [node(13, raises="always", fallible=True), []],
+)
+PROGRAMS = {"the one": PROGRAM, "the other": CHAIN}
+"""Of the second one an operator soon has enough."""
 
 
 def kill_again_and_again(cluster: Cluster, seed: int) -> int:
-    """Kill whoever brings a process on, and check what is left; how many were killed. A survivor ends it."""
+    """Kill whoever brings processes on, restarts what failed or aborts, and check what is left; how many were killed.
+    A survivor ends it."""
     chance, memory, killed = random.Random(seed), checks.Memory(), 0
     go_on(on_the_spot=chance.random() < 0.5)
-    cluster.start(PROGRAM, "the one")
-    for _ in range(LIVES):
+    ids = {custom_id: cluster.start(program, custom_id) for custom_id, program in PROGRAMS.items()}
+    memory.excused.update(ids.values())  # nobody tells what those did who were killed
+    for life in range(LIVES):
         plan = Plan.seeded(chance.getrandbits(32), KILLS, most=1, places=PLACES)
-        killed += _lives(cluster, plan)
+        restarts, unwanted = chance.random() < 0.5, ids["the other"] if life % 3 == 1 else None
+        cluster.mended |= restarts and life > LIVES // 2
+        memory.restarts.update(ids.values() if restarts else ())
+        memory.aborts.update([unwanted] if unwanted else ())
+        killed += _lives(cluster, plan, restarts, unwanted)
         memory.check(checks.read(cluster.database))
         cluster.passing.pass_by(chance.choice([0, MESSAGE + 1, WORK + 1, IDLE + 1]))
-    bring_to_rest(cluster, {"the one": PROGRAM}, memory)
+    bring_to_rest(cluster, PROGRAMS, memory)
+    cluster.mended = True
+    memory.restarts.update(ids.values())
+    cluster.restart(cluster.member(), None)
+    bring_to_rest(cluster, PROGRAMS, memory, mended=True)
     return killed
 
 
-def _lives(cluster: Cluster, plan: Plan) -> bool:
-    """A process brings on what it can, under the plan; whether it was killed."""
+def _lives(cluster: Cluster, plan: Plan, restarts: bool, unwanted: str | None) -> bool:
+    """A process does what an operator asks of it and brings on what it can, under the plan; whether it was killed."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
             with under(plan):
-                cluster.bring_on(cluster.member())
+                member = cluster.member()
+                if restarts:
+                    cluster.restart(member, None)
+                if unwanted is not None:
+                    with suppress(InputError):  # it has finished
+                        cluster.abort(member, unwanted)
+                cluster.bring_on(member)
             status = 0
         finally:
             os._exit(status)

@@ -221,7 +221,12 @@ class Protocol(RuleBasedStateMachine):
         ids = self.cluster.processes()
         if which < len(ids):
             self.memory.aborts.add(ids[which])
-            self._operate(who, faults, lambda: self.cluster.abort(self.members[who], ids[which]))
+
+            def abort() -> None:
+                self.cluster.abort(self.members[who], ids[which])
+                self.memory.settled.add(ids[which])
+
+            self._operate(who, faults, abort)
 
     def _operate(self, who: int, faults: list[Fault], command: Callable[[], None]) -> None:
         def operate() -> None:
