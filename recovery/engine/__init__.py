@@ -8,7 +8,7 @@ from recovery.engine.actor import Actor
 from recovery.engine.app import Recovery
 from recovery.engine.applier import Applier
 from recovery.engine.attempt import Result, Slot
-from recovery.engine.breaking import break_process
+from recovery.engine.breaking import break_off
 from recovery.engine.complete import finish_process
 from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
@@ -27,7 +27,7 @@ __all__ = [
     "Resources",
     "Result",
     "Slot",
-    "break_process",
+    "break_off",
     "enqueue",
     "finish_process",
     "heartbeat",

@@ -90,7 +90,7 @@ def _outgrown(resources: Resources, together: Sequence[Ended]) -> Effect:
     """The graph can't take these tasks: break the process, or it would be tried for ever."""
     process_id, epoch = together[0].process_id, together[0].decision.epoch
     for ended in together:
-        resources.store.graphs.fail(process_id, epoch, ended.task.task_id)
+        resources.store.graphs.fail(process_id, epoch, ended.task.task_id, ended.decision.restarts)
     broken = break_process(resources, process_id, epoch, too_large("graph"))
     return Effect(Applied.NOW if broken else Applied.BEFORE)
 

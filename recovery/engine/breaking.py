@@ -32,15 +32,26 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
     else:
-        unlist_ended(resources, [process.id])
+        unlist_beaten(resources, [process.id], error)
     return ended
 
 
-def unlist_ended(resources: Resources, process_ids: Sequence[str]) -> None:
-    """Forget what was listed for processes that were about to be broken, and ended in another way just then."""
-    processes = resources.store.processes.get_many(process_ids)
-    over = [key for key in process_ids if key not in processes or processes[key].state in OVER]
-    resources.store.interruptions.remove_all(over)
+def unlist_beaten(resources: Resources, process_ids: Sequence[str], error: ErrorInfo) -> None:
+    """Forget what was listed for processes that were about to be broken with this error, and ended in another way just
+    then; or, if the error is of processes as a whole, broke for one of their tasks."""
+    store = resources.store
+    processes = store.processes.get_many(process_ids)
+    store.interruptions.remove_all([key for key in process_ids if key not in processes or processes[key].state in OVER])
+    if error.task is None:
+        # What the start task itself failed for is listed under the same name.
+        for_a_task = [
+            record_id(process.id, process.start_task)
+            for process in processes.values()
+            if process.state is ProcessState.BROKEN
+            and process.error is not None
+            and process.error.task not in (None, process.start_task)
+        ]
+        store.interruptions.remove_kind(for_a_task, error.kind)
 
 
 def list_interruption(

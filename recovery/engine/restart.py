@@ -53,21 +53,19 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     if not tasks:
         listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
         return Restarts(processes=_set_running(resources, [process], listed))
-    if under_way := [
+    under_way = [
         Restarted(one.id, one.restarts, one.epoch)
         for one in decisions.values()
         if one.restarts and one.state is not DecisionState.FINISHED
-    ]:  # whoever restarted them was cut off
-        running = reopen(resources, under_way, {process.id: process})
-        if running:
-            resources.store.interruptions.remove_before((key, n + 1) for key, n in _listed_whole(resources, process))
-        return Restarts(processes=running)
-    if not failed:
+    ]  # whoever restarted them was cut off
+    if not failed and not under_way:
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
-    done = Restarts()
+    done = Restarts(processes=reopen(resources, under_way, {process.id: process}))
+    if done.processes:
+        resources.store.interruptions.remove_before((key, n + 1) for key, n in _listed_whole(resources, process))
     # What it broke for as a whole comes last: it runs again when none of its tasks is failed any more.
     interrupted = [*((one.id, one.restarts or 0) for one in failed), *_listed_whole(resources, process)]
-    for first in range(0, len(interrupted), BATCH):
+    for first in range(0, len(interrupted) if failed else 0, BATCH):
         done += _restart(resources, dict(interrupted[first : first + BATCH]))
     return done
 
@@ -101,8 +99,9 @@ def find_process(resources: Resources, process_id: str) -> Process:
 
 
 def _listed_whole(resources: Resources, process: Process) -> list[tuple[str, int]]:
-    """What a process is listed for that broke as a whole, for its time-out say, before tasks of it failed."""
-    if process.error is None or process.error.task is not None:
+    """What a process is listed for as a whole, for its time-out say: it broke for that before tasks of it failed, or
+    was about to."""
+    if process.error is None or process.error.task == process.start_task:
         return []
     start = record_id(process.id, process.start_task)
     return [(one.id, one.restarts) for one in resources.store.interruptions.of_process(process.id) if one.id == start]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from recovery.engine import Resources, break_process, enqueue, finish_process, register
+from recovery.engine import Resources, break_off, enqueue, finish_process, register
 from recovery.engine.abort import settle
 from recovery.records import Decision, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
@@ -83,21 +83,23 @@ class ProcessRepairs:
         the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
         wanted, ids = {f.record for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
         versions = self._store.graphs.versions(ids)
-        still = [
-            (snapshot, finding)
-            for snapshot in self._store.snapshots(ids)
-            if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id)
-            for finding in judge_process(snapshot, around)
-            if finding.rule is rule and finding.record in wanted
-        ]
-        return each(still, lambda one: self._give_up(*one))
+        still: dict[str, tuple[Snapshot, Finding]] = {}
+        for snapshot in self._store.snapshots(ids):
+            if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id):
+                for finding in judge_process(snapshot, around):
+                    if finding.rule is rule and finding.record in wanted:
+                        still.setdefault(snapshot.process_id, (snapshot, finding))  # one is enough
+        return each(still.values(), lambda one: self._give_up(*one))
 
     def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:
-        graph, rule, task = snapshot.graph, finding.rule, split_record_id(finding.record)[1]
-        if graph is None or not self._store.graphs.give_up(graph, task):
+        process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]
+        if process is None or graph is None or not self._store.graphs.give_up(graph, task):
             return False
+        decision = snapshot.decisions.get(task)
+        restarts = max(process.reopened or 0, (decision.restarts if decision is not None else None) or 0)
         error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
-        return break_process(self._resources, graph.id, graph.epoch, error)
+        # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
+        return break_off(self._resources, process, error, restarts=restarts)
 
     def _settle_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return settle(self._resources, [f.record for f in findings])

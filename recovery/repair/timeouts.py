@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from recovery import metrics
 from recovery.engine import Resources
-from recovery.engine.breaking import list_interruption, unlist_ended
+from recovery.engine.breaking import list_interruption, unlist_beaten
 from recovery.records import ErrorInfo, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
@@ -63,7 +63,7 @@ class TimeoutRepairs:
             self._list(ids, error)
             late = self._store.processes.break_late(ids, process_type, seconds, error)
             if late < len(ids):
-                unlist_ended(self._resources, ids)
+                unlist_beaten(self._resources, ids, error)
             metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
             metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
             broken += late

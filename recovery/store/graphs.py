@@ -93,9 +93,10 @@ class Graphs:
 
     def give_up(self, seen: Graph, task: str) -> bool:
         """Note that a task, open or not, is what its process can't go on for; False if the graph is not as it was
-        seen. It may rest from then on: one that only is open has to be looked at for ever."""
+        seen, or another task has failed since. It may rest from then on: one that only is open has to be looked at for
+        ever."""
         fields: Document = {f"failed.{task}": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
-        return self._change_seen(seen, [{"$set": fields}])
+        return self._change_seen(seen, [{"$set": fields}], {"failed": seen.failed})
 
     def reopen(self, seen: Graph, tasks: Mapping[str, Iterable[str]]) -> bool:
         """Put finished tasks back to not finished, {task: its dependents}, and have those of their dependents that are
@@ -117,9 +118,9 @@ class Graphs:
         links = {f"links.{task}.{other}": True for task, others in waits.items() for other in others}
         return bool(dead) and self._change_seen(seen, [{"$set": {**links, **TOUCHED}}, {"$unset": dead}])
 
-    def _change_seen(self, seen: Graph, stages: Sequence[Document]) -> bool:
-        """Every change of what is open and what waits for what makes a new version."""
-        same = {"_id": seen.id, "epoch": seen.epoch, "version": seen.version}
+    def _change_seen(self, seen: Graph, stages: Sequence[Document], guard: Mapping[str, object] | None = None) -> bool:
+        """Every change of what is open and what waits for what makes a new version; that a task failed does not."""
+        same = {"_id": seen.id, "epoch": seen.epoch, "version": seen.version, **(guard or {})}
         return self._collection.update_one(same, stages).matched_count == 1
 
     def stamp(self, process_ids: Sequence[str]) -> int:

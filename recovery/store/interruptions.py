@@ -75,6 +75,11 @@ class Interruptions:
         if deletes:
             self._collection.bulk_write(deletes, ordered=False)
 
+    def remove_kind(self, ids: Sequence[str], kind: str) -> None:
+        """Forget those of these that are of this kind of error."""
+        if ids:
+            self._collection.delete_many({"_id": {"$in": list(ids)}, "kind": kind})
+
     def remove_all(self, process_ids: Sequence[str]) -> None:
         """Forget all of these processes. Index `_id`, their ranges."""
         if process_ids:

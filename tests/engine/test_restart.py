@@ -10,12 +10,13 @@ from unittest.mock import patch
 import pytest
 
 from recovery import InputError, ProcessBroken, ProcessNotFound
-from recovery.engine import Slot, break_process
+from recovery.engine import Slot
+from recovery.engine.breaking import break_process
 from recovery.engine.complete import too_large
 from recovery.engine.effects import Applied, Ended
 from recovery.engine.interrupt import interrupt
 from recovery.engine.reopen import reopen
-from recovery.engine.restart import Restarts, restart_selected
+from recovery.engine.restart import Restarts, restart_process, restart_selected
 from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
 from recovery.store import Restarted, Selection
 from tests.counting import operations
@@ -134,6 +135,27 @@ def test_of_several_failed_tasks_all_must_be_restarted(shop: Shop, world: World)
     world.bring_on(process_id)
     assert world.app.result(process_id) == [[10, 20, 30], 0]
     check_quiet(world, process_id)
+
+
+def test_a_restart_of_all_goes_on_with_one_that_was_cut_off(
+    shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And restarts the others as well."""
+    shop.refused = {1, 2}
+    process_id = shop.broken(1, 2)
+    graph = world.store.graphs.get(process_id)
+    assert graph is not None
+    with monkeypatch.context() as cut, pytest.raises(ConnectionError):
+        cut.setattr(world.store.restarts, "reopen_graphs", _cut_off)
+        world.app.restart(process_id, min(graph.failed))
+    shop.refused = set()
+    assert restart_process(world.app.resources, process_id) == Restarts(tasks=1, processes=1)
+    assert world.store.interruptions.of_process(process_id) == []
+    assert world.bring_on(process_id).state is ProcessState.FINISHED
+
+
+def _cut_off(*_: Any) -> int:
+    raise ConnectionError
 
 
 def test_while_it_runs_again_it_is_waited_for(shop: Shop, world: World) -> None:

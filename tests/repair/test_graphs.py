@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from recovery.engine.restart import Restarts, restart_selected
+from recovery.errors import InputError
 from recovery.records import DecisionState, ErrorInfo, ProcessState
 from recovery.records.ids import record_id
 from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Surroundings, judge_process
+from recovery.store import Selection
 from tests.world import World, check_quiet
 
 HOUR = timedelta(hours=1)
@@ -224,3 +227,57 @@ def test_what_changed_since_it_was_judged_is_not_broken(
     # To touch the graph is no change of what is open or waits; judged later, it is only too soon to judge.
     assert bool(done) is late
     assert world.process(process_id).state is (ProcessState.BROKEN if late else ProcessState.RUNNING)
+
+
+def test_what_was_given_up_stays_listed(world: World, process_id: str) -> None:
+    """It can't be restarted; until it is aborted somebody has to look at it."""
+    run(world, "order", "spread")
+    cycle(world, process_id)
+    assert repair(world, process_id) == {Rule.CYCLE: 1}
+    assert restart_selected(world.app.resources, Selection()) == Restarts()
+    assert [one.kind for one in world.store.interruptions.of_process(process_id)] == ["Cycle"]
+    with pytest.raises(InputError, match="abort it"):
+        world.app.restart(process_id)
+
+
+def risky(world: World) -> str:
+    """A process of which one task is going to fail."""
+    actors = world.app.actors
+    bad = world.app.actor("bad")(lambda: 1 / 0)
+    world.app.process("risky")(lambda: actors["gather"].schedule([actors["part"].schedule(1), bad.schedule()]))
+    process_id = world.app.start("risky")
+    run(world, "risky")
+    return process_id
+
+
+def test_a_task_fails_while_another_is_given_up(world: World, process_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are listed, by the next look at the latest: with one of them restarted it is broken for the other."""
+    process_id = risky(world)
+    cycle(world, process_id)
+    findings, around = diagnose(world, process_id)
+    break_ = world.store.processes.break_
+
+    def fail_first(*args: Any) -> bool:
+        monkeypatch.setattr(world.store.processes, "break_", break_)
+        run(world, "bad")
+        return break_(*args)
+
+    monkeypatch.setattr(world.store.processes, "break_", fail_first)
+    Repairer(world.app.resources, world.app.applier).repair(findings, around)
+    assert {one.kind for one in world.store.interruptions.of_process(process_id)} == {"Cycle", "ZeroDivisionError"}
+
+
+def test_a_task_fails_before_another_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is broken already, for something else: what was seen does not hold any more."""
+    process_id = risky(world)
+    cycle(world, process_id)
+    findings, around = diagnose(world, process_id)
+    give_up = world.store.graphs.give_up
+
+    def fail_first(*args: Any) -> bool:
+        run(world, "bad")
+        return give_up(*args)
+
+    monkeypatch.setattr(world.store.graphs, "give_up", fail_first)
+    assert Repairer(world.app.resources, world.app.applier).repair(findings, around) == {}
+    assert [one.kind for one in world.store.interruptions.of_process(process_id)] == ["ZeroDivisionError"]

@@ -59,6 +59,24 @@ def test_a_process_that_was_late_and_in_which_a_task_failed_then_is_restarted(cl
     bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
 
 
+def test_a_task_fails_while_a_scanner_breaks_its_process_for_its_time_out(cluster: Cluster) -> None:
+    """The scanner has listed the process already: it is broken for the task alone, and listed for nothing else."""
+    go_on(on_the_spot=False)
+    program = node(1, [node(2, raises="until mended"), []])
+    process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
+    work(cluster)
+    cluster.passing.pass_by(LATE + 1)
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "Processes.break_late")))
+    assert not scanner.go()
+    work(cluster)
+    scanner.finish()
+    assert {kind for _, kind in listed(cluster)} == {"Raised"}
+    cluster.mended = True
+    cluster.restart(cluster.member(), process_id, None)
+    assert (process(cluster)["state"], listed(cluster)) == ("running", set())
+    bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
+
+
 @pytest.mark.parametrize("end", ["finished", "aborted"])
 def test_a_process_ends_while_a_scanner_breaks_it_for_its_time_out(cluster: Cluster, end: str) -> None:
     """The scanner has listed it already; nothing is broken, and nobody is to look at it."""
