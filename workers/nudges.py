@@ -32,7 +32,9 @@ NUDGES_KEPT = 10
 
 TURN = 2.0
 """Seconds after which a scan with more to do lets the others have their turn: a machine that dies in the middle of a
-storm is found by one of them."""
+storm is found by one of them. A page is not cut short: the others wait for its end. One that is requeued takes well
+below a second; where each task of it fails or is applied by itself, a thousand (`scan_batch`) take some seconds, and
+what a dead machine had claimed is found so much later."""
 
 
 class Scanning:

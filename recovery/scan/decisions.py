@@ -18,7 +18,8 @@ class DecisionScanner(Scanner[Decision]):
     """Looks at overdue decisions, a page of `scan_batch` at a time.
 
     The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue
-    last: they are few, and would else wait until all of a storm that is older is worked off.
+    last: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
+    page takes longer than a run may: the next run goes on with the other end.
 
     What stays overdue after its repair (its records are damaged, or another program wrote it) is put off: a page of
     such would hide all others.
@@ -34,8 +35,12 @@ class DecisionScanner(Scanner[Decision]):
         self._latest = False
 
     def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
-        self._seen_filling, self._latest = set(), False
+        self._seen_filling = set()
         return super().run_once(seconds)
+
+    def begin(self) -> None:
+        super().begin()
+        self._latest = False
 
     def find(self, limit: int) -> Sequence[Decision]:
         decisions, latest = self.resources.store.decisions, self._latest

@@ -1,7 +1,8 @@
 """The skeleton of every scanner: find a page → judge it → act → a named result; again while pages are full.
 
-A scanner keeps no state between runs and takes no lock: any number may run at once, since what one of them
-acts on no longer matches for the others. `run_once` does not raise for servers that are away: the next nudge
+A scanner takes no lock: any number may run at once, since what one of them acts on no longer matches for the others.
+All that it keeps between runs is what its last pages were, after a run that ended for its time: the next one goes on
+where that one was, however slow the pages. `run_once` does not raise for servers that are away: the next nudge
 comes, and what was overdue stays so.
 
 That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
@@ -70,6 +71,13 @@ class Scanner(ABC, Generic[Item]):
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources = resources
         self.repairer = Repairer(resources, applier)
+        # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
+        self._recent: deque[set[str]] = deque(maxlen=2)
+        self._goes_on = False
+
+    def begin(self) -> None:
+        """Forget what was looked at before. Not called for a run that goes on with one that ended for its time."""
+        self._recent.clear()
 
     @abstractmethod
     def find(self, limit: int) -> Sequence[Item]:
@@ -130,8 +138,8 @@ class Scanner(ABC, Generic[Item]):
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
         error, more = None, False
-        # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
-        recent: deque[set[str]] = deque(maxlen=2)
+        if not self._goes_on:
+            self.begin()
         try:
             with self.repairer.hand_over.ahead():
                 while page := self._readable():
@@ -143,17 +151,18 @@ class Scanner(ABC, Generic[Item]):
                     ids = {self.key(item) for item in page}
                     if self.is_last(page):
                         break
-                    if more := time.perf_counter() - began > seconds:
-                        break
-                    if ids in recent and not done:
+                    if ids in self._recent and not done:
                         log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
                         break
-                    recent.append(ids)
+                    self._recent.append(ids)
+                    if more := time.perf_counter() - began > seconds:
+                        break
         except (PyMongoError, RedisError, DamagedRecord) as caught:
             error = f"{type(caught).__name__}: {caught}"[:300]
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
             if schema.is_index_missing(caught):
                 self._index_again()
+        self._goes_on = more
         took = time.perf_counter() - began
         metrics.SCAN_SECONDS.labels(self.name).observe(took)
         metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()

@@ -79,6 +79,18 @@ def test_it_ends_after_a_while_and_tells_that_there_is_more(world: World) -> Non
     assert [(r.looked_at, r.more) for r in (first, second, third)] == [(3, True), (3, True), (1, False)]
 
 
+def test_slow_pages_that_nothing_helps_are_told_and_not_looked_at_for_ever(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each run ends for its time, and the next begins at once: so it has to know what the last one looked at."""
+    counting = Counting(world, [[1, 2, 3], [7, 8, 9], [3, 2, 1], [1, 2, 3], [7]])
+    runs = [counting.run_once(0.0) for _ in range(3)]
+    assert [r.more for r in runs] == [True, True, False]
+    assert "numbers scan: 3 records can't be brought on, first 1" in caplog.text
+    assert counting.run_once(0.0).more, "with the next nudge it begins anew"
+    assert not counting.run_once(0.0).more
+
+
 @pytest.mark.parametrize("name", SCANNERS)
 def test_nothing_to_do(world: World, name: str) -> None:
     result = scanner(world, name).run_once()
