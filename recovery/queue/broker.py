@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.retry import Retry
 
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
@@ -27,6 +27,9 @@ from recovery.settings import without_password
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
+
+_REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
+"""How answers begin that no waiting helps."""
 
 
 class Broker:
@@ -90,16 +93,21 @@ class Broker:
         """Raise ServerUnavailable or ServerRefused unless the server answers and lets us in."""
         try:
             self._redis.ping()
-        except (AuthenticationError, ResponseError) as error:
-            raise ServerRefused(
-                f"Redis at {without_password(self._url)} refuses: {error}. Check the user and password in "
-                "RECOVERY_BROKER_URL"
-            ) from None
         except RedisError as error:
+            if _is_refusal(error):
+                raise ServerRefused(
+                    f"Redis at {without_password(self._url)} refuses: {error}. Check the user and password in "
+                    "RECOVERY_BROKER_URL"
+                ) from None
+            # A full disk (MISCONF) or a primary that is away (MASTERDOWN) among them: answers that change.
             raise ServerUnavailable(
                 f"Redis at {without_password(self._url)} does not answer: {error}. Start one with `recovery up`, "
                 "or set RECOVERY_BROKER_URL to one that runs"
             ) from None
+
+
+def _is_refusal(error: RedisError) -> bool:
+    return isinstance(error, AuthenticationError | NoPermissionError) or str(error).startswith(_REFUSALS)
 
 
 @lru_cache(maxsize=8)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import redis
 from redis.exceptions import RedisError
 
-from recovery.errors import ServerUnavailable, SettingsError
+from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
+from recovery.stack.valkey import Valkey
 from recovery.store import Queued
+from tests.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -66,6 +70,48 @@ def test_a_redis_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         broker.depths(["actor0"])
     with pytest.raises(ServerUnavailable, match="RECOVERY_BROKER_URL"):
         broker.check()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Valkey]:
+    """A server of the test's own."""
+    server = Valkey(tmp_path / "data", tmp_path / "log")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def test_a_full_disk_is_no_wrong_password(own: Valkey) -> None:
+    """Whoever starts waits until somebody made room."""
+    (own.directory / "dump.rdb").mkdir()  # so it can't be written, whoever we are
+    with redis.Redis.from_url(own.url) as client:
+        client.config_set("save", "3600 1000000")
+        client.bgsave()
+        wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 10, "the save to fail")
+    with pytest.raises(ServerUnavailable, match=r"MISCONF.*RECOVERY_BROKER_URL"):
+        Broker(own.url).check()
+
+
+def test_a_replica_whose_primary_is_away_is_no_wrong_password(own: Valkey) -> None:
+    with redis.Redis.from_url(own.url) as client:
+        client.config_set("replica-serve-stale-data", "no")
+        client.replicaof("127.0.0.1", str(free_port()))
+    with pytest.raises(ServerUnavailable, match="RECOVERY_BROKER_URL"):
+        Broker(own.url).check()
+
+
+def test_who_is_not_let_in(own: Valkey) -> None:
+    """Without a password, with a wrong one, and as a user who may do nothing."""
+    with redis.Redis.from_url(own.url) as client:
+        client.acl_setuser("idle", enabled=True, passwords=["+secret"], commands=["+auth"])
+        client.config_set("requirepass", "right")
+    for user in ("", ":wrong@", "idle:secret@"):
+        with pytest.raises(ServerRefused, match="Check the user and password") as caught:
+            Broker(own.url.replace("//", f"//{user}")).check()
+        assert "secret" not in str(caught.value)
+    Broker(own.url.replace("//", "//:right@")).check()
 
 
 def test_a_key_that_is_no_queue(emptied: Settings, caplog: pytest.LogCaptureFixture) -> None:
