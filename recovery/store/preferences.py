@@ -35,6 +35,9 @@ REFRESH_BLOCKED = 0.1
 ANSWER_WITHIN = 2.0
 """Seconds that a refresh may take; a task is waiting for it."""
 
+MOST_READS = 3
+"""Reads for one answer, where each was made old by a word that came while it was under way."""
+
 _news = mmap.mmap(-1, 8)
 """When somebody last said that there is something new. In memory that processes share with those they fork; a number
 that is read while it is written is one more that nobody has read by."""
@@ -103,18 +106,25 @@ class _Kept(Generic[T]):
         self._failed: PyMongoError | None = None
 
     def get(self, refresh: float | None = None) -> T:
-        """The value, read again if it is older than so many seconds, or than what was heard last."""
+        """The value, read again if it is older than so many seconds, or than what was heard last: while it was read,
+        too, so nobody who asked before the word goes on with what held before it."""
         refresh = REFRESH if refresh is None else refresh
-        if self._is_old(refresh):
-            # Where it is known that the last known does not hold, all wait for the answer; else who asks first.
-            certain = self._value is self._unknown or self._heard != _news[:]
-            if self._reading.acquire(blocking=certain):
-                try:
-                    if self._is_old(refresh):
-                        self._read()
-                finally:
-                    self._reading.release()
+        for _ in range(MOST_READS):
+            if self._is_old(refresh):
+                self._read_or_leave(refresh)
+            if self._heard == _news[:]:
+                break
         return self._value
+
+    def _read_or_leave(self, refresh: float) -> None:
+        # Where it is known that the last known does not hold, all wait for the answer; else who asks first.
+        certain = self._value is self._unknown or self._heard != _news[:]
+        if self._reading.acquire(blocking=certain):
+            try:
+                if self._is_old(refresh):
+                    self._read()
+            finally:
+                self._reading.release()
 
     def known(self) -> T:
         """The same. Raises the PyMongoError that it could not be read for, if it never was."""
