@@ -13,6 +13,7 @@ from recovery.engine.complete import finish_process
 from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
 from recovery.engine.effects import Applied, Ended
+from recovery.engine.guarded import each, together
 from recovery.engine.loading import load_app
 from recovery.engine.rebuild import rebuild_graphs, still_to_come
 from recovery.engine.resources import Resources
@@ -28,6 +29,7 @@ __all__ = [
     "Result",
     "Slot",
     "break_off",
+    "each",
     "enqueue",
     "finish_process",
     "heartbeat",
@@ -37,4 +39,5 @@ __all__ = [
     "register",
     "start",
     "still_to_come",
+    "together",
 ]

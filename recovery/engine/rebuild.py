@@ -17,8 +17,6 @@ from recovery.records import Decision, DecisionState, Graph, Process, ProcessSta
 from recovery.records.ids import record_id
 from recovery.store import schema
 
-PAGE = 100
-"""Graphs held in memory at once, each made from its process's decisions before the next one's are read."""
 _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 """Of a broken process the siblings of what failed go on, and what failed may be restarted."""
 
@@ -31,8 +29,7 @@ def rebuild_graph(resources: Resources, process_id: str) -> bool:
 
 def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> int:
     """The same for many processes; how many graphs were made."""
-    pages = (process_ids[first : first + PAGE] for first in range(0, len(process_ids), PAGE))
-    return sum(_rebuild(resources, page) for page in pages)
+    return sum(_rebuild(resources, page) for page in resources.store.portions(process_ids))
 
 
 def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:

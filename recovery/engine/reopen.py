@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from recovery.engine.guarded import together
 from recovery.engine.interrupt import interrupt
 from recovery.engine.rebuild import rebuild_graphs
 from recovery.engine.resources import Resources
@@ -27,15 +28,23 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
     store = resources.store
     if not restarted:
         return 0
+    damaged, anew = set[str](), set[str]()
     if lost := store.graphs.absent(one.process_id for one in restarted):
-        rebuild_graphs(resources, sorted(lost))
+        # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
+        together(sorted(lost), lambda some: rebuild_graphs(resources, some))
+        absent = store.graphs.absent(lost)
+        damaged, anew = {key for key in absent if _is_broken(seen.get(key))}, lost - absent
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
     running = 0
-    if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
+    well = store.restarts.without_failure([o for o in restarted if o.process_id in broken]) if broken else set()
+    if anew := anew & broken:  # where the task has ended meanwhile, it is not open in a graph that was made since
+        well |= anew - store.restarts.failed(anew).keys()
+    if well:
         running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
         break_again(resources, well)
-    store.interruptions.remove_before((one.id, one.restarts) for one in restarted)
+    # What could not be reopened stays listed, until its apply can.
+    store.interruptions.remove_before((one.id, one.restarts) for one in restarted if one.process_id not in damaged)
     return running
 
 
@@ -53,10 +62,16 @@ def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
     """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
     process broken, and left it at that."""
     failed = resources.store.restarts.failed(process_ids)
+    if failed:
+        together(list(failed.items()), lambda some: _break_again(resources, dict(some)))
+
+
+def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:
     keys = [record_id(process_id, task) for process_id, tasks in failed.items() for task in tasks]
-    for decision in resources.store.decisions.get_many(keys).values() if keys else ():
-        if decision.failed:
-            interrupt(resources, decision)
+    again = [decision for decision in resources.store.decisions.get_many(keys).values() if decision.failed]
+    for decision in again:
+        interrupt(resources, decision)
+    return len(again)
 
 
 def _is_broken(process: Process | None) -> bool:

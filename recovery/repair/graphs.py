@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from recovery.engine import Resources, enqueue, rebuild_graphs, still_to_come
+from recovery.engine import Resources, enqueue, rebuild_graphs, still_to_come, together
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
-from recovery.repair.applying import together
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 PAGE = 100
@@ -42,19 +41,18 @@ class GraphRepairs:
     def _reopen_page(self, found: Tasks) -> int:
         graphs = self._store.graphs.get_many(found)
         keys = _keys(found)
-        decisions = self._store.decisions.get_many(keys)  # after the graphs: these can't have been finished by then
-        tasks = self._store.tasks.get_many(keys)
+        states = self._store.decisions.states(keys)  # after the graphs: these can't have been finished by then
+        dependents = self._store.tasks.dependents(keys)
         changed, waiting = 0, []
         for graph in graphs.values():
             undecided = {
-                task: tasks[key].dependents if (key := record_id(graph.id, task)) in tasks else {}
+                task: dependents.get(key, ())
                 for task in set(graph.finished).intersection(found[graph.id])
-                if (decision := decisions.get(record_id(graph.id, task))) is not None
-                and decision.state is not DecisionState.FINISHED
+                if states.get(key := record_id(graph.id, task), DecisionState.FINISHED) is not DecisionState.FINISHED
             }
             if undecided and self._store.graphs.reopen(graph, undecided):
                 changed += len(undecided)
-                for_others = {dependent for dependents in undecided.values() for dependent in dependents}
+                for_others = {dependent for others in undecided.values() for dependent in others}
                 waiting += [record_id(graph.id, task) for task in undecided.keys() - for_others]
         enqueue(self._resources, waiting)
         return changed

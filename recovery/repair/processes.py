@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from recovery.engine import Resources, break_off, enqueue, finish_process, register
+from recovery.engine import Resources, break_off, each, enqueue, finish_process, register
 from recovery.engine.abort import settle
 from recovery.records import Decision, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
-from recovery.repair.applying import Applying, each
+from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class ProcessRepairs:
 
     def _there(self, findings: Sequence[Finding]) -> set[tuple[type, str]]:
         ids = [f.record for f in findings]
-        tasks, decisions = self._store.tasks.get_many(ids), self._store.decisions.get_many(ids)
+        tasks, decisions = self._store.tasks.present(ids), self._store.decisions.present(ids)
         return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
     def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:

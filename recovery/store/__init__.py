@@ -86,11 +86,12 @@ class Store:
 
     def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
         """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they
-        are large. One query for each PORTION; one more for each that has no graph."""
+        are large. One query for each PORTION, and one more where there are graphs missing."""
         ids = iter(process_ids)
         while page := list(islice(ids, PORTION)):
             sizes = self.graphs.sizes(page)
-            weights = {key: sizes[key] // TASK_BYTES if key in sizes else self.decisions.count(key) for key in page}
+            counts = self.decisions.counts([key for key in page if key not in sizes])
+            weights = {key: sizes[key] // TASK_BYTES if key in sizes else counts[key] for key in page}
             yield from _portions(weights)
 
     def term(self) -> object:

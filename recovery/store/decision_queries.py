@@ -12,7 +12,7 @@ from operator import attrgetter
 from pymongo.collection import Collection
 
 from recovery.records import Decision, DecisionState, Outcome, from_document
-from recovery.records.ids import HOLDER_END
+from recovery.records.ids import HOLDER_END, SEPARATOR
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE
 from recovery.store.snapshots import record_range
@@ -43,6 +43,16 @@ class DecisionQueries:
         found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
+    def present(self, decision_ids: Iterable[str]) -> set[str]:
+        """The ids of those of these decisions that are there."""
+        found = self._restorable.find({"_id": {"$in": list(decision_ids)}}, {"_id": True})
+        return {document["_id"] for document in found}
+
+    def states(self, decision_ids: Iterable[str]) -> dict[str, DecisionState]:
+        """The states of the decisions that are there, by id."""
+        found = self._restorable.find({"_id": {"$in": list(decision_ids)}}, {"state": True})
+        return {document["_id"]: DecisionState(document["state"]) for document in found}
+
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
         """(process, {task: decision}), without values and arguments, one process after the other by id; without those
         that have none. Index `_id`, one range for each process."""
@@ -54,9 +64,15 @@ class DecisionQueries:
         for process_id, decisions in groupby(found, attrgetter("process_id")):
             yield process_id, {decision.task_id: decision for decision in decisions}
 
-    def count(self, process_id: str) -> int:
-        """How many there are of a process. Index `_id`, and nothing but it."""
-        return self._restorable.count_documents(record_range(process_id), hint="_id_")
+    def counts(self, process_ids: Sequence[str]) -> dict[str, int]:
+        """{process: how many there are of it}. Index `_id`, one range for each process, and nothing but it."""
+        if not process_ids:
+            return {}
+        of_them: Document = {"$match": {"$or": [record_range(process_id) for process_id in process_ids]}}
+        process: Document = {"$arrayElemAt": [{"$split": ["$_id", SEPARATOR]}, 0]}
+        stages = [of_them, {"$project": {"_id": True}}, {"$group": {"_id": process, "count": {"$sum": 1}}}]
+        found = {one["_id"]: one["count"] for one in self._restorable.aggregate(stages, hint="_id_")}
+        return {process_id: found.get(process_id, 0) for process_id in process_ids}
 
     def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
         """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""

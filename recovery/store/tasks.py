@@ -33,6 +33,15 @@ class Tasks:
         found = self._collection.find({"_id": {"$in": list(task_ids)}})
         return {document["_id"]: from_document(Task, document) for document in found}
 
+    def present(self, task_ids: Iterable[str]) -> set[str]:
+        """The ids of those of these tasks that are there."""
+        return {document["_id"] for document in self._collection.find({"_id": {"$in": list(task_ids)}}, {"_id": True})}
+
+    def dependents(self, task_ids: Iterable[str]) -> dict[str, list[str]]:
+        """{task: those of its process that wait for it}, by names, of the tasks that are there."""
+        found = self._collection.find({"_id": {"$in": list(task_ids)}}, {"dependents": True})
+        return {document["_id"]: list(document.get("dependents", ())) for document in found}
+
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:
     """Insert documents, unordered; one whose key is there already is left as it is. How many were not there."""

@@ -18,8 +18,10 @@ from recovery.engine.interrupt import interrupt
 from recovery.engine.reopen import reopen
 from recovery.engine.restart import Restarts, restart_process, restart_selected
 from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
+from recovery.records.ids import record_id
 from recovery.store import Restarted, Selection
 from tests.counting import operations
+from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
 
 
@@ -322,6 +324,47 @@ def test_a_failure_between_the_look_and_the_reopening_breaks_it_again(
     world.app.restart(process_id)
     world.bring_on(process_id)
     assert world.app.result(process_id) == [[20, 30], 0]
+
+
+@pytest.mark.parametrize("ran", [False, True], ids=["before its task ran", "after its task ran"])
+def test_one_damaged_process_does_not_cut_off_the_rest_of_a_batch(
+    shop: Shop, world: World, caplog: pytest.LogCaptureFixture, ran: bool
+) -> None:
+    """Its graph is gone and can't be made again, which is found after the commit point."""
+    shop.refused = {2}
+    damaged, well, other = (shop.broken(2) for _ in range(3))
+    graphs, start = world.store.database["graphs"], {"_id": record_id(damaged, "start")}
+    graphs.delete_many({"_id": {"$in": [damaged, well]}})
+    children = world.store.database["decisions"].find_one(start, {"children": True})
+    assert children is not None
+    _past_the_validator(world, start, {"children": "nonsense"})
+    shop.refused = set()
+    assert restart_selected(world.app.resources, Selection()) == Restarts(tasks=3, processes=2)
+    assert damaged in caplog.text
+    assert world.redis.llen("pay") == 3, "all were pushed"
+    listed = [one.id for key in (damaged, well, other) for one in world.store.interruptions.of_process(key)]
+    assert [key.partition("/")[0] for key in listed] == [damaged], "what was not reopened is not forgotten"
+    message = world.pop(["pay"])
+    assert message is not None and arguments(message)[0].startswith(damaged)
+    if ran:
+        with pytest.raises(TypeError):
+            _run(world, message)
+    assert world.process(damaged).state is ProcessState.BROKEN
+    _past_the_validator(world, start, {"children": children["children"]})
+    if ran:
+        wait_until(lambda: world.scan() or world.process(damaged).state is ProcessState.RUNNING, 10, "its reopening")
+    else:
+        assert restart_selected(world.app.resources, Selection()) == Restarts(processes=1)
+    for process_id in (damaged, well, other):
+        world.bring_on(process_id)
+        assert world.app.result(process_id) == [[20], 0]
+        assert world.store.interruptions.of_process(process_id) == []
+        check_quiet(world, process_id)
+
+
+def _past_the_validator(world: World, of_it: dict[str, str], fields: dict[str, Any]) -> None:
+    updates = [{"q": of_it, "u": {"$set": fields}}]
+    assert world.store.database.command("update", "decisions", updates=updates, bypassDocumentValidation=True)["n"]
 
 
 def _run(world: World, message: dict[str, Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from recovery import store as store_module
+from recovery.engine import rebuild_graphs
 from recovery.engine.restart import Restarts, restart_selected
 from recovery.errors import InputError
 from recovery.records import DecisionState, ErrorInfo, ProcessState
@@ -126,6 +128,50 @@ def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: in
     assert asked(world) - before < 20, "the server's own housekeeping may come in between"
     for process_id in process_ids:
         ends_well(world, process_id)
+
+
+def test_of_large_processes_few_are_held_in_memory_at_once(
+    world: World, process_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process_ids = [process_id, *(world.app.start("order") for _ in range(4))]
+    run(world, "order")
+    tasks = len(world.decisions(process_id))
+    world.store.database["graphs"].delete_many({})
+    monkeypatch.setattr(store_module, "PORTION_TASKS", 2 * tasks)
+    read, real = list[int](), world.store.decisions.of_processes
+    monkeypatch.setattr(world.store.decisions, "of_processes", lambda ids: (read.append(len(ids)), real(ids))[1])
+    assert rebuild_graphs(world.app.resources, process_ids) == 5
+    assert read == [2, 2, 1]
+    for one in process_ids:
+        ends_well(world, one)
+
+
+def sent(world: World) -> int:
+    """Bytes that the database has sent."""
+    return int(world.store.database.command("serverStatus")["network"]["bytesOut"])
+
+
+@pytest.mark.parametrize("lost", ["decision", "task"])
+def test_what_a_repair_does_not_need_is_not_read(world: World, lost: str) -> None:
+    """Arguments and values may be megabytes."""
+    size = 2_000_000
+    take = world.app.actor("take")(lambda text: text)
+    measure = world.app.actor("measure")(lambda text: len(text))
+    world.app.process("large")(lambda text: measure.schedule(take.schedule(text)))
+    process_id = world.app.start("large", "x" * size)
+    run(world, "large", *(["take"] if lost == "decision" else []))
+    of_it = {"_id": record_id(process_id, task(world, process_id, "take"))}
+    if lost == "decision":  # and with it that it had ended
+        change(world, "decisions", of_it["_id"], state=DecisionState.WAITING.value, recoveryTime=None)
+        rule, most = Rule.FINISHED_UNDECIDED, 0
+    else:
+        world.store.database["tasks"].delete_one(of_it)
+        # The parent's decision, which has the arguments, and its own Task, which has them as well.
+        rule, most = Rule.TASK_MISSING, 2
+    findings, around = diagnose(world, process_id)
+    before = sent(world)
+    assert Repairer(world.app.resources, world.app.applier).repair(findings, around) == {rule: 1}
+    assert sent(world) - before < (most + 0.5) * size
 
 
 def asked(world: World) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome
+from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome, Task
 from recovery.store import Queued, Store
 from tests.store.writing import contents, get, is_close, put
 
@@ -276,3 +276,15 @@ def test_deadlines_are_set_by_the_databases_clock(store: Store, monkeypatch: pyt
     assert is_close(claimed.claimed_at, store.now())
     (queued,) = store.requeues.given_back(["p/t"], ["w#1"], NEWER)
     assert is_close(queued.queued_at, store.now())
+
+
+def test_parts_of_records(store: Store) -> None:
+    """Of those that are there; without arguments and values."""
+    put(store, *(decision(key, DecisionState.QUEUED, store) for key in ("p/t", "p/u", "pp/t")))
+    put(store, Task(id="p/t", actor="add", args="[]", dependents={"u": "add"}), Task(id="p/u", actor="add", args="[]"))
+    some = ["p/t", "p/u", "q/t"]
+    assert store.decisions.counts(["q", "p"]) == {"q": 0, "p": 2}
+    assert store.decisions.counts([]) == {}
+    assert store.decisions.present(some) == store.tasks.present(some) == {"p/t", "p/u"}
+    assert store.decisions.states(some) == dict.fromkeys(["p/t", "p/u"], DecisionState.QUEUED)
+    assert store.tasks.dependents(some) == {"p/t": ["u"], "p/u": []}
