@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 HELP = """Judge one process by the rules that the scanners use, whether a deadline is past or not.
 
 Shows its records, what is open, and each finding with its evidence and the repair that is due. With --repair that is
-done at once and the process is judged again. A healthy process is shown with its next deadlines. Ends with 0 if it
-is healthy or was repaired, 1 if a finding is left.
+done at once and the process is judged again. A healthy process is shown with its next deadlines. What is missing
+counts once nobody has worked on the process for RECOVERY_APPLY_TIMEOUT (5 s). Ends with 0 if it is healthy or was
+repaired, or is broken and nothing else is wrong with it; 1 if a finding is left.
 
 Example: [bold]recovery check 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --repair[/bold]
 """
@@ -62,6 +63,8 @@ def _show(
     repaired: dict[str, int] | None,
     coming: Sequence[Deadline],
 ) -> None:
+    from recovery.records import ProcessState
+
     for line in _summary(first.snapshot, first.around.now):
         out.print(line, highlight=False, soft_wrap=True, markup=False)
     _print_findings(out, "found", first.findings)
@@ -71,7 +74,18 @@ def _show(
         _print_findings(out, "left", last.findings)
     if last.findings:
         return
-    out.print("healthy", style="green")
+    process = last.snapshot.process
+    if process is not None and process.state is ProcessState.BROKEN:
+        why = f"{process.error.kind}: {process.error.message}" if process.error else "without an error"
+        out.print(f"broken     {why}", style="red", highlight=False, soft_wrap=True, markup=False)
+        out.print(
+            f"  nothing else is wrong with it; `recovery broken show {process.id}` tells what can be done",
+            style="dim",
+            soft_wrap=True,
+            highlight=False,
+        )
+    else:
+        out.print("healthy", style="green")
     for one in coming[:MOST_LINES]:
         line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
         out.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -113,6 +127,7 @@ def _as_dict(
         "process": last.snapshot.process_id,
         "type": process.type if process else None,
         "state": process.state if process else None,
+        "error": process.error.message if process and process.error else None,
         "tasks": len(last.snapshot.tasks),
         "decisions": _states(last.snapshot),
         "graph": graph is not None,

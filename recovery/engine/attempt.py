@@ -28,6 +28,7 @@ from recovery.engine.dispatch import push
 from recovery.engine.effects import Ended
 from recovery.engine.in_hand import InHand
 from recovery.engine.patience import patiently
+from recovery.engine.resolve import NotDecided
 from recovery.engine.resources import Resources
 from recovery.records import Decision
 from recovery.records.ids import new_pass, record_id
@@ -49,6 +50,7 @@ class Result(StrEnum):
     BLOCKED = "blocked"
     STALE_RESULT = "stale result"
     CLAIM_LOST = "claim lost"
+    NOT_READY = "not ready"
 
 
 class Slot:
@@ -110,12 +112,27 @@ class Slot:
         if task is None:
             raise LookupError(f"{decision.id}: there is a decision, but no Task record")
         result, following = Result.CLAIM_LOST, None
-        if (ran := call(self._resources.store, actor, task, here)) is not None:
+        try:
+            ran = call(self._resources.store, actor, task, here)
+        except NotDecided as error:
+            log.warning("%s %s is not ready (%s): it waits until its graph is looked at", actor.name, task.id, error)
+            self._wait_again(decision)
+            ran, result = None, Result.NOT_READY
+        if ran is not None:
             outcome, children = ran
             ended = Ended(task, decision.evolve(outcome=outcome, children=children))
             result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         return result, following
+
+    def _wait_again(self, decision: Decision) -> None:
+        """A value that its graph has as finished is lost. What finds that also brings this task on; until then it would
+        be in the way, and count as an attempt that was lost."""
+        store, settings = self._resources.store, self._resources.settings
+        if store.decisions.wait_again(decision):
+            # When nobody has been at work on the graph for a while: only then absence is a finding.
+            store.graphs.hurry(decision.process_id, 1.2 * settings.apply_timeout)
+        self._held = None
 
     def _end(self, actor: Actor[..., Any], ended: Ended, here: InHand, until: float) -> tuple[Result, InHand | None]:
         """Finish, and have the effects applied; perhaps claim a task of those that became ready."""

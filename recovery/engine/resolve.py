@@ -16,13 +16,17 @@ from recovery.records.values import decode
 from recovery.store import Store
 
 
+class NotDecided(RecoveryError):
+    """A value is wanted of a task that is not finished."""
+
+
 def resolve(
     store: Store, process_id: str, task_ids: Sequence[str], known: Mapping[str, Outcome] | None = None
 ) -> dict[str, Any]:
     """{task id: value} of these finished tasks, everything they promise included. `known` need not be read.
 
-    The value of a fallible task that failed is its Failure. Raises RecoveryError if one is not finished, or ended with
-    an error that no one can go on with: then nobody should have asked.
+    The value of a fallible task that failed is its Failure. Raises NotDecided if one is not finished, or ended with an
+    error that no one can go on with: then nobody should have asked, but for a decision that was lost since.
     """
     outcomes: dict[str, Outcome] = {}
     wanted = list(dict.fromkeys(task_ids))
@@ -35,7 +39,7 @@ def resolve(
         for task in wanted:
             outcome = found.get(task)
             if outcome is None or (outcome.value is None and outcome.error is None):
-                raise RecoveryError(f"process {process_id}: task {task} has no value yet, but is waited for")
+                raise NotDecided(f"process {process_id}: task {task} has no value yet, but is waited for")
             outcomes[task] = outcome
             layer |= dict.fromkeys(outcome.waits)
         wanted = [task for task in layer if task not in outcomes]

@@ -108,6 +108,15 @@ class Decisions(DecisionQueries):
         )
         return from_document(Decision, found) if found else None
 
+    def wait_again(self, claimed: Decision) -> bool:
+        """working → waiting, for a claim on what turns out not to be ready: its graph has to be looked at. No timeout
+        is counted, and its time as a whole begins when it can be taken again. False: it no longer holds the claim."""
+        changed = self._restorable.update_one(
+            {"_id": claimed.id, "state": WORKING, "pass": claimed.pass_key},
+            {"$set": {"state": WAITING}, "$unset": dict.fromkeys(("worker", "recoveryTime", "enqueuedAt"), "")},
+        )
+        return changed.matched_count == 1
+
     def extend(self, decision_id: str, pass_key: str, timeout: float, limit: TaskLimit | None = None) -> bool:
         """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
         changed = self._restorable.update_one(

@@ -143,6 +143,13 @@ class Graphs:
             [{"$set": {"recoveryTime": IDLE}}],
         )
 
+    def hurry(self, process_id: str, seconds: float) -> None:
+        """Look at an open graph within so many seconds: something in it is not as it should be."""
+        self._collection.update_one(
+            {"_id": process_id, "recoveryTime": {"$exists": True}},
+            [{"$set": {"recoveryTime": {"$min": ["$recoveryTime", after(seconds)]}}}],
+        )
+
     def rest(self, process_ids: Sequence[str]) -> int:
         """Take the deadline off complete graphs, and off those that failed. Their processes have ended."""
         changed = self._collection.update_many(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pymongo
 from pymongo.database import Database
@@ -86,8 +87,9 @@ class Overview:
 
     def oldest_overdue(self, collection: str) -> float:
         """Seconds that the longest overdue record is past its deadline; 0 if none is. Index `deadline`: one
-        find of one record."""
-        found = self._database[collection].find(OVERDUE, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
+        find of one record. A null for a deadline, which another program wrote, has no age."""
+        overdue: Document = {"$and": [OVERDUE, {"recoveryTime": {"$gte": datetime.fromtimestamp(0, UTC)}}]}
+        found = self._database[collection].find(overdue, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
         return max((float(document["age"]) for document in found), default=0.0)
 
     def without_deadline(self) -> dict[str, int]:

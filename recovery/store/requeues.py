@@ -149,10 +149,12 @@ class Requeues:
         return changed.modified_count
 
     def stamp(self, ids: Sequence[str]) -> int:
-        """Give a deadline, now, to live decisions that lack one."""
+        """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
+        delayed_for = {"$multiply": ["$delay", 1000]}  # null, and so ignored, where there is none
+        due = {"$max": ["$eta", {"$add": ["$queuedAt", delayed_for]}, "$$NOW"]}
         changed = self._collection.update_many(
             {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
-            [{"$set": {"recoveryTime": {"$max": ["$eta", "$$NOW"]}}}],
+            [{"$set": {"recoveryTime": {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]}}}],
         )
         return changed.modified_count
 

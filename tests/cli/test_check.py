@@ -72,6 +72,17 @@ def test_json_of_a_repair(settings: Settings, env: dict[str, str], process_id: s
     assert found["decisions"] == {"queued": 1}
 
 
+def test_a_repair_that_breaks_the_process_says_so(settings: Settings, env: dict[str, str], process_id: str) -> None:
+    database = Store(settings).database
+    database["graphs"].update_one({"_id": process_id}, {"$set": {"links": {"start": {"start": True}}}})
+    done = recovery("check", process_id, "--repair", env=env)
+    assert done.returncode == 0
+    assert "repaired   CYCLE 1" in done.stdout and "healthy" not in done.stdout
+    assert "broken     Cycle: " in done.stdout and f"`recovery broken show {process_id}`" in done.stdout
+    found = json.loads(recovery("check", process_id, "--json", env=env).stdout)
+    assert found["state"] == "broken" and "start waits for start" in found["error"]
+
+
 def test_what_can_only_wait_is_left(settings: Settings, env: dict[str, str], process_id: str) -> None:
     """Nobody serves the queue."""
     store = Store(settings)

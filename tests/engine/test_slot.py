@@ -249,3 +249,34 @@ def test_an_application_may_be_made_before_a_fork(app: Recovery) -> None:
     os.waitpid(child, 0)
     assert os.read(read, 20) == b"own"
     assert app.resources is before
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["undecided", "gone"])
+def test_a_task_whose_value_was_lost_waits_until_its_graph_is_looked_at(world: World, gone: bool) -> None:
+    """A decision of an older backup, or none: the graph has it as finished, and what waits for it is begun."""
+    pack = world.app.actor("pack")(lambda: "packed")
+    ship = world.app.actor("ship")(lambda what: f"{what} and shipped")
+    process_id = world.app.start(world.app.process("order", idle_timeout=3600)(lambda: ship.schedule(pack.schedule())))
+    for actor in ("order", "pack"):
+        world.pump(serve={actor: world.app.actors[actor]})
+    (packed,) = (d for d in world.decisions(process_id).values() if d.actor == "pack")
+    decisions = world.store.database["decisions"]
+    if gone:
+        decisions.delete_one({"_id": packed.id})
+    else:
+        past = world.store.now() - timedelta(hours=1)
+        lost = {"$set": {"state": "working", "worker": "w#1", "recoveryTime": past}, "$unset": {"outcome": 1}}
+        decisions.update_one({"_id": packed.id}, lost)
+    message = world.pop(["ship"])
+    assert message is not None
+    assert slot(world).run(world.app.actors["ship"], *arguments(message)) is Result.NOT_READY
+    (waiting,) = (d for d in world.decisions(process_id).values() if d.actor == "ship")
+    assert (waiting.state, waiting.worker, waiting.recovery_time) == (DecisionState.WAITING, None, None)
+    graph = world.store.graphs.get(process_id)
+    assert graph is not None and graph.recovery_time is not None
+    assert (graph.recovery_time - world.store.now()).total_seconds() < 60, "and not in an hour"
+    process = world.bring_on(process_id)
+    assert process.result == '"packed and shipped"', process.error
+    (shipped,) = (d for d in world.decisions(process_id).values() if d.actor == "ship")
+    assert shipped.timeouts == 0
+    check_quiet(world, process_id)

@@ -90,3 +90,18 @@ def test_a_delay_counts_from_when_the_task_is_ready(world: World, later: Any) ->
     delayed = the(world, "later")
     assert delayed.state is DecisionState.DELAYED
     assert is_close(delayed.recovery_time, world.store.now() + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("by", ["eta", "delay"])
+def test_a_deadline_that_is_missing_does_not_bring_it_forward(world: World, later: Any, by: str) -> None:
+    """Another program took it away: its time is known without."""
+    when: dict[str, Any] = {"delay": DELAY} if by == "delay" else {"eta": world.store.now() + timedelta(seconds=DELAY)}
+    world.app.start(world.app.process("order")(lambda: later.options(**when).schedule(1)))
+    world.pump()
+    delayed = the(world, "later")
+    update = {"q": {"_id": delayed.id}, "u": {"$unset": {"recoveryTime": 1}}}
+    world.store.database.command("update", "decisions", updates=[update], bypassDocumentValidation=True)
+    scanner = DecisionScanner(world.app.resources, world.app.applier)
+    assert scanner.run_once().repaired == {Rule.DEADLINE_MISSING: 1}
+    assert the(world, "later").recovery_time == delayed.recovery_time
+    assert scanner.run_once().repaired == {}

@@ -26,7 +26,9 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @pytest.fixture
-def measured(settings: Settings) -> Settings:
+def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    # Set by whoever imports `workers`; this process may have done so before, and counts in its own memory all the same.
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     return settings.model_copy(update={"metrics_port": free_port()})
 
 

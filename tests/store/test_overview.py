@@ -58,6 +58,15 @@ def test_counts(store: Store) -> None:
     assert overview.collections()["processes"] == AT_REST_COUNT + 5
 
 
+def test_a_null_for_a_deadline_is_overdue_and_has_no_age(store: Store) -> None:
+    """Another program wrote it."""
+    broken = {"_id": "p/n", "actor": "x", "state": "working", "recoveryTime": None}
+    store.database["decisions"].insert_one(broken, bypass_document_validation=True)
+    overview = Overview(store.database)
+    assert overview.overdue()["decisions"] == 3
+    assert 60 <= overview.oldest_overdue("decisions") < 120
+
+
 @pytest.mark.parametrize("ask", [Overview.processes, Overview.decisions, Overview.overdue])
 def test_what_is_at_rest_is_not_read(store: Store, ask: Callable[[Overview], Any]) -> None:
     store.database.command("profile", 2)
