@@ -28,19 +28,15 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
     store = resources.store
     if not restarted:
         return 0
-    damaged, anew = set[str](), set[str]()
+    damaged = set[str]()
     if lost := store.graphs.absent(one.process_id for one in restarted):
         # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
         together(sorted(lost), lambda some: rebuild_graphs(resources, some))
-        absent = store.graphs.absent(lost)
-        damaged, anew = {key for key in absent if _is_broken(seen.get(key))}, lost - absent
+        damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
     running = 0
-    well = store.restarts.without_failure([o for o in restarted if o.process_id in broken]) if broken else set()
-    if anew := anew & broken:  # where the task has ended meanwhile, it is not open in a graph that was made since
-        well |= anew - store.restarts.failed(anew).keys()
-    if well:
+    if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
         running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
         break_again(resources, well)
     # What could not be reopened stays listed, until its apply can.

@@ -113,11 +113,9 @@ class Restarts:
         self._graphs.bulk_write(updates, ordered=False)
 
     def without_failure(self, restarted: Iterable[Restarted]) -> set[str]:
-        """Processes in whose graph one of these tasks is open and none has failed."""
-        well = [
-            {"_id": one.process_id, "epoch": one.epoch, "failed": {}, f"notFinished.{one.task}": {"$exists": True}}
-            for one in restarted
-        ]
+        """Those of their processes in whose graph no task has failed. Of what broke them, that is, all was restarted;
+        these tasks may have ended since."""
+        well = [{"_id": one.process_id, "epoch": one.epoch, "failed": {}} for one in restarted]
         return {document["_id"] for document in self._graphs.find({"$or": well}, {"_id": True})}
 
     def reopen_processes(self, seen: Iterable[Process]) -> int:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import InputError, ProcessBroken, ProcessNotFound
-from recovery.engine import Slot
+from recovery.engine import Result, Slot, rebuild_graphs
 from recovery.engine.breaking import break_process
 from recovery.engine.complete import too_large
 from recovery.engine.effects import Applied, Ended
@@ -457,3 +457,35 @@ def test_listed_by_an_apply_after_it_was_restarted(shop: Shop, world: World, mon
     monkeypatch.setattr(interruptions, "add", restart_then_add)
     assert interrupt(world.app.resources, first) is Applied.BEFORE
     assert [one.id for one in interruptions.of_process(process_id)] == [second.id]
+
+
+def test_the_graph_is_lost_after_a_restart_that_was_cut_off(
+    shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And somebody else makes it again, with the task as finished, before its own end is applied."""
+    shop.refused = {1}
+    process_id = shop.broken(1)
+    with monkeypatch.context() as cut, pytest.raises(ConnectionError):
+        cut.setattr(world.store.restarts, "reopen_graphs", _cut_off)
+        world.app.restart(process_id)
+    shop.refused = set()
+    world.store.database["graphs"].delete_one({"_id": process_id})
+    (paid,) = shop.paying(process_id)
+    with monkeypatch.context() as late:
+        late.setattr(world.app.applier, "submit", lambda *_: None)
+        run_one(world, paid)
+    assert rebuild_graphs(world.app.resources, [process_id]) == 1
+
+    def runs_again() -> bool:
+        world.scan()  # finished, and not applied: its deadline is soon
+        return world.process(process_id).state is not ProcessState.BROKEN
+
+    wait_until(runs_again, 10, "its apply")
+    assert world.bring_on(process_id).state is ProcessState.FINISHED
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def run_one(world: World, decision: Decision) -> None:
+    """Its message was not pushed."""
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    assert slot.run(world.app.actors[decision.actor], decision.id, decision.pass_key or "") is Result.FINISHED

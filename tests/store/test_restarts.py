@@ -98,7 +98,7 @@ def test_what_failed(store: Store) -> None:
     store.restarts.reopen_graphs([T1])
     assert store.restarts.failed(["p", "q"]) == {}
     assert store.restarts.without_failure([T1, Restarted("q/t", 1, 0)]) == {"p"}
-    assert store.restarts.without_failure([Restarted("p/done", 1, 0)]) == set(), "it is applied: nothing to reopen"
+    assert store.restarts.without_failure([Restarted("p/done", 1, 0)]) == {"p"}, "it may have ended since"
 
 
 @pytest.mark.parametrize(("restarts", "known"), [(None, {}), (1, {"t": 1})])
