@@ -110,7 +110,7 @@ def _one(stored: Stored[ActorPreferences]) -> Found:
 def _table(found: dict[str, Found]) -> RenderableType:
     from rich.table import Table
 
-    from recovery.cli.output import short
+    from recovery.cli.output import short, whole_words
     from recovery.cli.settings import overridden
 
     if not found:
@@ -121,4 +121,4 @@ def _table(found: dict[str, Found]) -> RenderableType:
         polled = "never" if last is None else f"{short(last)} ago"
         state = "[red]blocked[/red]" if one["blocked"] else ""
         table.add_row(name, f"{one['depth']:,}", str(one["consumers"]), polled, state, overridden(one["settings"]))
-    return table
+    return whole_words(table)

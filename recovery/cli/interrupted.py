@@ -15,23 +15,48 @@ if TYPE_CHECKING:
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
     """A table of groups, a line for each."""
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
+
+    from recovery.cli.output import UNLIMITED, whole_words
 
     if not groups:
         out.print("nothing is interrupted")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
-        table.add_column(name, justify="right" if name == "tasks" else "left", no_wrap=name == "fingerprint")
+        table.add_column(name, justify="right" if name == "tasks" else "left")
     for group in groups:
-        message = group.message.splitlines()[0] if group.message else ""
-        example = Text.assemble(message[:80], (f"\n{group.example.partition('/')[0]}", "dim"))
-        times = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (group.first, group.last))
+        example = Text.assemble(_first_line(group.message), (f"\n{group.example.partition('/')[0]}", "dim"))
+        times = _times(group)
         # As texts: what users named is no markup.
         cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *times)
         table.add_row(*map(Text, cells), example)
-    out.print(table)
+    if Measurement.get(out, out.options.update_width(UNLIMITED), whole_words(table)).minimum <= out.width:
+        out.print(table)
+    else:
+        for block in _blocks(groups):
+            out.print(block, soft_wrap=True)
+
+
+def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
+    """The same for a terminal in which a table would be wrapped beyond reading."""
+    from rich.text import Text
+
+    for group in groups:
+        first, last = _times(group)
+        of = Text(f"{count(group.count, 'task')} of {group.type}, {group.actor}: ", style="bold")
+        more = f"{group.kind}: {_first_line(group.message)}\n    fingerprint  {group.fingerprint}\n"
+        yield of + Text(f"{more}    example      {group.example.partition('/')[0]}\n    {first} to {last}")
+
+
+def _first_line(message: str) -> str:
+    return message.splitlines()[0][:80] if message else ""
+
+
+def _times(group: Group) -> tuple[str, str]:
+    return f"{group.first:%Y-%m-%d %H:%M:%S}", f"{group.last:%Y-%m-%d %H:%M:%S}"
 
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:

@@ -22,15 +22,18 @@ from recovery.cli import (
     workers,
 )
 from recovery.cli.output import fail
-from recovery.errors import RecoveryError
+from recovery.errors import ProcessBroken, RecoveryError, ResultTimeout
 
-ERROR = 2
-"""Exit code for an error that is told in one message, as for a wrong option; 1 is for a bad result."""
+BAD, ERROR, NOT_ENDED = 1, 2, 3
+"""Exit codes of all commands: a bad result, as of a process that broke; an error that is told in one message, as for a
+wrong option or a server that does not answer; not ended within the time given, ask again."""
 
 app = typer.Typer(
     name="recovery",
     help="Long-running processes on Celery workers that always end, whatever is killed.",
-    epilog="Settings come from RECOVERY_* variables or the TOML file that RECOVERY_CONFIG names. "
+    epilog="Every command ends with 0 if all is well, 1 for a bad result (a process that broke, a finding, a problem), "
+    "2 for an error: a wrong option, setting or id, or a server that does not answer; 3 if what was waited for has "
+    "not ended yet. Settings come from RECOVERY_* variables or the TOML file that RECOVERY_CONFIG names. "
     "Begin with: recovery demo",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -64,12 +67,19 @@ def main() -> None:
         app()
     except RecoveryError as error:
         fail(str(error), getattr(error, "__notes__", ()))
-        sys.exit(ERROR)
+        sys.exit(exit_code(error))
     except Exception as error:
         if not _is_servers(error):
             raise
         fail(f"a server did not answer: {type(error).__name__}: {str(error)[:500]}", getattr(error, "__notes__", ()))
         sys.exit(ERROR)
+
+
+def exit_code(error: RecoveryError) -> int:
+    """What a command ends with that raised this."""
+    if isinstance(error, ProcessBroken):
+        return BAD
+    return NOT_ENDED if isinstance(error, ResultTimeout) else ERROR
 
 
 def _is_servers(error: Exception) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from recovery.settings import Settings, load
@@ -23,6 +26,9 @@ AppOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
+UNLIMITED = 100_000
+"""Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
+
 ANSWER_WITHIN = 3.0
 """Seconds that a server has to answer a command; one that is only slow answers in one."""
 
@@ -33,13 +39,32 @@ def paragraphs(text: str) -> str:
 
 
 def console() -> Console:
-    """Where results go."""
-    return Console()
+    """Where results go. Lines are as wide as a terminal, or as long as they are where there is none."""
+    made = Console()
+    if not made.is_terminal:
+        made.width = UNLIMITED
+    return made
 
 
 def messages() -> Console:
     """Where what is said beside the results goes."""
     return Console(stderr=True)
+
+
+def whole_words(table: Table, *folded: str) -> Table:
+    """The same table, which in a narrow terminal is wrapped between words only: ids and names are copied from it.
+
+    `folded` are the headers of columns that hold nothing but prose. To be printed with `crop=False`: where even the
+    words don't fit the terminal wraps the line.
+    """
+    bare = Console(width=UNLIMITED, file=io.StringIO())
+    for column in table.columns:
+        if column.header in folded:
+            column.overflow = "fold"
+        else:
+            cells = [column.header, *column.cells] if table.show_header else column.cells
+            column.min_width = max((Measurement.get(bare, bare.options, cell).minimum for cell in cells), default=1)
+    return table
 
 
 def fail(message: str, notes: Iterable[str] = ()) -> None:

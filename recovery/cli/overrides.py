@@ -88,7 +88,7 @@ def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -
     if json:
         print(json_module.dumps(found))
     else:
-        console().print(shown(found))
+        console().print(shown(found), crop=False)
 
 
 def _shown(found: Found) -> RenderableType:

@@ -66,6 +66,7 @@ def _one(stored: Stored[ProcessTypePreferences]) -> Found:
 def _table(found: dict[str, Found]) -> RenderableType:
     from rich.table import Table
 
+    from recovery.cli.output import whole_words
     from recovery.cli.settings import overridden, shown
 
     if not found:
@@ -74,4 +75,4 @@ def _table(found: dict[str, Found]) -> RenderableType:
     for name, one in found.items():
         idle, whole = (shown(key, one["settings"][key]["value"]) for key in ("idle_timeout", "process_timeout"))
         table.add_row(name, idle, whole, overridden(one["settings"]))
-    return table
+    return whole_words(table)

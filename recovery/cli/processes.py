@@ -14,6 +14,9 @@ START_HELP = """Start a process of your application and print its id.
 Each ARG is JSON, or plain text if it is not JSON: 3, true, '{"sku": 7}' and blue are a number, a truth value, an
 object and a text ('"3"' is the text 3). With --wait its result is printed as JSON once it has ended.
 
+Ends with 0 if it was started, and with --wait finished; 1 if it broke or was aborted, 2 if it could not be started, 3
+if it still runs after the time given.
+
 Example: [bold]recovery start order 4711 '{"sku": "A-1", "count": 2}' --app shop.orders:app --wait 30[/bold]
 """
 SHOW_HELP = """Show a process: its state, and its tasks under those that scheduled them.

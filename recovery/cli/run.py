@@ -31,6 +31,7 @@ def run(
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 1.0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait; the processes go on.")] = 3600.0,
 ) -> None:
+    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.demo import workload
     from recovery.demo.options import Options
@@ -43,11 +44,18 @@ def run(
     runs = []
     for started in workload.start(resources, workflows, processes, time_scale):
         runs.append(started)
-        out.print(f"{started.id}  {started.workflow.name}, {len(started.workflow.tasks)} tasks", highlight=False)
+        tasks = count(len(started.workflow.tasks), "task")
+        out.print(f"{started.id}  {started.workflow.name}, {tasks}", highlight=False, soft_wrap=True)
     good = _wait(resources, runs, began + timeout)
     for one in runs:
         if one.error or not one.ended:
-            out.print(f"{one.id}  {one.state}{f': {one.error}' if one.error else ''}", style="red", highlight=False)
+            out.print(
+                f"{one.id}  {one.state}{f': {one.error}' if one.error else ''}",
+                style="red",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
     out.print(f"{good} of {len(runs)} finished in {time.monotonic() - began:.1f} s", highlight=False)
     raise typer.Exit(0 if good == len(runs) else 1)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recovery.cli.output import AppOption, paragraphs
-from recovery.errors import InputError, ServerUnavailable
+from recovery.errors import InputError, ServerError, ServerUnavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,8 +73,10 @@ def up(
 def _start_workers(stack: Stack, app: str | None, workers: int | None, out: Console) -> list[Child]:
     if not app or workers == 0:
         return []
+    from recovery.cli.interrupted import count
+
     children = [stack.start_worker(app) for _ in range(workers or 1)]
-    out.print(f"{len(children)} workers and a beat for {app}", highlight=False)
+    out.print(f"{count(len(children), 'worker')} and a beat for {app}", highlight=False)
     return [*children, stack.start_beat(app)]
 
 
@@ -93,16 +96,42 @@ def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Cons
 
 def init() -> None:
     from recovery.cli.output import connect, console
-    from recovery.store import schema
+    from recovery.store import drift, schema
     from recovery.store.overview import Overview
 
     resources = connect()
-    overview, out = Overview(resources.store.database), console()
-    before = overview.collections()
-    schema.create(resources.store.database)
+    database, out = resources.store.database, console()
+    before, missing = Overview(database).collections(), drift.missing(database)
+    try:
+        schema.create(database)
+    except Exception as error:
+        if not schema.is_index_different(error):
+            raise
+        raise ServerError(_different(drift.different(database), error)) from None
     out.print(f"MongoDB and Redis answer; database {resources.settings.database}", highlight=False)
     for name in schema.VALIDATORS:
-        out.print(f"  {name:<10} {f'was there, about {before[name]:,} records' if name in before else 'created'}")
+        told = f"was there, about {before[name]:,} records" if name in before else "created"
+        if name in before and (restored := _of_collection(name, missing)):
+            told += f"; restored: {', '.join(restored)}"
+        out.print(f"  {name:<13} {told}", highlight=False)
+
+
+def _different(indexes: Mapping[str, str], error: Exception) -> str:
+    """What to do about indexes that are in the way: {index: the command that drops it}."""
+    if not indexes:  # in the way under another name, which MongoDB tells
+        said = str(error).partition(", full error")[0]
+        return f"an index is in the way of ours: {said}. Drop it, then run `recovery init` again"
+    names, drops = ", ".join(indexes), "; ".join(indexes.values())
+    verb, them = ("is", "it") if len(indexes) == 1 else ("are", "them")
+    advice = f"drop {them} ({drops}), then run `recovery init`, which makes {them} again"
+    return f"{names} {verb} there, but not as should be: {advice}"
+
+
+def _of_collection(name: str, missing: Sequence[str]) -> list[str]:
+    """What was missing of a collection that was there: its validator, and indexes by name."""
+    found = ["validator"] if f"validator of {name}" in missing else []
+    start = f"index {name}."
+    return found + [f"index {one.removeprefix(start)}" for one in missing if one.startswith(start)]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -67,11 +67,13 @@ def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
     """The settings for people."""
     from rich.table import Table
 
+    from recovery.cli.output import whole_words
+
     made = Table(box=None, show_header=False, padding=(0, 2))
     for name, one in settings.items():
         origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
         made.add_row(name, shown(name, one["value"]), origin)
-    return made
+    return whole_words(made)
 
 
 def overridden(settings: dict[str, dict[str, Any]]) -> str:

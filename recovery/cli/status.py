@@ -34,7 +34,7 @@ def status(json: JsonOption = False) -> None:
     if json:
         print(json_module.dumps(found))
     else:
-        console().print(_table(found))
+        console().print(_table(found), crop=False)
 
 
 def look(resources: Resources) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _table(found: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from recovery.cli.output import short
+    from recovery.cli.output import short, whole_words
 
     table = Table(box=None, show_header=False, padding=(0, 2))
     for part in ("processes", "decisions"):
@@ -84,7 +84,7 @@ def _table(found: dict[str, Any]) -> RenderableType:
     for place, (name, late) in enumerate(found["overdue"].items()):
         oldest = f"oldest {short(late['oldest_seconds'])}" if late["count"] else ""
         table.add_row(Text("" if place else "overdue", style="bold"), name, f"{late['count']:,}", oldest)
-    return table
+    return whole_words(table)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -80,9 +80,7 @@ def worker(
 # At INFO Celery tells of every nudge: a line a second.
 def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> None:
     settings = _settings(app)
-    # Celery's default scheduler keeps a file of when it last sent what, which two beats can't share and a nudge
-    # does not need.
-    options = ["--scheduler", "celery.beat:Scheduler", "--pidfile=", "--loglevel", loglevel.value]
+    options = ["--scheduler", "workers.schedule:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
     become_celery("beat", options, settings)
 
 

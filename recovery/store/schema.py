@@ -108,6 +108,11 @@ def is_index_missing(error: Exception) -> bool:
     return isinstance(error, OperationFailure) and error.code == 2 and "hint provided" in str(error)
 
 
+def is_index_different(error: Exception) -> bool:
+    """Whether `create` was refused since an index is there in another form, or under another name."""
+    return isinstance(error, OperationFailure) and error.code in (85, 86)  # IndexOptionsConflict, …KeySpecsConflict
+
+
 def create(database: Database[Document]) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
     once, as the workers of a cluster do that start together."""

@@ -86,6 +86,21 @@ def test_list_and_block(store: Store) -> None:
     assert "was not blocked" in run("actor", "unblock", "charge").stderr
 
 
+@pytest.mark.parametrize("width", [30, 80])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_list_cuts_nothing(store: Store, monkeypatch: pytest.MonkeyPatch, width: int, terminal: bool) -> None:
+    name = "an_actor_with_a_name_of_forty_characters"
+    store.actors.save([ActorPreferences(id=name)])
+    done("actor", "set", name, "worker_timeout=2m", "task_timeout=1h", "max_work_timeouts=3", "auto_heartbeat=true")
+    monkeypatch.setenv("COLUMNS", str(width))
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    told = done("actor", "list")
+    for word in (name, "worker_timeout=120s", "task_timeout=3600s", "max_work_timeouts=3", "auto_heartbeat=true"):
+        assert word in told
+    assert "…" not in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from recovery import InputError, ProcessNotFound
 from recovery.cli.main import app
 from recovery.records import ProcessState
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import Selection, schema
 from tests.cli.command import recovery
 from tests.world import World
 
@@ -90,6 +91,30 @@ def test_list(world: World, run: Run) -> None:
     assert json.loads(run("list", "--json", "--fingerprint", groups[0]["fingerprint"])) == groups[:1]
     assert run("list", "--type", "none") == "nothing is interrupted\n"
     assert recovery("broken", "list", env=world.settings.environment()).stdout.splitlines()[0].startswith("tasks")
+
+
+def terminal(width: int) -> dict[str, str]:
+    return {"FORCE_COLOR": "1", "COLUMNS": str(width), "TERM": "xterm"}
+
+
+@pytest.mark.parametrize("width", [40, 80, 130, 300])
+def test_list_cuts_nothing_in_a_terminal(world: World, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    for name, value in terminal(width).items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(app, ["broken", "list"], env=world.settings.environment(), color=True)
+    words = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).split()
+    assert len(words) > 10 and not any("…" in word for word in words)
+    (group, other) = world.store.interruptions.groups(Selection())
+    for one in (group, other):
+        assert {one.fingerprint, one.example.partition("/")[0], f"{one.first:%Y-%m-%d}"} <= set(words)
+
+
+def test_list_of_a_pipe_is_a_line_for_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(app, ["broken", "list"], env=world.settings.environment()).stdout.splitlines()
+    (group, _) = world.store.interruptions.groups(Selection())
+    assert all(f"{moment:%Y-%m-%d %H:%M:%S}" in lines[1] for moment in (group.first, group.last))
+    assert group.kind in lines[1] and group.example.partition("/")[0] == lines[2].strip()
 
 
 def test_show(world: World, run: Run) -> None:

@@ -19,6 +19,7 @@ from recovery.cli.processes import value
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port, is_free
+from recovery.store import Store, schema
 from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.waiting import wait_until
 
@@ -98,10 +99,37 @@ def test_an_argument_is_json_or_text(text: str, meant: object) -> None:
 
 
 def test_init_twice(env: dict[str, str]) -> None:
-    assert "decisions  created" in recovery("init", env=env).stdout
+    assert ["decisions", "created"] in [line.split() for line in recovery("init", env=env).stdout.splitlines()]
     again = recovery("init", env=env)
     assert again.returncode == 0
-    assert "decisions  was there" in again.stdout
+    assert "was there" in again.stdout and "restored" not in again.stdout
+
+
+def test_init_tells_what_it_restored(settings: Settings, env: dict[str, str]) -> None:
+    database = Store(settings).database
+    schema.create(database)
+    database["decisions"].drop_index("deadline")
+    database.command("collMod", "graphs", validator={})
+    told = recovery("init", env=env).stdout.splitlines()
+    restored = [line.split() for line in told if "restored" in line]
+    assert [(line[0], " ".join(line[line.index("restored:") :])) for line in restored] == [
+        ("decisions", "restored: index deadline"),
+        ("graphs", "restored: validator"),
+    ]
+
+
+def test_init_with_an_index_in_the_way(settings: Settings, env: dict[str, str]) -> None:
+    database = Store(settings).database
+    schema.create(database)
+    database["graphs"].drop_index("deadline")
+    database["graphs"].create_index([("recoveryTime", -1)], name="deadline")
+    said = refused("init", env=env)
+    assert "drop it (db.graphs.dropIndex('deadline')), then run `recovery init`" in said
+    database["graphs"].drop_index("deadline")
+    options = {"partialFilterExpression": {"recoveryTime": {"$exists": True}}}
+    database["graphs"].create_index([("recoveryTime", 1)], name="other", **options)
+    said = refused("init", env=env)
+    assert "other" in said and "Drop it, then run `recovery init` again" in said and "did not answer" not in said
 
 
 def test_start_wait_show_status(served: dict[str, str]) -> None:
@@ -137,7 +165,9 @@ def test_custom_id(served: dict[str, str]) -> None:
 
 
 def test_a_broken_process(served: dict[str, str]) -> None:
-    said = refused("start", "broken", "out of paper", "--wait", "30", env=served)
+    done = recovery("start", "broken", "out of paper", "--wait", "30", env=served)
+    assert done.returncode == 1, "a bad result"
+    said = done.stderr
     assert "ValueError: out of paper" in said
     process_id = said.split()[2].strip(",")
     shown = recovery("show", process_id, env=served).stdout
@@ -155,7 +185,10 @@ def test_many_tasks_are_counted_together(served: dict[str, str]) -> None:
 
 def test_not_waited_long_enough(env: dict[str, str]) -> None:
     assert recovery("init", env=env).returncode == 0
-    assert "has not ended within 0 s" in refused("start", "twice", "1", "--wait", "0", env=env)
+    done = recovery("start", "twice", "1", "--wait", "0", env=env)
+    assert done.returncode == 3
+    assert "has not ended within 0 s" in done.stderr
+    assert done.stdout.strip() in done.stderr, "its id, to ask again with"
 
 
 def test_unknown_process(env: dict[str, str]) -> None:

@@ -1,0 +1,45 @@
+"""A beat while Redis is away: it says so once, and once that it is over."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import redis
+
+from recovery.settings import Settings
+from recovery.stack.valkey import Valkey
+from tests.cli.command import ROOT, command, environment
+from tests.waiting import wait_until
+from workers.config import NUDGE, configuration
+
+APP = "tests.cli.shop:app"
+
+
+def test_an_outage_is_two_lines(settings: Settings, tmp_path: Path) -> None:
+    valkey, log = Valkey(tmp_path / "valkey", tmp_path / "valkey.log"), tmp_path / "beat.log"
+    valkey.start()
+    env = settings.environment() | {"RECOVERY_BROKER_URL": valkey.url, "RECOVERY_SCAN_INTERVAL": "0.1"}
+    options = command("beat", "--app", APP, "--loglevel", "debug")
+    with (
+        log.open("w") as out,
+        subprocess.Popen(options, env=environment(env), cwd=ROOT, stdout=out, stderr=out) as beat,
+    ):
+        try:
+            with redis.Redis.from_url(valkey.url) as broker:
+                wait_until(lambda: broker.llen(NUDGE), 30, "a nudge")
+            valkey.kill()
+            wait_until(lambda: log.read_text().count("was not sent again") >= 3, 60, "nudges that were not sent")
+            valkey.start()
+            wait_until(lambda: "messages are sent again" in log.read_text(), 30, "the end of the outage")
+        finally:
+            beat.kill()
+            valkey.stop()
+    lines = log.read_text().splitlines()
+    (said,) = (line for line in lines if "ERROR" in line)
+    assert "Couldn't apply scheduled task nudge: " in said and "nothing more is said" in said
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_celerys_own_beat_has_it(settings: Settings) -> None:
+    assert configuration(settings, [])["beat_scheduler"] == "workers.schedule:QuietScheduler"
