@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from recovery.cli.output import paragraphs
+from recovery.cli.output import connect, paragraphs
 from recovery.cli.overrides import Found, Help, Name, group
 
 if TYPE_CHECKING:
@@ -62,17 +62,19 @@ def add_to(commands: typer.Typer) -> None:
 
 
 def block(name: Name) -> None:
-    from recovery.cli.output import connect, messages
-
-    if not _overrides()(connect()).block(name):
-        messages().print(f"{name} was blocked already")
+    was = "" if _overrides()(connect()).block(name) else " already"
+    _say(f"{name} is blocked{was}: no task of it begins; what waits is kept")
 
 
 def unblock(name: Name) -> None:
-    from recovery.cli.output import connect, messages
+    was = "not blocked any more" if _overrides()(connect()).unblock(name) else "not blocked, nor was it before"
+    _say(f"{name} is {was}: its tasks begin")
 
-    if not _overrides()(connect()).unblock(name):
-        messages().print(f"{name} was not blocked")
+
+def _say(text: str) -> None:
+    from recovery.cli.output import console
+
+    console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def look(resources: Resources) -> dict[str, Found]:

@@ -73,14 +73,17 @@ def list_(
     import dataclasses
     import json as json_module
 
-    from recovery.cli.interrupted import print_groups
+    from recovery.cli.interrupted import print_groups, print_none
     from recovery.cli.output import connect, console
 
-    groups = connect().store.interruptions.groups(_selection(process_type, actor, kind, fingerprint))
+    interruptions, selection = connect().store.interruptions, _selection(process_type, actor, kind, fingerprint)
+    groups = interruptions.groups(selection)
     if json:
         print(json_module.dumps([dataclasses.asdict(group) for group in groups], default=datetime.isoformat))
-    else:
+    elif groups:
         print_groups(console(), groups)
+    else:
+        print_none(console(), interruptions, selection)
 
 
 @app.command(help=paragraphs(SHOW_HELP))
@@ -195,9 +198,13 @@ def _of_target(resources: Resources, target: str) -> list[Interruption]:
 
 
 def _print_plan(out: Console, resources: Resources, selection: Selection, what: str) -> None:
-    from recovery.cli.interrupted import print_groups
+    from recovery.cli.interrupted import print_groups, print_none
 
-    print_groups(out, resources.store.interruptions.groups(selection))
+    groups = resources.store.interruptions.groups(selection)
+    if not groups:
+        print_none(out, resources.store.interruptions, selection)
+        return
+    print_groups(out, groups)
     out.print(f"would {what}; add --yes to do it", highlight=False)
 
 

@@ -9,21 +9,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from recovery.records import Decision, Interruption
-    from recovery.store import Group
+    from recovery.records import Decision, ErrorInfo, Interruption
+    from recovery.store import Group, Selection
+    from recovery.store.interruptions import Interruptions
 
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
-    """A table of groups, a line for each."""
+    """A table of groups, a line for each; there must be some."""
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     from recovery.cli.output import UNLIMITED, whole_words
 
-    if not groups:
-        out.print("nothing is interrupted")
-        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
         table.add_column(name, justify="right" if name == "tasks" else "left")
@@ -51,8 +49,32 @@ def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
         yield of + Text(f"{more}    example      {group.example.partition('/')[0]}\n    {first} to {last}")
 
 
+def print_none(out: Console, interruptions: Interruptions, selection: Selection) -> None:
+    """Say that nothing is selected, and what may have been meant."""
+    from recovery.engine.naming import hint
+    from recovery.store import Selection
+
+    told = "nothing is interrupted"
+    groups = interruptions.groups(Selection()) if selection.filter() else []
+    for what, wanted in selection.filter().items():
+        known = sorted({getattr(group, what) for group in groups})
+        if known and wanted not in known:
+            told += f"; no {what} {wanted!r} is listed, {hint(wanted, known, '')}"
+    if groups and told == "nothing is interrupted":
+        told += " that is all of this at once"
+    out.print(told, highlight=False, markup=False, soft_wrap=True)
+
+
+def without_rule(message: str) -> str:
+    """A process's error without the rule that found it, which the record begins with: the kind of error says it."""
+    from recovery.rules import Rule
+
+    start, _, rest = message.partition(": ")
+    return rest if start in Rule.__members__ and rest else message
+
+
 def _first_line(message: str) -> str:
-    return message.splitlines()[0][:80] if message else ""
+    return without_rule(message).splitlines()[0][:80] if message else ""
 
 
 def _times(group: Group) -> tuple[str, str]:
@@ -66,8 +88,11 @@ def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
     yield Text(one.id, style="bold")
     at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
     life = f", restarted {count(one.restarts, 'time')}" if one.restarts else ""
-    yield Text(f"{one.actor} of {one.type}, attempt {one.attempt}{life}, {at}, fingerprint {one.fingerprint}")
-    yield Text(f"{one.kind}: {one.message}", style="red")
+    what = f"{one.actor} of {one.type}, attempt {one.attempt}"
+    if not one.attempt and _error(decision) is None:
+        what = f"{one.type}, the process as a whole"
+    yield Text(f"{what}{life}, {at}, fingerprint {one.fingerprint}")
+    yield Text(f"{one.kind}: {without_rule(one.message)}", style="red")
     if (stack := _stack(decision)) is not None:
         yield Text(stack)
 
@@ -80,8 +105,12 @@ def as_dict(one: Interruption, decision: Decision | None) -> dict[str, Any]:
 
 
 def _stack(decision: Decision | None) -> str | None:
-    error = decision.outcome.error if decision is not None and decision.outcome is not None else None
+    error = _error(decision)
     return error.stack if error is not None else None
+
+
+def _error(decision: Decision | None) -> ErrorInfo | None:
+    return decision.outcome.error if decision is not None and decision.outcome is not None else None
 
 
 def count(number: int, what: str) -> str:

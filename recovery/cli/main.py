@@ -66,13 +66,22 @@ def main() -> None:
     try:
         app()
     except RecoveryError as error:
-        fail(str(error), getattr(error, "__notes__", ()))
+        fail(told(error), getattr(error, "__notes__", ()))
         sys.exit(exit_code(error))
     except Exception as error:
         if not _is_servers(error):
             raise
         fail(f"a server did not answer: {type(error).__name__}: {str(error)[:500]}", getattr(error, "__notes__", ()))
         sys.exit(ERROR)
+
+
+def told(error: RecoveryError) -> str:
+    """The message of an error, as the command line says it."""
+    if not isinstance(error, ProcessBroken):
+        return str(error)
+    from recovery.cli.interrupted import without_rule
+
+    return str(ProcessBroken(error.process_id, error.task, error.kind, without_rule(error.message), error.state))
 
 
 def exit_code(error: RecoveryError) -> int:

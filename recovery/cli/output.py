@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from recovery.errors import ServerUnavailable
 from recovery.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 UNLIMITED = 100_000
 """Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
+
+_LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
 ANSWER_WITHIN = 3.0
 """Seconds that a server has to answer a command; one that is only slow answers in one."""
@@ -80,10 +84,24 @@ def connect(settings: Settings | None = None) -> Resources:
     from recovery.store import check_server
 
     settings = settings or load()
-    check_server(settings.mongo_uri, timeout=ANSWER_WITHIN)
-    resources = Resources.connect(settings)
-    resources.broker.check()
+    try:
+        check_server(settings.mongo_uri, timeout=ANSWER_WITHIN)
+        resources = Resources.connect(settings)
+        resources.broker.check()
+    except ServerUnavailable as error:
+        if command := _up(settings):
+            error.add_note(f"With these settings: `{command}`")
+        raise
     return resources
+
+
+def _up(settings: Settings) -> str | None:
+    """`recovery up` for servers on this machine, on other ports than its own defaults; None for others."""
+    found = [_LOCAL.fullmatch(address) for address in (settings.mongo_uri, settings.broker_url)]
+    ports = [one[1] for one in found if one]
+    if len(ports) < 2 or ports == ["27017", "6379"]:
+        return None
+    return f"recovery up --mongo-port {ports[0]} --redis-port {ports[1]}"
 
 
 def seconds_between(earlier: datetime | None, later: datetime) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,17 +67,30 @@ def group(
         from recovery.cli.output import connect
         from recovery.cli.settings import parse
 
-        overrides = kind()
-        changes = parse(overrides.kind, settings)
-        overrides(connect()).set(name, changes)
+        changes = parse(kind().kind, settings, name)
+        overrides = kind()(connect())
+        overrides.set(name, changes)
+        _tell(name, overrides.get(name), changes)
 
     @made.command(help=paragraphs(texts.unset))
     def unset(name: Name, settings: Names) -> None:
         from recovery.cli.output import connect
+        from recovery.cli.settings import check_names
 
-        kind()(connect()).unset(name, settings)
+        check_names(kind().kind, settings, f"unset {name} {' '.join(settings)}")
+        overrides = kind()(connect())
+        overrides.unset(name, settings)
+        _tell(name, overrides.get(name), dict.fromkeys(settings))
 
     return made
+
+
+def _tell(name: str, stored: Stored[Any], settings: Iterable[str]) -> None:
+    """What holds now that these settings were changed."""
+    from recovery.cli.output import console
+    from recovery.cli.settings import holding
+
+    console().print(f"{name}: {holding(stored, settings)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.errors import InputError
+from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
 
 if TYPE_CHECKING:
@@ -17,18 +18,34 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SWITCHES = {"true": True, "false": False}
 
 
-def parse(kind: type[Preferences], assignments: Sequence[str]) -> dict[str, Any]:
-    """{setting: value} of texts like `worker_timeout=90s`. Raises InputError for one that can't be read."""
-    from recovery.engine.overrides import known_settings
-
+def parse(kind: type[Preferences], assignments: Sequence[str], of: str = "NAME") -> dict[str, Any]:
+    """{setting: value} of texts like `worker_timeout=90s`, for what is named `of`. Raises InputError for one that can't
+    be read, or that is set twice."""
     changes: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise InputError(f"{assignment!r}: must be SETTING=VALUE, for example {setting_names(kind)[0]}=90s")
-        known_settings(kind, [name])
+        check_names(kind, [name], f"set {of} {assignment}")
+        if name in changes:
+            raise InputError(f"{name} is given twice: which of them holds?")
         changes[name] = _value(name, text, default_of(kind, name))
     return changes
+
+
+def check_names(kind: type[Preferences], names: Sequence[str], command: str) -> None:
+    """Raise InputError for a name that is no setting of this kind; one of the other kind is set by another command, of
+    which `command` is the end."""
+    from recovery.engine.overrides import known_settings
+
+    other = ProcessTypePreferences if kind is ActorPreferences else ActorPreferences
+    for name in names:
+        if name in setting_names(other) and name not in setting_names(kind):
+            if kind is ActorPreferences:
+                raise InputError(f"{name} is a setting of process types: `recovery process-type {command}`")
+            # A process type is an actor as well.
+            raise InputError(f"{name} is a setting of actors: `recovery actor {command}`")
+    known_settings(kind, names)
 
 
 def _value(name: str, text: str, default: Any) -> Any:
@@ -74,6 +91,13 @@ def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
         origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
         made.add_row(name, shown(name, one["value"]), origin)
     return whole_words(made)
+
+
+def holding(stored: Stored[Any], names: Iterable[str]) -> str:
+    """What holds now of these settings, and by whose word, on one line."""
+    words = {"operator": "set", "code": "by the code", "default": "by default"}
+    found = told(stored)
+    return ", ".join(f"{name}={shown(name, found[name]['value'])} ({words[found[name]['from']]})" for name in names)
 
 
 def overridden(settings: dict[str, dict[str, Any]]) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recovery.cli.output import JsonOption, paragraphs
 
+if TYPE_CHECKING:
+    from recovery.engine import Resources
+
 HELP = """Check every process with Spark, whether its deadline is past or not; repair what is wrong if told to.
 
-Needs pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is changed.
+Needs pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is changed. Ends with 0 whatever is
+found, 2 if there is no process of the type.
 
 Example: [bold]recovery sweep --type order --repair[/bold]
 """
@@ -24,29 +28,44 @@ def sweep(
     import json as json_module
 
     from rich.table import Table
+    from rich.text import Text
 
-    from recovery.cli.output import connect, console
+    from recovery.cli.output import connect, console, whole_words
     from recovery.settings import load
 
     settings = load()
-    connect(settings)
+    resources = connect(settings)
     from recovery.sweep import sweep as run_sweep
 
     found = run_sweep(settings, repair=repair, process_type=process_type).summary()
+    if process_type is not None and not found["processes"]:
+        check_type(resources, process_type)
     if json:
         print(json_module.dumps(found))
         return
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, value in found.items():
-        table.add_row(str(name).replace("_", " "), _text(value))
-    console().print(table)
+        table.add_row(str(name).replace("_", " "), Text(text(value)))
+    console().print(whole_words(table), crop=False)
 
 
-def _text(value: object) -> str:
+def check_type(resources: Resources, process_type: str) -> None:
+    """Raise UnknownProcessType for a type of which no process was seen, unless a worker has told of it."""
+    from recovery.engine.naming import hint
+    from recovery.errors import UnknownProcessType
+
+    known = sorted(resources.store.process_types.stored())
+    if process_type not in known:
+        there = hint(process_type, known, "no worker has told of any type")
+        raise UnknownProcessType(f"no process of type {process_type!r} was seen; {there}")
+
+
+def text(value: object) -> str:
+    """A figure of the summary, for people."""
     if isinstance(value, dict):
         return "\n".join(f"{key}: {item}" for key, item in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return "\n".join(str(item) for item in value) or "none"
+        return "\n".join(f"{one['rule']}  {one['record']}  {one['evidence']}" for one in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:

@@ -94,14 +94,15 @@ class Broker:
         try:
             self._redis.ping()
         except RedisError as error:
+            said = str(error).rstrip(".")
             if _is_refusal(error):
                 raise ServerRefused(
-                    f"Redis at {without_password(self._url)} refuses: {error}. Check the user and password in "
+                    f"Redis at {without_password(self._url)} refuses: {said}. Check the user and password in "
                     "RECOVERY_BROKER_URL"
                 ) from None
             # A full disk (MISCONF) or a primary that is away (MASTERDOWN) among them: answers that change.
             raise ServerUnavailable(
-                f"Redis at {without_password(self._url)} does not answer: {error}. Start one with `recovery up`, "
+                f"Redis at {without_password(self._url)} does not answer: {said}. Start one with `recovery up`, "
                 "or set RECOVERY_BROKER_URL to one that runs"
             ) from None
 

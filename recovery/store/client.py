@@ -60,7 +60,7 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
                 f"MongoDB at {without_password(uri)} refuses: {said}. Check the user, password and authSource in "
                 "RECOVERY_MONGO_URI"
             ) from None
-        reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300]
+        reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
         raise ServerUnavailable(
             f"MongoDB at {without_password(uri)} does not answer: {reason}. Start one with `recovery up`, or set "
             "RECOVERY_MONGO_URI to one that runs"

@@ -80,10 +80,20 @@ def test_list_and_block(store: Store) -> None:
     assert listed["charge"]["polled_seconds_ago"] is None and listed["send"]["polled_seconds_ago"] >= 0
     assert {one["depth"] for one in listed.values()} == {0}
     assert "blocked" in done("actor", "list")
-    assert "was blocked already" in run("actor", "block", "charge").stderr
-    done("actor", "unblock", "charge")
+    assert done("actor", "block", "charge").startswith("charge is blocked already: ")
+    assert done("actor", "unblock", "charge") == "charge is not blocked any more: its tasks begin\n"
     assert not store.actors.stored()["charge"].blocked
-    assert "was not blocked" in run("actor", "unblock", "charge").stderr
+    assert done("actor", "unblock", "charge").startswith("charge is not blocked, nor was it before")
+    assert done("actor", "block", "charge") == "charge is blocked: no task of it begins; what waits is kept\n"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_change_says_what_holds_now() -> None:
+    told = done("actor", "set", "charge", "worker_timeout=2m", "max_work_timeouts=3")
+    assert told == "charge: worker_timeout=120s (set), max_work_timeouts=3 (set)\n"
+    told = done("actor", "unset", "charge", "worker_timeout", "max_work_timeouts")
+    assert told == "charge: worker_timeout=30s (by the code), max_work_timeouts=10 (by default)\n"
+    assert done("process-type", "set", "order", "process_timeout=1h") == "order: process_timeout=3600s (set)\n"
 
 
 @pytest.mark.parametrize("width", [30, 80])
@@ -111,7 +121,17 @@ def test_list_cuts_nothing(store: Store, monkeypatch: pytest.MonkeyPatch, width:
         ("actor block nobody", "no actor is named 'nobody'; there are: charge, send"),
         ("actor unblock chargee", "did you mean 'charge'?"),
         ("actor show x", "no actor is named 'x'"),
-        ("process-type set order worker_timeout=9", "no setting is named 'worker_timeout'"),
+        ("actor set charge worker_timeout=2m worker_timeout=3m", "worker_timeout is given twice"),
+        (
+            "process-type set order worker_timeout=9",
+            "worker_timeout is a setting of actors: `recovery actor set order worker_timeout=9`",
+        ),
+        (
+            "actor set charge process_timeout=3",
+            "a setting of process types: `recovery process-type set charge process_timeout=3`",
+        ),
+        ("process-type unset order worker_timeout", "`recovery actor unset order worker_timeout`"),
+        ("process-type set order worker_timout=9", "no setting is named 'worker_timout'"),
         ("process-type set charge idle_timeout=9", "no process type is named 'charge'; there are: order"),
     ],
 )

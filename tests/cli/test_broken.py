@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from recovery import InputError, ProcessNotFound
 from recovery.cli.main import app
-from recovery.records import ProcessState
+from recovery.engine.breaking import break_process
+from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings
 from recovery.store import Selection, schema
 from tests.cli.command import recovery
@@ -89,7 +90,11 @@ def test_list(world: World, run: Run) -> None:
     for option, value in (("type", "trip"), ("actor", "trip"), ("kind", "KeyError")):
         assert json.loads(run("list", "--json", f"--{option}", value)) == groups[1:]
     assert json.loads(run("list", "--json", "--fingerprint", groups[0]["fingerprint"])) == groups[:1]
-    assert run("list", "--type", "none") == "nothing is interrupted\n"
+    none = run("list", "--type", "none")
+    assert none == "nothing is interrupted; no type 'none' is listed, there are: order, trip\n"
+    none = run("restart", "--kind", "ValueEror")
+    assert none == "nothing is interrupted; no kind 'ValueEror' is listed, did you mean 'ValueError'?\n"
+    assert "that is all of this at once" in run("abort", "--kind", "KeyError", "--type", "order")
     assert recovery("broken", "list", env=world.settings.environment()).stdout.splitlines()[0].startswith("tasks")
 
 
@@ -130,6 +135,19 @@ def test_show(world: World, run: Run) -> None:
         run("show", f"{process_id}/other")
     with pytest.raises(ProcessNotFound):
         run("show", "f" * 32)
+
+
+def test_show_of_a_process_that_broke_as_a_whole(world: World, run: Run) -> None:
+    process_id = world.app.start("order", 1)
+    process = world.process(process_id)
+    error = ErrorInfo(kind="Cycle", message="CYCLE: a waits for b waits for a")
+    assert break_process(world.app.resources, process_id, process.epoch, error)
+    shown = run("show", process_id).splitlines()
+    assert shown[1].startswith("order, the process as a whole, ")
+    assert shown[2] == "Cycle: a waits for b waits for a"
+    assert "Cycle " in run("list") and "CYCLE" not in run("list")
+    (kept,) = world.store.interruptions.of_process(process_id)
+    assert kept.message == error.message, "the record has the rule"
 
 
 def test_restart(world: World, run: Run) -> None:

@@ -15,7 +15,9 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
+from recovery.cli.main import exit_code, told
 from recovery.cli.processes import value
+from recovery.errors import ProcessBroken
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port, is_free
@@ -251,3 +253,11 @@ def test_a_worker_is_celerys_own_process(stack: Stack, env: dict[str, str]) -> N
     assert "--without-gossip" in psutil.Process(worker.pid).cmdline()
     os.kill(worker.pid, signal.SIGTERM)
     assert worker.wait(30)
+
+
+def test_a_broken_process_is_told_without_its_rule() -> None:
+    """The kind of error says it; the record has both."""
+    error = ProcessBroken("p", "t", "RecordsLost", "DECISION_MISSING: the graph names it")
+    assert told(error) == "process p, task t: RecordsLost: the graph names it"
+    assert exit_code(error) == 1
+    assert told(ProcessBroken("p", None, "ValueError", "ODD: it is")) == "process p: ValueError: ODD: it is"

@@ -95,6 +95,16 @@ def test_redis_does_not_answer(settings: Settings) -> None:
     assert url in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
 
 
+def test_servers_of_this_machine_on_other_ports_are_started_there(settings: Settings) -> None:
+    mongo, redis = settings.mongo_uri.rpartition(":")[2].partition("/")[0], free_port()
+    url = f"redis://127.0.0.1:{redis}/0"
+    said = refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+    assert f"`recovery up --mongo-port {mongo} --redis-port {redis}`" in said
+    assert ".." not in said
+    elsewhere = f"redis://cache.invalid:{redis}/0"
+    assert "--mongo-port" not in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": elsewhere})
+
+
 def test_a_server_that_is_silent(settings: Settings) -> None:
     """It takes connections and says nothing: waited for a few seconds, not for ever."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from typer.testing import CliRunner
 
-from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed
-from recovery.records import Decision, DecisionState, ProcessState
+from recovery.cli.main import app
+from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
+from recovery.records import Decision, DecisionState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import record_id
 from recovery.rules import Rule
 from recovery.settings import Settings
@@ -42,6 +44,23 @@ from tests.sweep.shapes import (
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]
+
+
+def test_command_line(database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    process_id = database.add(deadline_missing)
+    process = database.store.processes.get(process_id)
+    assert process is not None
+    told = CliRunner().invoke(app, ["sweep", "--type", process.type]).stdout
+    (sample,) = (line.split() for line in told.splitlines() if "sample" in line)
+    assert sample[:2] == ["sample", "DEADLINE_MISSING"] and sample[2].startswith(process_id) and "{" not in told
+    error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
+    assert isinstance(error, UnknownProcessType) and "no process of type 'nosuch' was seen; " in str(error)
+    database.store.process_types.save([ProcessTypePreferences(id="nosuchs")])
+    error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
+    assert "did you mean 'nosuchs'?" in str(error)
+    assert CliRunner().invoke(app, ["sweep", "--type", "nosuchs"]).exit_code == 0, "a worker has told of it"
 
 
 def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
