@@ -65,7 +65,7 @@ class GraphScanner(_WholeProcesses):
     def settle(self, page: Sequence[Snapshot]) -> None:
         over = [snapshot.process_id for snapshot in page if _over(snapshot)]
         if over:
-            self.resources.store.graphs.rest(over)
+            self.resources.store.graphs.rest(over, overdue=True)
         self.resources.store.graphs.look_later([snapshot.process_id for snapshot in page])
 
 
@@ -91,7 +91,8 @@ class ProcessScanner(_WholeProcesses):
 
 
 def _over(snapshot: Snapshot) -> bool:
-    """Whether a process has ended and nothing of it is under way any more."""
-    if snapshot.process is None or snapshot.process.state is ProcessState.RUNNING:
+    """Whether a process has ended and nothing of it is under way any more. The graph of an aborted one is brought to
+    rest by its abort, last of all."""
+    if snapshot.process is None or snapshot.process.state in (ProcessState.RUNNING, ProcessState.ABORTED):
         return False
     return not any(decision.recovery_time for decision in snapshot.decisions.values())

@@ -150,10 +150,13 @@ class Graphs:
             [{"$set": {"recoveryTime": {"$min": ["$recoveryTime", after(seconds)]}}}],
         )
 
-    def rest(self, process_ids: Sequence[str]) -> int:
-        """Take the deadline off complete graphs, and off those that failed. Their processes have ended."""
+    def rest(self, process_ids: Sequence[str], *, overdue: bool = False) -> int:
+        """Take the deadline off complete graphs, and off those that failed. Their processes have ended. `overdue`: of
+        those whose deadline is past still; it is not if somebody, an abort say, has begun to work on them since they
+        were looked at."""
+        guard: Document = {"$and": [OVERDUE]} if overdue else {}
         changed = self._collection.update_many(
-            {"_id": {"$in": list(process_ids)}, "$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}]},
+            {"_id": {"$in": list(process_ids)}, "$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard},
             {"$unset": {"recoveryTime": ""}},
         )
         return changed.modified_count

@@ -111,3 +111,20 @@ def test_a_restart_was_cut_off_after_its_commit_point_and_another_goes_on(cluste
     cluster.restart(cluster.member(), None if by == "all" else process_id, task if by == "a task" else None)
     assert (process(cluster)["state"], listed(cluster)) == ("running", set())
     bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 2})))
+
+
+def test_an_abort_is_cut_off_while_a_scanner_holds_what_it_read_before(cluster: Cluster) -> None:
+    """The scanner's word that the process is over must not hide the abort from those who go on with it."""
+    process_id = cluster.start(node(1, raises="always"), CUSTOM_ID)
+    work(cluster)
+    cluster.database["graphs"].update_one({}, [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1000]}}}])
+    scanner = Course(lambda: scan(cluster, "graphs"), Plan(Fault(Kind.PAUSE, 0, "Graphs.rest")))
+    assert not scanner.go()
+    abort = Course(
+        lambda: cluster.abort(cluster.member(), process_id), Plan(Fault(Kind.DIES_AFTER, 0, "Aborts.end_decisions"))
+    )
+    assert abort.go() and isinstance(abort.error, Died)
+    scanner.finish()
+    assert (process(cluster)["state"], listed(cluster)) == ("aborted", {("start", "Raised")})
+    bring_to_rest(cluster, {CUSTOM_ID: node(1, raises="always")}, Memory(aborts={process_id}))
+    assert listed(cluster) == set()
