@@ -132,6 +132,7 @@ def restart(
         return
     else:
         done = restart_selected(resources, selection, limit)
+        _print_if_none(out, resources, selection, done.tasks)
     out.print(f"{count(done.tasks, 'task')} restarted, {count(done.processes, 'process')} set running again")
 
 
@@ -165,6 +166,7 @@ def abort(
         return
     else:
         done = abort_selected(resources, selection, reason, limit)
+        _print_if_none(out, resources, selection, done)
     out.print(f"{count(done, 'process')} aborted")
 
 
@@ -206,6 +208,14 @@ def _print_plan(out: Console, resources: Resources, selection: Selection, what: 
         return
     print_groups(out, groups)
     out.print(f"would {what}; add --yes to do it", highlight=False)
+
+
+def _print_if_none(out: Console, resources: Resources, selection: Selection, done: int) -> None:
+    """Where nothing was done since nothing is selected: what may have been meant."""
+    from recovery.cli.interrupted import print_none
+
+    if not done and not resources.store.interruptions.count(selection):
+        print_none(out, resources.store.interruptions, selection)
 
 
 def _at_most(limit: int | None, number: int) -> int:
