@@ -44,9 +44,10 @@ def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
 
     for group in groups:
         first, last = _times(group)
-        of = Text(f"{count(group.count, 'task')} of {group.type}, {group.actor}: ", style="bold")
+        of = f"{count(group.count, 'task')} of {group.type}, {group.actor}: "
         more = f"{group.kind}: {_first_line(group.message)}\n    fingerprint  {group.fingerprint}\n"
-        yield of + Text(f"{more}    example      {group.example.partition('/')[0]}\n    {first} to {last}")
+        more += f"    example      {group.example.partition('/')[0]}\n    {first} to {last}"
+        yield Text.assemble((of, "bold"), more)
 
 
 def print_none(out: Console, interruptions: Interruptions, selection: Selection) -> None:
