@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recovery.cli.interrupted import count, without_rule
 from recovery.cli.output import JsonOption, paragraphs, seconds_between, short
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _show(
         return
     process = last.snapshot.process
     if process is not None and process.state is ProcessState.BROKEN:
-        why = f"{process.error.kind}: {process.error.message}" if process.error else "without an error"
+        why = f"{process.error.kind}: {without_rule(process.error.message)}" if process.error else "without an error"
         out.print(f"broken     {why}", style="red", highlight=False, soft_wrap=True, markup=False)
         out.print(
             f"  nothing else is wrong with it; `recovery broken show {process.id}` tells what can be done",
@@ -103,7 +104,7 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
         lasted = short(seconds_between(process.started_at, process.ended_at or now))
         yield f"{process.id}  {process.type}  {process.state}, {'took' if process.ended_at else 'for'} {lasted}"
     decisions = ", ".join(f"{count:,} {state}" for state, count in _states(snapshot).items()) or "none"
-    yield f"records    {len(snapshot.tasks):,} tasks; decisions: {decisions}; {'a' if graph else 'no'} graph"
+    yield f"records    {count(len(snapshot.tasks), 'task')}; decisions: {decisions}; {'a' if graph else 'no'} graph"
     open_tasks = _open(snapshot)
     for place, task in enumerate(open_tasks[:MOST_LINES]):
         waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""

@@ -9,6 +9,7 @@ from datetime import datetime
 from rich.text import Text
 from rich.tree import Tree
 
+from recovery.cli.interrupted import without_rule
 from recovery.cli.output import seconds_between, short
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.overview import TaskLine
@@ -45,7 +46,7 @@ def heading(process: Process, now: datetime) -> Iterator[Text]:
         yield Text(f"result     {process.result[:200]}{f'… and {more} more characters' if more > 0 else ''}")
     if process.error is not None:
         where = f" in task {process.error.task}" if process.error.task else ""
-        yield Text(f"error      {process.error.kind}: {process.error.message}{where}", style="red")
+        yield Text(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
 
 
 def tree(start: str, tasks: Sequence[TaskLine], decisions: Mapping[str, Decision], now: datetime) -> Tree:
