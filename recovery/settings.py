@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from recovery.errors import SettingsError
+from recovery.limits import LONGEST
 
 PREFIX = "RECOVERY_"
 CONFIG = "RECOVERY_CONFIG"
@@ -48,23 +49,25 @@ class Settings(BaseSettings):
     metrics_host: str = Field("127.0.0.1", description="Address that metrics are served on.")
     data_dir: Path = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
-    mongo_cache_gb: float = Field(0.5, ge=0.25, description="Cache of the MongoDB that `recovery up` starts.")
+    mongo_cache_gb: float = Field(
+        0.5, ge=0.25, le=10_000, description="Cache of the MongoDB that `recovery up` starts."
+    )
 
     # A beat every 2 s and three missed ones: a killed machine is known in 6 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
-    heartbeat_interval: float = Field(2.0, gt=0, description="How often a worker says that it lives.")
-    heartbeat_timeout: float = Field(6.0, gt=0, description="Silence after which a worker counts as lost.")
-    scan_interval: float = Field(1.0, gt=0, description="How often Celery beat nudges the scanners.")
+    heartbeat_interval: float = Field(2.0, gt=0, le=LONGEST, description="How often a worker says that it lives.")
+    heartbeat_timeout: float = Field(6.0, gt=0, le=LONGEST, description="Silence after which a worker counts as lost.")
+    scan_interval: float = Field(1.0, gt=0, le=LONGEST, description="How often Celery beat nudges the scanners.")
     scan_batch: int = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
     # The net under the nets: every step has a deadline of its own that is shorter. It doubles while a
     # process is found healthy, so a process that waits for weeks costs a look a day.
-    idle_timeout: float = Field(60.0, gt=0, description="First look at a process in which nothing changes.")
+    idle_timeout: float = Field(60.0, gt=0, le=LONGEST, description="First look at a process in which nothing changes.")
     # Long enough for a busy queue to drain a burst; a message that is lost costs this once.
-    message_timeout: float = Field(10.0, gt=0, description="First look at a queued task's message.")
+    message_timeout: float = Field(10.0, gt=0, le=LONGEST, description="First look at a queued task's message.")
     # Applying takes milliseconds; one that is not done by now was cut off.
-    apply_timeout: float = Field(5.0, gt=0, description="First look at a decision that is not applied.")
+    apply_timeout: float = Field(5.0, gt=0, le=LONGEST, description="First look at a decision that is not applied.")
     shutdown_grace: float = Field(
-        10.0, ge=0, description="On SIGTERM: how long running attempts may end before they are given back."
+        10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )
     # Off only to test that the deadlines alone are enough.
     events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
@@ -72,7 +75,9 @@ class Settings(BaseSettings):
 
     spark_master: str = Field("local[*]", description="Spark master of the sweep.")
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: float | None = Field(None, gt=0, description="How often beat starts a sweep; unset: never.")
+    sweep_interval: float | None = Field(
+        None, gt=0, le=LONGEST, description="How often beat starts a sweep; unset: never."
+    )
     sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
 
     @field_validator("app")
@@ -200,6 +205,8 @@ def _suggestion(name: str, shown: str) -> str:
 
 
 def _message(item: Mapping[str, Any]) -> str:
+    if item["type"] == "less_than_equal" and item["ctx"]["le"] == LONGEST:
+        return f"must be at most {LONGEST:,} seconds (10 years)"
     return str(item["msg"]).removeprefix("Value error, ")
 
 

@@ -100,6 +100,31 @@ def test_wrong_values_are_all_named_with_their_origin(config: Path, monkeypatch:
     assert len(message.splitlines()) == 3
 
 
+TIMES = (
+    "heartbeat_interval",
+    "heartbeat_timeout",
+    "scan_interval",
+    "idle_timeout",
+    "message_timeout",
+    "apply_timeout",
+    "shutdown_grace",
+    "sweep_interval",
+)
+
+
+@pytest.mark.parametrize("value", ["1e15", "316224001", "inf", "9" * 400])
+@pytest.mark.parametrize("name", TIMES)
+def test_no_time_is_longer_than_ten_years(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"RECOVERY_{name.upper()}", value)
+    (said,) = refusal(**({"heartbeat_timeout": 316224000} if name == "heartbeat_interval" else {})).splitlines()
+    assert f"RECOVERY_{name.upper()} (environment variable): must be at most 316,224,000 seconds (10 years)" in said
+
+
+def test_ten_years_are_taken() -> None:
+    ten_years = settings.load(**dict.fromkeys(TIMES, 316224000) | {"heartbeat_interval": 1})
+    assert {getattr(ten_years, name) for name in TIMES} == {316224000.0, 1.0}
+
+
 def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOVERY_BROKER_URL", "http://user:secret@host")
     assert "secret" not in refusal()

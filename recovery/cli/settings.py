@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.errors import InputError
+from recovery.limits import MOST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DIGITS = 100
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -54,9 +56,10 @@ def _value(name: str, text: str, default: Any) -> Any:
             return _SWITCHES[text.lower()]
         raise InputError(f"{name}={text}: must be true or false")
     if isinstance(default, int):
-        if text.isascii() and text.isdigit():
+        # Python reads no number of thousands of digits; one that is only too large is refused with its limit.
+        if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
             return int(text)
-        raise InputError(f"{name}={text}: must be a whole number")
+        raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MOST:,}")
     if name in RATES:
         found = _TIME.fullmatch(text.removesuffix("/s"))
         if found and found[2] is None:

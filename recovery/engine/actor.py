@@ -6,12 +6,13 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.context import current
 from recovery.errors import InputError
+from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise
 from recovery.records.preferences import check
 from recovery.records.values import encode
@@ -81,12 +82,21 @@ class Actor(Generic[P, R]):
         """
         if eta is not None and eta.tzinfo is None:
             raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
+        if eta is not None and not _is_near(eta):
+            raise InputError(f"{self.name}.options(eta={eta}): must be at most 10 years from now")
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if seconds is not None and not 0 <= seconds <= 10 * 366 * 86400:
+        if seconds is not None and not 0 <= seconds <= LONGEST:
             raise InputError(f"{self.name}.options(delay={delay}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
             raise InputError(f"{self.name}.options(fallible={fallible!r}): must be True or False")
         return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
+
+
+def _is_near(eta: datetime) -> bool:
+    try:
+        return eta.astimezone(UTC) - datetime.now(UTC) <= timedelta(seconds=LONGEST)
+    except OverflowError:
+        return False  # a date that its time zone moves out of the calendar: nobody could store it
 
 
 @lru_cache(maxsize=4096)

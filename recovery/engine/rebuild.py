@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import enqueue
 from recovery.engine.resources import Resources
+from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, Graph, Process, ProcessState
 from recovery.records.ids import record_id
 from recovery.store import schema
@@ -76,7 +77,7 @@ def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime,
         restarted={task: d.restarts for task, d in decisions.items() if d.restarts},
         idle_timeout=process.idle_timeout,
         touched_at=now,
-        recovery_time=now + timedelta(seconds=first_look),
+        recovery_time=now + timedelta(seconds=min(first_look, LONGEST)),
     )
 
 

@@ -18,6 +18,7 @@ from recovery.engine.dispatch import push
 from recovery.engine.patience import patiently
 from recovery.engine.resources import Resources
 from recovery.errors import ServerUnavailable
+from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, new_process_id, record_id
 
@@ -81,7 +82,7 @@ def register(resources: Resources, process: Process, now: datetime) -> int:
         not_finished={process.start_task: now},
         idle_timeout=process.idle_timeout,
         touched_at=now,
-        recovery_time=now + timedelta(seconds=process.idle_timeout),
+        recovery_time=now + timedelta(seconds=min(process.idle_timeout, LONGEST)),
     )
     made += store.graphs.insert([graph])
     task_timeout = store.preferences.task_timeouts().get(task.actor)

@@ -10,16 +10,19 @@ from recovery.store.overview import Overview
 
 
 def deadlines(resources: Resources) -> Check:
-    """Every live record has a deadline, at which somebody looks at it (design §1). Costs what is live."""
+    """Every live record has a deadline, at which somebody looks at it (design §1): within ten years. Costs what is
+    live."""
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
         return _unread("deadlines", lacking)
     missing = Overview(resources.store.database).without_deadline()
+    for name, count in resources.store.far_off.count().items():
+        missing[name] += count
     found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
     if not found:
         return ok("deadlines", "every live record has one")
     # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
     advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
-    return problem("deadlines", f"live records without one: {found}", advice)
+    return problem("deadlines", f"live records without one, or with one over 10 years off: {found}", advice)
 
 
 def broken(resources: Resources) -> Check:

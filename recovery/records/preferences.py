@@ -7,12 +7,12 @@ code knows them. What an operator set is kept beside them and wins (`Stored`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recovery.errors import InputError
+from recovery.limits import LONGEST, MOST
 from recovery.records.record import Record
 
 
@@ -106,8 +106,8 @@ def check(preferences: Preferences) -> None:
     for one in fields(preferences):
         wanted = wanted_value(type(preferences), one.name)
         value = getattr(preferences, one.name)
-        if one.name != "id" and not fits(value, one.default):
-            raise InputError(f"{kind} {preferences.id}: {one.name} must be {wanted}, not {value!r}")
+        if one.name != "id" and not fits(one.name, value, one.default):
+            raise InputError(f"{kind} {preferences.id}: {one.name} must be {wanted}, not {_told(value)}")
 
 
 def wanted_value(kind: type[Preferences], name: str) -> str:
@@ -116,10 +116,10 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
     if isinstance(default, bool):
         return "True or False"
     if isinstance(default, int):
-        return "at least 1"
+        return f"from 1 to {MOST:,}"
     if name in RATES:
-        return "0 (off) or more tasks a second"
-    return "over 0 seconds" if default else "0 (off) or more seconds"
+        return f"0 (off) or more tasks a second, up to {MOST:,}"
+    return f"{'over 0' if default else '0 (off) or more'} seconds, up to 10 years ({LONGEST:,})"
 
 
 def default_of(kind: type[Preferences], name: str) -> Any:
@@ -127,11 +127,37 @@ def default_of(kind: type[Preferences], name: str) -> Any:
     return next(one.default for one in fields(kind) if one.name == name)
 
 
-def fits(value: Any, default: Any) -> bool:
-    """Whether a value is one of a setting with this default."""
+def most_of(name: str, default: Any) -> int:
+    """The largest value of a setting that is a number."""
+    return MOST if isinstance(default, int) or name in RATES else LONGEST
+
+
+def within_limits(preferences: P) -> P:
+    """The same, with what an older version took and this one does not at its limit: deadlines are worked out from it
+    for many records at once."""
+    over: dict[str, Any] = {}
+    for one in fields(preferences):
+        value = getattr(preferences, one.name)
+        # Not by type: what MongoDB has as a long is a whole number of a type of its own.
+        if isinstance(value, int | float) and value > (most := most_of(one.name, one.default)):
+            over[one.name] = most if isinstance(one.default, int) else float(most)
+    return preferences.evolve(**over) if over else preferences
+
+
+def fits(name: str, value: Any, default: Any) -> bool:
+    """Whether a value is one of the setting of this name and default."""
     if isinstance(default, bool):
         return isinstance(value, bool)
     if isinstance(default, int):
-        return type(value) is int and value >= 1
+        return type(value) is int and 1 <= value <= MOST
     # A number of seconds, and not a timedelta, a text or a switch. A default of 0 is a time that may be off.
-    return type(value) in (int, float) and value < math.inf and (value > 0 or value == default == 0)
+    if type(value) not in (int, float):
+        return False
+    return bool(0 < value <= most_of(name, default) or value == default == 0)
+
+
+def _told(value: Any) -> str:
+    """A value in a message. Python writes no whole number of thousands of digits, and nobody reads one."""
+    if type(value) is int and value.bit_length() > 400:
+        return f"a number of over {value.bit_length() * 3 // 10:,} digits"
+    return repr(value)

@@ -36,7 +36,8 @@ class ProcessRepairs:
 
     def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         ids, store = [f.record for f in findings], self._store
-        return store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
+        lacking = store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
+        return lacking + store.far_off.stamp(ids)
 
     def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return self._applying.apply([f.record for f in findings])

@@ -50,8 +50,9 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "A delay has ended.", "`delayed`, and its time has come.", "Queued.", "Nothing: this is normal."
     ),
     Rule.DEADLINE_MISSING: Explanation(
-        "A live record has no deadline, so that nobody would ever look at it again.",
-        "`delayed`, `queued` or `working`, a running process, or an open graph, without `recoveryTime`.",
+        "A live record has no deadline, or one over ten years off, so that nobody would ever look at it again.",
+        "`delayed`, `queued` or `working`, a running process, or an open graph, without `recoveryTime` or with one "
+        "that far off.",
         "Given one, which is now; the other rules do the rest.",
         "Who wrote it? The database refuses such a write unless it is told not to.",
     ),

@@ -3,6 +3,8 @@ of overdue decisions without reading anything else."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from recovery.records import Decision, DecisionState
 from recovery.rules.model import Finding, Repair, Rule, Surroundings
 from recovery.rules.timeouts import task_timeout
@@ -12,7 +14,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     """The first rule that applies to a decision, or None while all is well with it."""
     if decision.state is DecisionState.WAITING:
         return None
-    if decision.recovery_time is None:
+    if not around.will_look(decision.recovery_time):
         return deadline_missing(decision)
     if decision.state is DecisionState.WORKING:
         return task_timeout(decision, around) or worker_lost(decision, around) or work_timeout(decision, around)
@@ -27,7 +29,13 @@ def deadline_missing(decision: Decision) -> Finding | None:
     """DEADLINE_MISSING: live, and nobody would ever look at it again."""
     if decision.state is DecisionState.FINISHED:
         return None  # at rest, as it should be
-    return Finding(Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} without recoveryTime", decision)
+    lacks = without(decision.recovery_time)
+    return Finding(Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} {lacks}", decision)
+
+
+def without(deadline: datetime | None) -> str:
+    """What is wrong with a deadline, in words."""
+    return "without recoveryTime" if deadline is None else f"with a recoveryTime in the year {deadline.year}"
 
 
 def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
@@ -73,10 +81,10 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         )
     taken = queue.taken_queued_at if queue else None
     # One of a time to come is of a clock that was set back since, and proves nothing.
-    if taken and queued_at + around.message_margin < taken <= around.now:
+    if taken and taken - queued_at > around.message_margin and taken <= around.now:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {taken:%H:%M:%S} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
-    if (empty_at := around.empty_at(decision.actor)) and empty_at > queued_at + around.message_margin:
+    if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, and its queue was polled and empty at {empty_at:%H:%M:%S}"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
     if not _past(decision, around):

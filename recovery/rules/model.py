@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from recovery.limits import FAR_OFF
 from recovery.records import ActorPreferences, Decision, Graph, Process, ProcessTypePreferences, QueueStatistics
 from recovery.records.ids import worker_of
 
@@ -118,6 +119,11 @@ class Surroundings:
     def is_lost(self, holder: str | None) -> bool:
         """Whether who holds a claim is known to be gone."""
         return holder is not None and (holder in self.lost_workers or worker_of(holder) in self.lost_workers)
+
+    def will_look(self, deadline: datetime | None) -> bool:
+        """Whether somebody looks at a record with this deadline while anybody cares."""
+        # A difference of dates never overflows; a sum may.
+        return deadline is not None and deadline - self.now <= timedelta(seconds=FAR_OFF)
 
     def actor(self, name: str) -> ActorPreferences:
         """An actor's settings; the defaults where no worker has told of it yet."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from recovery.records import DecisionState, ProcessState
 from recovery.rules import graphs, links
-from recovery.rules.decisions import judge_decision
+from recovery.rules.decisions import judge_decision, without
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
 
@@ -48,14 +48,16 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
         yield Finding(Rule.START_NOT_REGISTERED, process.id, Repair.REGISTER_START, evidence)
 
 
-def deadline_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
+def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """DEADLINE_MISSING: a process that runs, or a graph with something open, that nobody would look at again."""
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
-    if process.recovery_time is None:
-        yield Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, "running without recoveryTime")
-    elif graph is not None and graph.recovery_time is None and graph.not_finished and not graph.failed:
-        yield Finding(Rule.DEADLINE_MISSING, graph.id, Repair.STAMP, "open graph without recoveryTime")
+    if not around.will_look(process.recovery_time):
+        lacks = without(process.recovery_time)
+        yield Finding(Rule.DEADLINE_MISSING, process.id, Repair.STAMP, f"running {lacks}")
+    elif graph is not None and not around.will_look(graph.recovery_time) and graph.not_finished and not graph.failed:
+        lacks = without(graph.recovery_time)
+        yield Finding(Rule.DEADLINE_MISSING, graph.id, Repair.STAMP, f"open graph {lacks}")
 
 
 def finished_too_early(snapshot: Snapshot) -> Iterator[Finding]:

@@ -18,7 +18,8 @@ def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
     actor = around.actor(decision.actor)
     if not actor.task_timeout or decision.enqueued_at is None:
         return None
-    if decision.enqueued_at + timedelta(seconds=actor.task_timeout) > around.now:
+    # Differences, here and below: a date at the end of the calendar has no later one.
+    if around.now - decision.enqueued_at < timedelta(seconds=actor.task_timeout):
         return None
     if decision.state is DecisionState.WORKING and not actor.force_finish_after_task_timeout:
         overdue = decision.recovery_time is not None and decision.recovery_time <= around.now
@@ -35,7 +36,7 @@ def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
     kind = around.process_type(process.type)
     if not kind.process_timeout or process.started_at is None or process.timed_out_at is not None:
         return
-    if process.started_at + timedelta(seconds=kind.process_timeout) <= around.now:
+    if around.now - process.started_at >= timedelta(seconds=kind.process_timeout):
         repair = Repair.BREAK_LATE if kind.break_after_process_timeout else Repair.COUNT_LATE
         evidence = f"started {process.started_at:%H:%M:%S}, over {kind.process_timeout:g} s ago"
         yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)

@@ -43,7 +43,7 @@ MOST_SECONDS = 20.0
 """After so long a scan ends, so that its result is seen; the next nudge goes on."""
 
 
-_SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError)
+_SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
 """What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
 
 

@@ -22,6 +22,7 @@ from recovery.store.aborts import Aborts
 from recovery.store.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.decisions import Decisions, Queued
+from recovery.store.far_off import FarOff
 from recovery.store.graph_stages import Finished, GraphView
 from recovery.store.graphs import Graphs
 from recovery.store.interruptions import Group, Interruptions, Selection
@@ -78,6 +79,7 @@ class Store:
             self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
         self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
+        self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:

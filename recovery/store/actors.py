@@ -13,7 +13,7 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
-from recovery.records.preferences import P, default_of, fits, setting_names
+from recovery.records.preferences import P, default_of, fits, setting_names, within_limits
 from recovery.store.client import Document
 from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
 
@@ -70,9 +70,10 @@ class KeptSettings(Generic[P]):
         overrides = {
             name: over[key]
             for name in setting_names(self._kind)
-            if (key := field_name(name)) in over and fits(over[key], default_of(self._kind, name))
+            if (key := field_name(name)) in over and fits(name, over[key], default_of(self._kind, name))
         }
-        return Stored(from_document(self._kind, document), overrides, document.get("blockedAt") is not None)
+        code = within_limits(from_document(self._kind, document))
+        return Stored(code, overrides, document.get("blockedAt") is not None)
 
 
 class Actors(KeptSettings[ActorPreferences]):

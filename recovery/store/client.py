@@ -42,7 +42,11 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
     }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
     try:
-        return MongoClient(uri, tz_aware=True, appname="recovery-workers", **options)
+        # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it
+        # is read as the last that there is, or the first.
+        return MongoClient(
+            uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options
+        )
     except (ConfigurationError, ValueError) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={without_password(uri)}: {error}") from None
 

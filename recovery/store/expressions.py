@@ -7,6 +7,8 @@ from typing import Any
 
 from pymongo import WriteConcern
 
+from recovery.limits import LONGEST
+
 Expression = dict[str, Any]
 
 ACKNOWLEDGED = WriteConcern("majority", j=True)
@@ -32,9 +34,29 @@ FIRST_QUEUED: Expression = {"$ifNull": ["$enqueuedAt", "$$NOW"]}
 """When a task was first queued; now, if it is being queued for the first time."""
 
 
+_FIRST_QUEUED_BY_NOW: Expression = {"$min": [FIRST_QUEUED, "$$NOW"]}
+"""One in the future is none of ours, and may be so far off that nothing can be added to it: an error for its batch."""
+
+
+def idle_time(seconds: Expression | str) -> Expression:
+    """A record's own time, in milliseconds; ten years for one that is longer, which an older version took."""
+    return {"$multiply": [{"$min": [{"$ifNull": [seconds, 60]}, LONGEST]}, 1000]}
+
+
+def age(since: str) -> Expression:
+    """How long ago a date of a record is, in milliseconds; 0 without one, and at most ten years."""
+    passed = {"$subtract": ["$$NOW", {"$ifNull": [since, "$$NOW"]}]}
+    return {"$min": [{"$max": [passed, 0]}, LONGEST * 1000]}
+
+
+def later_by(milliseconds: Expression) -> Expression:
+    """So long after now, a tenth more or less, and ten years at the most."""
+    return {"$add": ["$$NOW", {"$min": [jittered(milliseconds), LONGEST * 1000]}]}
+
+
 def task_end(seconds: float) -> Expression:
     """When a task's time as a whole is over."""
-    return {"$add": [FIRST_QUEUED, round(seconds * 1000)]}
+    return {"$add": [_FIRST_QUEUED_BY_NOW, round(seconds * 1000)]}
 
 
 def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
@@ -42,7 +64,7 @@ def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
     names, times = list(seconds), [round(one * 1000) for one in seconds.values()]
     # A name that is not found has the place -1, which is the last.
     found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(names), "$actor"]}]}
-    return {"$add": [FIRST_QUEUED, found]}
+    return {"$add": [_FIRST_QUEUED_BY_NOW, found]}
 
 
 def jittered(milliseconds: Any) -> Expression:

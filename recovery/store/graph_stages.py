@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.store.client import Document
-from recovery.store.expressions import literal
+from recovery.store.expressions import idle_time, literal
 
-IDLE: Document = {"$add": ["$$NOW", {"$multiply": ["$idleTimeout", 1000]}]}
+IDLE: Document = {"$add": ["$$NOW", idle_time("$idleTimeout")]}
 TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
 
 

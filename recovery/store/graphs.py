@@ -12,7 +12,7 @@ from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, after, jittered, literal
+from recovery.store.expressions import OVERDUE, RESTORABLE, after, age, idle_time, later_by, literal
 from recovery.store.graph_stages import IDLE, TOUCHED, Finished, GraphView, apply_stages, decode_view, projection
 from recovery.store.tasks import insert_missing
 
@@ -177,17 +177,8 @@ class Graphs:
 
     def look_later(self, process_ids: Sequence[str]) -> int:
         """Move the deadlines of graphs found healthy: as far off as they are idle, so looks grow rare."""
-        idle_for = {"$subtract": ["$$NOW", {"$ifNull": ["$touchedAt", "$$NOW"]}]}
+        later = later_by({"$max": [idle_time("$idleTimeout"), age("$touchedAt")]})
         changed = self._collection.update_many(
-            {"_id": {"$in": list(process_ids)}, **OVERDUE},
-            [
-                {
-                    "$set": {
-                        "recoveryTime": {
-                            "$add": ["$$NOW", jittered({"$max": [{"$multiply": ["$idleTimeout", 1000]}, idle_for]})]
-                        }
-                    }
-                }
-            ],
+            {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count

@@ -9,9 +9,11 @@ from pymongo.errors import DuplicateKeyError
 
 from recovery.records import ErrorInfo, Process, ProcessState, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, jittered, literal
+from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, age, idle_time, later_by, literal
 
 RUNNING = ProcessState.RUNNING.value
+_STARTED_BY_NOW: Document = {"$min": ["$startedAt", "$$NOW"]}
+"""One in the future is none of ours, and may be so far off that nothing can be added to it."""
 
 
 class Processes:
@@ -120,7 +122,7 @@ class Processes:
 
         Index `deadline`: reads all running processes, for an operator.
         """
-        over = {"$add": ["$startedAt", round(seconds * 1000)]}
+        over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
         guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
         changed = self._restorable.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
@@ -141,9 +143,7 @@ class Processes:
 
         Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
         """
-        age = {"$subtract": ["$$NOW", {"$ifNull": ["$startedAt", "$$NOW"]}]}
-        idle = {"$multiply": [{"$ifNull": ["$idleTimeout", 60]}, 1000]}
-        later: Document = {"$add": ["$$NOW", jittered({"$max": [idle, age]})]}
+        later = later_by({"$max": [idle_time("$idleTimeout"), age("$startedAt")]})
         if timeouts:
             over = _end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
@@ -162,7 +162,7 @@ def _ending(fields: Document) -> list[Document]:
 
 def _late(process_ids: Sequence[str], process_type: str, seconds: float) -> Document:
     """Running processes of a type that have run for so long and are not marked."""
-    over = {"$add": ["$startedAt", round(seconds * 1000)]}
+    over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
     among = {"_id": {"$in": list(process_ids)}, "type": process_type, "state": RUNNING, "timedOutAt": None}
     return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
 
@@ -172,7 +172,7 @@ def _end_by_type(timeouts: Mapping[str, float]) -> Document:
     times = [round(one * 1000) for one in timeouts.values()]
     # A type that is not found has the place -1, which is the last.
     found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
-    return {"$add": ["$startedAt", found]}
+    return {"$add": [_STARTED_BY_NOW, found]}
 
 
 def _existing() -> Document:

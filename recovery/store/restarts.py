@@ -132,9 +132,7 @@ class Restarts:
                         "$set": {
                             "state": RUNNING,
                             "reopened": (before or 0) + 1,
-                            "recoveryTime": {
-                                "$add": ["$$NOW", {"$multiply": [{"$ifNull": ["$idleTimeout", 60]}, 1000]}]
-                            },
+                            "recoveryTime": IDLE,
                         }
                     },
                     {"$unset": ["error", "endedAt"]},

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import PREFIX, Settings
 
@@ -159,7 +160,7 @@ def _unit(default: Any, unit: str | None) -> str:
 def _limits(field: FieldInfo) -> str:
     signs = {"ge": "at least", "gt": "over", "le": "at most"}
     found = [
-        f"{signs[name]} {value:,}" if value > 65535 else f"{signs[name]} {value}"
+        f"{signs[name]} {_number(value)}"
         for limit in field.metadata
         for name in signs
         if (value := getattr(limit, name, None)) is not None
@@ -167,6 +168,12 @@ def _limits(field: FieldInfo) -> str:
     patterns = [limit.pattern for limit in field.metadata if getattr(limit, "pattern", None)]
     found += [f"matches `{pattern}`" for pattern in patterns]
     return f"({', '.join(found)})" if found else ""
+
+
+def _number(value: Any) -> str:
+    if value == LONGEST:
+        return "10 years"
+    return f"{value:,}" if value > 65535 else f"{value}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

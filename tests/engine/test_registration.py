@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from recovery import Recovery
 from recovery.errors import InputError, NotInActor, UnknownActor
+from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import load
+
+TIME = "over 0 seconds, up to 10 years (316,224,000)"
 
 
 @pytest.fixture
@@ -107,12 +110,27 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ({"worker_timeout": value}, f"actor add: worker_timeout must be over 0 seconds, not {value!r}")
-        for value in (0, -1, math.nan, math.inf, "60", None, True, timedelta(seconds=5))
+        ({"worker_timeout": value}, f"actor add: worker_timeout must be {TIME}, not {value!r}")
+        for value in (0, -1, math.nan, math.inf, 1e15, LONGEST + 1, "60", None, True, timedelta(seconds=5))
     ]
     + [
-        ({"max_work_timeouts": value}, f"actor add: max_work_timeouts must be at least 1, not {value!r}")
-        for value in (0, -3, 1.5, "3", None, True)
+        ({"max_work_timeouts": value}, f"actor add: max_work_timeouts must be from 1 to 1,000,000,000, not {value!r}")
+        for value in (0, -3, 1_000_000_001, 99999999999999999999999, 1.5, "3", None, True)
+    ]
+    + [
+        (
+            {"max_work_timeouts": 10**5000},
+            "actor add: max_work_timeouts must be from 1 to 1,000,000,000, not a number of over 4,983 digits",
+        ),
+        (
+            {"task_timeout": 1e15},
+            "actor add: task_timeout must be 0 (off) or more seconds, up to 10 years (316,224,000), "
+            "not 1000000000000000.0",
+        ),
+        (
+            {"requeue_rate": 1e10},
+            "actor add: requeue_rate must be 0 (off) or more tasks a second, up to 1,000,000,000, not 10000000000.0",
+        ),
     ]
     + [
         ({name: value}, f"actor add: {name} must be True or False, not {value!r}")
@@ -126,9 +144,9 @@ def test_a_bad_value(app: Recovery, setting: dict[str, Any], told: str) -> None:
     assert str(refused.value) == told
 
 
-@pytest.mark.parametrize("idle_timeout", [0, -1, math.nan, math.inf, "60", True, timedelta(seconds=5)])
+@pytest.mark.parametrize("idle_timeout", [0, -1, 1e15, math.nan, math.inf, "60", True, timedelta(seconds=5)])
 def test_a_bad_idle_timeout(app: Recovery, idle_timeout: Any) -> None:
-    with pytest.raises(InputError, match="process type add: idle_timeout must be over 0 seconds, not"):
+    with pytest.raises(InputError, match="process type add: idle_timeout must be over 0 seconds, up to 10 years"):
         app.process(idle_timeout=idle_timeout)(add)
 
 
@@ -151,7 +169,12 @@ def test_scheduling_outside_an_actor(app: Recovery) -> None:
     "times",
     [
         {"eta": datetime(2026, 1, 1)},
+        {"eta": datetime.now(UTC) + timedelta(seconds=LONGEST, days=1)},
+        {"eta": datetime.max.replace(tzinfo=UTC)},
+        {"eta": datetime.max.replace(tzinfo=timezone(timedelta(hours=-9)))},
+        {"eta": datetime.min.replace(tzinfo=timezone(timedelta(hours=9)))},
         {"delay": -1},
+        {"delay": LONGEST + 1},
         {"delay": 1e12},
         {"delay": math.nan},
         {"delay": timedelta(seconds=-1)},

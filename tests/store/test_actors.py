@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recovery.limits import LONGEST, MOST
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
 from recovery.store import Store
 
@@ -64,3 +65,17 @@ def test_process_types_alike(store: Store) -> None:
     store.process_types.save([order.evolve(process_timeout=6)])
     expected = order.evolve(process_timeout=6, break_after_process_timeout=True)
     assert store.process_types.all() == {"order": expected}
+
+
+def test_what_an_older_version_took_is_brought_within_the_limits(store: Store) -> None:
+    """Deadlines are worked out from it for all records at once: a date that can't be is an error for all of them."""
+    store.actors.save([ADD.evolve(worker_timeout=1e15, task_timeout=1e30, max_work_timeouts=10**15, requeue_rate=1e12)])
+    store.process_types.save([ProcessTypePreferences(id="order", process_timeout=1e15)])
+    limited = ADD.evolve(
+        worker_timeout=float(LONGEST), task_timeout=float(LONGEST), max_work_timeouts=MOST, requeue_rate=float(MOST)
+    )
+    assert store.actors.all() == {"add": limited}
+    assert store.preferences.task_timeouts() == {"add": LONGEST}
+    assert store.preferences.process_timeouts() == {"order": LONGEST}
+    store.actors.override("add", {"worker_timeout": 1e15, "max_work_timeouts": 10**15, "task_timeout": 5.0})
+    assert store.actors.all() == {"add": limited.evolve(task_timeout=5.0)}, "what can't be set is passed over"

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from bson import DatetimeMS
 from pyspark import SparkContext
 from typer.testing import CliRunner
 
@@ -109,6 +110,22 @@ def test_repairs_each_defect(database: Database, settings: Settings) -> None:
     told = {BROKEN[shape] for shape in ONLY_TOLD}
     assert set(sweep(settings, repair=True).findings) - told <= {Rule.WORK_TIMEOUT}
     assert set(sweep(settings).findings) == {Rule.FINISHED_TOO_EARLY}
+
+
+def test_dates_that_python_has_not(database: Database, settings: Settings) -> None:
+    """Read as the last or the first that there is: each is found or not, and the others are."""
+    fields = {"decisions": ["recoveryTime", "queuedAt", "eta"], "graphs": ["recoveryTime", "touchedAt"],
+              "processes": ["recoveryTime", "startedAt"]}  # fmt: skip
+    for name, of_collection in fields.items():
+        for field in of_collection:
+            for milliseconds in (8_640_000_000_000_000_000, -8_640_000_000_000_000_000):
+                key = {"_id": {"$regex": f"^{database.add(running)}"}}
+                database.store.database[name].update_many(key, {"$set": {field: DatetimeMS(milliseconds)}})
+    found = database.add(work_timeout)
+    for repair in (True, False):
+        report = sweep(settings, repair=repair)
+        assert report.processes == 2 * sum(map(len, fields.values())) + 1
+        assert (found in {suspect.process_id for suspect in report.sample}) is repair
 
 
 def test_records_of_no_process(database: Database, settings: Settings) -> None:

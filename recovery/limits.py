@@ -1,0 +1,13 @@
+"""How much a user can ask for. MongoDB keeps dates and numbers that Python can't read: one such would be an error for
+everybody who reads it."""
+
+from __future__ import annotations
+
+LONGEST = 10 * 366 * 86400
+"""Ten years, in seconds: the longest time that anything can be given. What is further off is not waited for."""
+
+FAR_OFF = LONGEST + 86400
+"""A deadline that is further off, in seconds, is as good as none. A day over, since clocks differ."""
+
+MOST = 1_000_000_000
+"""The largest count and rate."""
