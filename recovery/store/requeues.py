@@ -17,6 +17,7 @@ from typing import Any
 
 from pymongo.collection import Collection
 
+from recovery.limits import LONGEST
 from recovery.records import ErrorInfo, TaskLimit, to_document
 from recovery.store.client import Document
 from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
@@ -47,6 +48,9 @@ _LOST_AGAIN: Document = {
     ]
 }
 
+_DELAY: Document = {"$multiply": [{"$min": [{"$ifNull": ["$delay", 0]}, LONGEST]}, 1000]}
+"""In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
+
 
 class Requeues:
     """Updates of batches in the collection `decisions`.
@@ -64,7 +68,7 @@ class Requeues:
 
     def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
-        starts = {"$max": ["$eta", {"$add": ["$$NOW", {"$multiply": [{"$ifNull": ["$delay", 0]}, 1000]}]}]}
+        starts = {"$max": ["$eta", {"$add": ["$$NOW", _DELAY]}]}
         due = {"$lte": [starts, "$$NOW"]}
         stages = [
             {
@@ -150,8 +154,7 @@ class Requeues:
 
     def stamp(self, ids: Sequence[str]) -> int:
         """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
-        delayed_for = {"$multiply": ["$delay", 1000]}  # null, and so ignored, where there is none
-        due = {"$max": ["$eta", {"$add": ["$queuedAt", delayed_for]}, "$$NOW"]}
+        due = {"$max": ["$eta", {"$add": [{"$min": ["$queuedAt", "$$NOW"]}, _DELAY]}, "$$NOW"]}
         changed = self._collection.update_many(
             {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
             [{"$set": {"recoveryTime": {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]}}}],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, ErrorInfo
 from recovery.store import Queued, Store
 from tests.store.writing import contents, get, is_about, is_close, put
@@ -181,3 +182,17 @@ def test_a_message_that_is_lost_again_and_again(store: Store, losses: int | None
     found = get(store, "p/t")
     assert (found.state, found.pass_key, found.losses) == (QUEUED, queued.pass_key, (losses or 0) + 1)
     assert is_close(found.recovery_time, now + timedelta(seconds=later))
+
+
+def test_a_delay_that_no_date_can_hold_does_not_hold_up_the_batch(store: Store) -> None:
+    """Another program wrote it."""
+    for key, delay in (("p/t", 1e18), ("p/u", None)):
+        put(store, Decision(id=key, actor="a", state=DecisionState.WAITING, delay=delay))
+    assert [one.id for one in store.requeues.ready(["p/t", "p/u"], PASS)] == ["p/u"]
+    delayed = get(store, "p/t")
+    assert delayed.state is DecisionState.DELAYED
+    assert is_close(delayed.recovery_time, store.now() + timedelta(seconds=LONGEST))
+    update = {"q": {"_id": "p/t"}, "u": {"$unset": {"recoveryTime": 1}}}
+    store.database.command("update", "decisions", updates=[update], bypassDocumentValidation=True)
+    assert store.requeues.stamp(["p/t"]) == 1
+    assert is_close(get(store, "p/t").recovery_time, store.now() + timedelta(seconds=LONGEST))
