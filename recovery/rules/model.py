@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from recovery.limits import FAR_OFF
 from recovery.records import ActorPreferences, Decision, Graph, Process, ProcessTypePreferences, QueueStatistics
@@ -66,6 +67,15 @@ class Repair(StrEnum):
     REPORT = "report only"
 
 
+_FAR_OFF = timedelta(seconds=FAR_OFF)
+
+
+@lru_cache(maxsize=1000)
+def _actor_by_default(name: str) -> ActorPreferences:
+    """Asked for several times for each decision of a page."""
+    return ActorPreferences(id=name)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule applies to a record. `record` is `P/T` for a decision, `P` for a process or graph."""
@@ -123,11 +133,11 @@ class Surroundings:
     def will_look(self, deadline: datetime | None) -> bool:
         """Whether somebody looks at a record with this deadline while anybody cares."""
         # A difference of dates never overflows; a sum may.
-        return deadline is not None and deadline - self.now <= timedelta(seconds=FAR_OFF)
+        return deadline is not None and deadline - self.now <= _FAR_OFF
 
     def actor(self, name: str) -> ActorPreferences:
         """An actor's settings; the defaults where no worker has told of it yet."""
-        return self.actors.get(name) or ActorPreferences(id=name)
+        return self.actors.get(name) or _actor_by_default(name)
 
     def process_type(self, name: str) -> ProcessTypePreferences:
         """A process type's settings; the defaults where no worker has told of it yet."""
