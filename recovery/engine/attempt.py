@@ -115,9 +115,12 @@ class Slot:
         try:
             ran = call(self._resources.store, actor, task, here)
         except NotDecided as error:
-            log.warning("%s %s is not ready (%s): it waits until its graph is looked at", actor.name, task.id, error)
-            self._wait_again(decision)
-            ran, result = None, Result.NOT_READY
+            if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
+                ran = outcomes.of_error(error, decision), ()
+            else:
+                log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
+                self._wait_again(decision)
+                ran, result = None, Result.NOT_READY
         if ran is not None:
             outcome, children = ran
             ended = Ended(task, decision.evolve(outcome=outcome, children=children))

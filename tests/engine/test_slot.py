@@ -12,7 +12,7 @@ import pytest
 from recovery import Recovery, heartbeat
 from recovery.engine import Result, Slot, attempt
 from recovery.errors import NotInActor
-from recovery.records import DecisionState
+from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import new_pass
 from tests.store.writing import is_close
 from tests.waiting import wait_until
@@ -280,3 +280,19 @@ def test_a_task_whose_value_was_lost_waits_until_its_graph_is_looked_at(world: W
     (shipped,) = (d for d in world.decisions(process_id).values() if d.actor == "ship")
     assert shipped.timeouts == 0
     check_quiet(world, process_id)
+
+
+def test_a_value_that_never_comes_breaks_the_process(world: World) -> None:
+    """Its task failed, and another program's graph says that it was applied: no rule can mend that."""
+    pack = world.app.actor("pack")(lambda: "packed")
+    ship = world.app.actor("ship", max_work_timeouts=3)(lambda what: what)
+    process_id = world.app.start(world.app.process("order")(lambda: ship.schedule(pack.schedule())))
+    for actor in ("order", "pack"):
+        world.pump(serve={actor: world.app.actors[actor]})
+    failed = {"outcome.error": {"kind": "ValueError", "message": "another's"}}
+    world.store.database["decisions"].update_one({"actor": "pack"}, {"$set": failed, "$unset": {"outcome.value": 1}})
+    process = world.bring_on(process_id)
+    assert process.state is ProcessState.BROKEN
+    assert process.error is not None and "has no value yet" in process.error.message
+    shipped = world.store.database["decisions"].find_one({"actor": "ship"})
+    assert shipped is not None and shipped["attempts"] == 3

@@ -289,3 +289,12 @@ def go_on(on_the_spot: bool) -> None:
     From now on and until `held_still` ends.
     """
     attempt.CONTINUE_FOR = 1e9 if on_the_spot else -1.0
+
+
+def work(cluster: Cluster) -> None:
+    """A worker takes the next message and runs it, and writes what is applied."""
+    member = cluster.member()
+    message = cluster.take(member)
+    assert message is not None
+    cluster.run(member, message)
+    member.applier.flush()

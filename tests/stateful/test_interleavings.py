@@ -11,7 +11,7 @@ import pytest
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, ScanResult
 from tests.faults import Course, Died, Fault, Kind, Plan
-from tests.stateful.cluster import APPLY, MESSAGE, SILENCE, WORK, Cluster, Member, go_on
+from tests.stateful.cluster import APPLY, MESSAGE, SILENCE, WORK, Cluster, Member, go_on, work
 from tests.stateful.kills import node
 from tests.stateful.programs import ANY_ATTEMPT, HOLDER_ONLY
 from tests.stateful.rest import bring_to_rest
@@ -35,15 +35,6 @@ def working(cluster: Cluster, *at: str, member: Member | None = None) -> Course:
     message = cluster.take(member)
     assert message is not None
     return begun(lambda: cluster.run(member, message), *at)
-
-
-def work(cluster: Cluster) -> None:
-    """A worker takes the next message and runs it, and writes what is applied."""
-    member = cluster.member()
-    message = cluster.take(member)
-    assert message is not None
-    cluster.run(member, message)
-    member.applier.flush()
 
 
 def scan(cluster: Cluster, page: int = 100) -> ScanResult:

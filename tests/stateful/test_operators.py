@@ -9,20 +9,11 @@ import pytest
 
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.stateful.checks import Memory
-from tests.stateful.cluster import BROKEN_LATE, LATE, Cluster, go_on
+from tests.stateful.cluster import BROKEN_LATE, LATE, Cluster, go_on, work
 from tests.stateful.kills import node
 from tests.stateful.rest import bring_to_rest
 
 CUSTOM_ID = "the order"
-
-
-def work(cluster: Cluster) -> None:
-    """A worker takes the next message and runs it, and writes what is applied."""
-    member = cluster.member()
-    message = cluster.take(member)
-    assert message is not None
-    cluster.run(member, message)
-    member.applier.flush()
 
 
 def scan(cluster: Cluster, name: str) -> None:
