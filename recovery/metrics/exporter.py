@@ -17,14 +17,14 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import REGISTRY, CollectorRegistry, Metric, start_http_server
+from prometheus_client import REGISTRY, CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from recovery.errors import PortTaken
 from recovery.metrics import multiprocess
+from recovery.metrics.server import MetricsServer
 from recovery.settings import Settings
 from recovery.store import Store
 from recovery.store.overview import DEADLINES, Overview, impatient
@@ -42,14 +42,14 @@ class Depths(Protocol):
         """How many messages wait in each queue."""
 
 
-def serve(settings: Settings, store: Store, broker: Depths) -> WSGIServer:
+def serve(settings: Settings, store: Store, broker: Depths) -> MetricsServer:
     """Serve from a thread until the process ends, or `shutdown` is called. Raises PortTaken."""
     assert settings.metrics_port is not None
     registry = CollectorRegistry()
     registry.register(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR")))
     registry.register(Asked(store, broker))
     try:
-        server, _ = start_http_server(settings.metrics_port, settings.metrics_host, registry)
+        server = MetricsServer(settings.metrics_host, settings.metrics_port, make_wsgi_app(registry))
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
         if error.errno != errno.EADDRINUSE:
@@ -60,6 +60,7 @@ def serve(settings: Settings, store: Store, broker: Depths) -> WSGIServer:
             f"metrics can't be served on {where}: the port is in use. Set RECOVERY_METRICS_PORT to another one, a "
             "different one for each worker of a machine"
         ) from None
+    server.start()
     return server
 
 

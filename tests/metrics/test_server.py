@@ -1,0 +1,136 @@
+"""The metrics' server beside connections that say nothing, half of something, or read nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from recovery.metrics import server as module
+from recovery.metrics.server import MAX_CONNECTIONS, MetricsServer
+from recovery.stack.ports import HOST, free_port
+from tests.waiting import wait_until
+
+HUNDREDS = 400
+ANSWER = b"recovery_workers_alive 1.0\n"
+
+
+class Served:
+    """A server, what clients hold open of it, and what it holds itself."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self.server = MetricsServer(HOST, free_port(), application)
+        self.server.start()
+        self.port = self.server.server_port
+        self.clients: list[socket.socket] = []
+
+    def connect(self, said: bytes = b"") -> socket.socket:
+        client = socket.create_connection((HOST, self.port), timeout=10)
+        self.clients.append(client)
+        with contextlib.suppress(OSError):  # it may be closed already
+            client.sendall(said)
+        return client
+
+    def scrape(self) -> bytes:
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics", timeout=10) as answer:
+            return bytes(answer.read())
+
+    def held(self) -> int:
+        """Connections whose end this process has, as the server."""
+        every = psutil.Process().net_connections("tcp")
+        return sum(one.laddr.port == self.port and one.status != psutil.CONN_LISTEN for one in every)
+
+
+def answer(_environ: Any, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [ANSWER]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    made: list[Served] = []
+
+    def begin(application: Callable[..., Any] = answer) -> Served:
+        made.append(Served(application))
+        return made[-1]
+
+    yield begin
+    for served in made:
+        served.server.shutdown()
+        served.server.server_close()
+        for client in served.clients:
+            client.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: "], ids=["silent", "line", "head"]
+)
+def test_hundreds_that_never_ask(serve: Callable[..., Served], said: bytes) -> None:
+    served = serve()
+    for number in range(HUNDREDS):
+        served.connect(said)
+        if number % 100 == 0:
+            assert served.scrape() == ANSWER
+    assert served.scrape() == ANSWER
+    wait_until(lambda: served.held() <= MAX_CONNECTIONS, 10, "no more than it may hold")
+
+
+def test_who_sends_for_ever_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time; the request never does."""
+    monkeypatch.setattr(module, "REQUEST_WITHIN", 0.5)
+    served = serve()
+    slow = served.connect(b"GET /metrics HTTP/1.1\r\n")
+
+    def ended() -> bool:
+        try:
+            slow.sendall(b"X")
+        except OSError:
+            return True
+        return False
+
+    wait_until(ended, 5, "its end")
+    assert served.held() == 0
+
+
+def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTION_WITHIN", 0.5)
+
+    def much(_environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [bytes(64 << 20)]
+
+    served = serve(much)
+    served.connect(b"GET /metrics HTTP/1.1\r\n\r\n")
+    wait_until(lambda: served.held() == 1, 5, "the request")
+    wait_until(lambda: served.held() == 0, 5, "its end")
+
+
+def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served]) -> None:
+    """While all places are taken by those that asked, one more is closed at once."""
+    go = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def slowly(environ: Any, start_response: Any) -> list[bytes]:
+        begun.release()
+        go.wait(10)
+        return answer(environ, start_response)
+
+    served = serve(slowly)
+    asking = [served.connect(b"GET /metrics HTTP/1.0\r\n\r\n") for _ in range(MAX_CONNECTIONS)]
+    assert all(begun.acquire(timeout=10) for _ in asking)
+    assert served.connect(b"GET /metrics HTTP/1.0\r\n\r\n").recv(100) == b""
+    go.set()
+    for client in asking:
+        said = b"".join(iter(lambda client=client: client.recv(4096), b""))  # type: ignore[misc]
+        assert said.endswith(ANSWER)
+
+
+def test_an_address_of_the_sixth_version() -> None:
+    with MetricsServer("::1", free_port(), answer) as server:
+        assert server.address_family is socket.AF_INET6
