@@ -12,11 +12,19 @@ from unittest.mock import patch
 import redis
 
 from recovery import Recovery, Settings
-from recovery.engine import Actor, Slot, attempt
+from recovery.engine import Actor, Host, Slot, attempt
 from recovery.records import Decision, Process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store import Store
+from tests.faults import Died
 from tests.waiting import wait_until
+
+
+class Mortal(Host):
+    """A process that ends where a test says so."""
+
+    def ends(self, error: BaseException) -> bool:
+        return isinstance(error, Died) or super().ends(error)
 
 
 class World:
@@ -46,7 +54,7 @@ class World:
         """Take and run messages until there are none; how many there were. Of the actors in `serve`, or of all."""
         self.tell()
         served = self.app.actors if serve is None else serve
-        slot, taken = Slot(self.app.resources, self.app.applier, served, holder), 0
+        slot, taken = Slot(self.app.resources, self.app.applier, served, holder, Mortal()), 0
         while message := self.pop(served):
             slot.run(served[message["headers"]["task"]], *arguments(message))
             taken += 1

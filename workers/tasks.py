@@ -17,6 +17,7 @@ from recovery.engine import Actor, Recovery, Result, Slot
 from recovery.records.ids import holder
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
+from workers.slots import PoolHost
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +63,14 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
         try:
             result = _slot(app).run(actor, decision_id, pass_key)
-        except SystemExit:
+        except Exception:
+            raise  # Celery logs it
+        except BaseException:
             if threading.current_thread() is threading.main_thread():
                 raise  # the pool process ends, and its parent sees it
-            # A thread's would be lost in the pool, and its message never acknowledged.
-            log.warning("%s %s: called sys.exit(); its deadline brings another attempt", actor.name, decision_id)
+            # None of the actor's, which is its task's error. A thread's would be lost in the pool, and its message
+            # never acknowledged.
+            log.exception("%s %s: the attempt was cut off; its deadline brings another", actor.name, decision_id)
             return
         if result is Result.BLOCKED:
             raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
@@ -80,7 +84,7 @@ def _slot(app: Recovery) -> Slot:
     assert Running.lifeline is not None, "attempts run in workers, which have a lifeline"
     worker = Running.lifeline.worker
     served = {name: app.actors[name] for name in worker.queues}
-    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()))
+    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()), PoolHost())
 
 
 def _sweep(app: Recovery) -> Any:

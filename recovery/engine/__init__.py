@@ -14,6 +14,7 @@ from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
 from recovery.engine.effects import Applied, Ended
 from recovery.engine.guarded import each, together
+from recovery.engine.host import Host
 from recovery.engine.loading import load_app
 from recovery.engine.rebuild import rebuild_graphs, still_to_come
 from recovery.engine.resources import Resources
@@ -24,6 +25,7 @@ __all__ = [
     "Applied",
     "Applier",
     "Ended",
+    "Host",
     "Recovery",
     "Resources",
     "Result",

@@ -1,7 +1,7 @@
 """One attempt: claim, run, finish (design §3), then apply; and perhaps the next task of the same process.
 
-What comes of it is told by name, so that the worker can count it. An actor's exception ends its task with an
-error; an exception of the database ends the attempt only, and what it held is given back.
+What comes of it is told by name, so that the worker can count it. An actor's exception, of whatever kind, ends its
+task with an error; an exception of the database ends the attempt only, and what it held is given back.
 
 A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
 place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for. If it was
@@ -26,6 +26,7 @@ from recovery.engine.applier import Applier
 from recovery.engine.call import call
 from recovery.engine.dispatch import push
 from recovery.engine.effects import Ended
+from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
 from recovery.engine.patience import patiently
 from recovery.engine.resolve import NotDecided
@@ -57,10 +58,16 @@ class Slot:
     """A place that attempts run in: one pool process or thread, on behalf of one holder of claims."""
 
     def __init__(
-        self, resources: Resources, applier: Applier, actors: Mapping[str, Actor[..., Any]], holder: str
+        self,
+        resources: Resources,
+        applier: Applier,
+        actors: Mapping[str, Actor[..., Any]],
+        holder: str,
+        host: Host | None = None,
     ) -> None:
         """`actors` are those whose queues this worker serves."""
         self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
+        self._host = host or Host()
         self._held: Decision | None = None
 
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
@@ -113,7 +120,7 @@ class Slot:
             raise LookupError(f"{decision.id}: there is a decision, but no Task record")
         result, following = Result.CLAIM_LOST, None
         try:
-            ran = call(self._resources.store, actor, task, here)
+            ran = call(self._resources.store, actor, task, here, self._host)
         except NotDecided as error:
             if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
                 ran = outcomes.of_error(error, decision), ()

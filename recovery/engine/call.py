@@ -11,6 +11,7 @@ from recovery.engine import outcomes
 from recovery.engine.actor import Actor
 from recovery.engine.context import Attempt
 from recovery.engine.heartbeats import beating
+from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
 from recovery.engine.resolve import resolve
 from recovery.errors import ClaimLost
@@ -21,7 +22,9 @@ from recovery.store import Store
 log = logging.getLogger(__name__)
 
 
-def call(store: Store, actor: Actor[..., Any], task: Task, here: InHand) -> tuple[Outcome, tuple[Child, ...]] | None:
+def call(
+    store: Store, actor: Actor[..., Any], task: Task, here: InHand, host: Host
+) -> tuple[Outcome, tuple[Child, ...]] | None:
     """The outcome of a task that is in hand and the children it scheduled; None if it gave up its claim."""
     decision = here.decision
     values = resolve(store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
@@ -34,7 +37,9 @@ def call(store: Store, actor: Actor[..., Any], task: Task, here: InHand) -> tupl
     except ClaimLost:
         metrics.STALE.labels("claim lost").inc()
         return None
-    except Exception as error:
+    except BaseException as error:
+        if host.ends(error):
+            raise
         outcome = outcomes.of_error(error, decision)
         assert outcome.error is not None
         log.warning("%s %s: %s\n%s", actor.name, decision.id, outcome.error.message, outcome.error.stack)

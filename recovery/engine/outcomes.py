@@ -31,12 +31,12 @@ def pass_of(decision: Decision) -> str:
     return decision.pass_key
 
 
-def of_error(error: Exception, decision: Decision) -> Outcome:
+def of_error(error: BaseException, decision: Decision) -> Outcome:
     """What an actor's exception ends its task with."""
     return Outcome(pass_key=pass_of(decision), error=describe(error, decision))
 
 
-def describe(error: Exception, decision: Decision) -> ErrorInfo:
+def describe(error: BaseException, decision: Decision) -> ErrorInfo:
     """The record of an exception: its type, message, and the end of its stack."""
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
@@ -49,7 +49,7 @@ def describe(error: Exception, decision: Decision) -> ErrorInfo:
     )
 
 
-def _frames(error: Exception) -> Iterator[tuple[str, str]]:
+def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
     """(module, function) of each frame from the actor's function on, the outermost first. By the module's name, which
     has no root; our own call of the function is in all stacks alike."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -58,8 +58,9 @@ def _frames(error: Exception) -> Iterator[tuple[str, str]]:
             yield module, frame.f_code.co_name
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception as failure:  # the application's own __str__
+        # Its own text is the code alone.
+        return f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else str(error)
+    except BaseException as failure:  # the application's own __str__
         return f"(its text can't be had: {type(failure).__name__})"

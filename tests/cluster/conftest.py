@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -20,8 +21,6 @@ from tests.cluster import app as served
 from tests.cluster.storm import Storm
 from tests.waiting import wait_until
 
-APP = "tests.cluster.app:app"
-
 
 class Cluster:
     """Workers and beats of one test, on its own database."""
@@ -29,14 +28,18 @@ class Cluster:
     def __init__(self, stack: Stack, settings: Settings, signs: Path) -> None:
         self.stack, self.settings, self.folder = stack, settings, str(signs)
         self.app = Recovery(settings)
-        self.app.actors = served.app.actors
+        self.serve(served)
         self.database: Any = MongoClient(settings.mongo_uri)[settings.database]
+
+    def serve(self, module: ModuleType) -> None:
+        """Workers from now on serve the `app` of this module, and processes of it are started."""
+        self._served, self.app.actors = f"{module.__name__}:app", module.app.actors
 
     def worker(self, *, wait: bool = True, concurrency: int = 1, pool: str | None = None, **changes: Any) -> Child:
         """A worker that has told that it lives (unless not to `wait`)."""
         before = self.database["workers"].count_documents({})
         settings = self.settings.model_copy(update=changes)
-        child = self.stack.start_worker(APP, concurrency=concurrency, pool=pool, env=settings.environment())
+        child = self.stack.start_worker(self._served, concurrency=concurrency, pool=pool, env=settings.environment())
         if wait:
             wait_until(
                 lambda: self.database["workers"].count_documents({}) > before or not child.running, 30, "a worker"
@@ -45,7 +48,7 @@ class Cluster:
         return child
 
     def beat(self) -> Child:
-        return self.stack.start_beat(APP, env=self.settings.environment())
+        return self.stack.start_beat(self._served, env=self.settings.environment())
 
     def began(self) -> list[int]:
         """Pids of the processes in which an attempt began, the first first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from recovery.engine import finish_process
 from recovery.errors import ProcessBroken
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.records import values as record_values
+from tests.faults import Died
 from tests.store.writing import put
 from tests.waiting import wait_until
 from tests.world import World
@@ -261,21 +264,58 @@ def test_claim_lost_ends_the_attempt_and_nothing_else(world: World) -> None:
     assert world.decisions(process_id)["start"].state is DecisionState.WORKING
 
 
-def test_errors_of_no_kind_we_know_end_the_attempt_only(world: World) -> None:
-    """SystemExit and its like are not the task's result: its deadline brings another attempt."""
-    calls: list[int] = []
+class Own(BaseException):
+    """An application's, of no kind that anybody knows."""
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyboardInterrupt(), ""),
+        (asyncio.CancelledError("by a timeout"), "by a timeout"),
+        (GeneratorExit(), ""),
+        (SystemExit(3), "called sys.exit(3)"),
+        (SystemExit("no disk"), "called sys.exit('no disk')"),
+        (Own("of our own"), "of our own"),
+        (BaseExceptionGroup("two of them", [KeyboardInterrupt(), ValueError()]), "two of them (2 sub-exceptions)"),
+        (Unprintable(), "(its text can't be had: SystemExit)"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_whatever_an_actor_raises_is_its_tasks_error(
+    world: World, error: BaseException, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)  # as a pool's processes have it
+
+    def order() -> None:
+        raise error
+
+    process = world.bring_on(world.app.start(world.app.process()(order)))
+    assert process.error is not None
+    assert (process.error.kind, process.error.message) == (type(error).__name__, message)
+    assert "in order" in (process.error.stack or "")
+
+
+def test_an_actors_process_that_is_to_end_ends(world: World) -> None:
+    """Its attempt is lost with it: the deadline brings another. So it is with a Ctrl-C in the terminal."""
+    ends: list[type[BaseException]] = [Died, KeyboardInterrupt]
 
     def order() -> str:
-        calls.append(1)
-        if len(calls) == 1:
-            raise SystemExit(1)
-        return "second"
+        if ends:
+            raise ends.pop()
+        return "third"
 
     process_id = world.app.start(world.app.process(worker_timeout=0.1)(order))
-    with pytest.raises(SystemExit):
-        world.pump()
-    assert world.bring_on(process_id).result == '"second"'
-    assert world.decisions(process_id)["start"].timeouts == 1
+    for end in reversed(ends.copy()):
+        with pytest.raises(end):
+            wait_until(lambda: (world.scan(), world.pump())[1], 10, "another attempt")
+    assert world.bring_on(process_id).result == '"third"'
+    assert world.decisions(process_id)["start"].timeouts == 2
 
 
 def test_an_application_without_the_actor(world: World, app: Recovery) -> None:

@@ -10,6 +10,7 @@ from recovery import Failure, InputError
 from recovery.errors import NotEncodable
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records import task as task_record
+from tests.faults import Died
 from tests.world import World, by_message_only, check_quiet
 
 
@@ -147,7 +148,7 @@ def test_a_time_out_is_a_failure_too(world: World) -> None:
 
     @world.app.actor(worker_timeout=0.1, restart_after_work_timeout=False)
     def hang() -> None:
-        raise SystemExit
+        raise Died
 
     @world.app.process()
     def order() -> Any:
@@ -158,7 +159,7 @@ def test_a_time_out_is_a_failure_too(world: World) -> None:
         for _ in range(2):
             try:
                 world.pump()
-            except SystemExit:
+            except Died:
                 break
     world.bring_on(process_id)
     assert str(world.app.result(process_id)).startswith("hang: WorkTimeout: hang brought no result within 0.1 s")

@@ -17,6 +17,7 @@ from recovery.rules import Rule
 from recovery.scan import DecisionScanner
 from recovery.store import Finished
 from recovery.store.requeues import LONGEST_WAIT
+from tests.faults import Died
 from tests.scan.making import DAY, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put
 from tests.waiting import wait_until
@@ -177,7 +178,7 @@ def test_a_task_that_always_hangs_ends_after_so_many_attempts(world: World) -> N
 
     @world.app.process("add", worker_timeout=0.001, max_work_timeouts=3)
     def hangs() -> None:
-        raise SystemExit  # as if the worker was killed: the attempt just ends
+        raise Died  # as if the worker was killed: the attempt just ends
 
     process_id = world.app.start(hangs)
     attempts: list[str] = []
@@ -185,7 +186,7 @@ def test_a_task_that_always_hangs_ends_after_so_many_attempts(world: World) -> N
     def ended() -> bool:
         try:
             world.pump()
-        except SystemExit:
+        except Died:
             attempts.append("lost")
         scanner(world, "decisions").run_once()
         return world.process(process_id).state is ProcessState.BROKEN

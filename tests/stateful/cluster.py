@@ -35,7 +35,7 @@ from tests.faults import installed, reach
 from tests.faults.layer import Told, pause
 from tests.stateful.passing import Passing
 from tests.stateful.programs import ACTORS, FORCED, HOLDER_ONLY, LIMITED, perform
-from tests.world import arguments
+from tests.world import Mortal, arguments
 
 MESSAGE, APPLY, WORK, IDLE, BEAT, SILENCE, DELAY = 100.0, 100.0, 200.0, 300.0, 30.0, 90.0, 150.0
 """Timeouts in seconds, far over what a test takes."""
@@ -76,7 +76,7 @@ class Member:
     def __init__(self, settings: Settings, app: Recovery, worker_id: str) -> None:
         self.resources = Resources.connect(settings)
         self.applier = Still(self.resources)
-        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1))
+        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1), Mortal())
         self.worker = Worker(id=worker_id, name=worker_id, host="here", pid=1, pid_started=1, queues=tuple(app.actors))
         self.taken: dict[str, datetime | None] = dict.fromkeys(app.actors)
 
