@@ -51,6 +51,12 @@ UNBLOCK_HELP = """Begin tasks of an actor again, with what has waited meanwhile.
 
 Example: [bold]recovery actor unblock charge_card[/bold]
 """
+FORGET_HELP = """Forget an actor that is gone for good: its settings, its queue, and messages left in it.
+
+Refused while tasks of it wait or are worked on, while a worker serves it, and while it is blocked.
+
+Example: [bold]recovery actor forget charge_card_v1[/bold]
+"""
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -58,6 +64,7 @@ def add_to(commands: typer.Typer) -> None:
     actors = group(HELP, _overrides, look, _one, _table)
     actors.command("block", help=paragraphs(BLOCK_HELP))(block)
     actors.command("unblock", help=paragraphs(UNBLOCK_HELP))(unblock)
+    actors.command("forget", help=paragraphs(FORGET_HELP))(forget)
     commands.add_typer(actors, name="actor")
 
 
@@ -69,6 +76,14 @@ def block(name: Name) -> None:
 def unblock(name: Name) -> None:
     was = "not blocked any more" if _overrides()(connect()).unblock(name) else "not blocked, nor was it before"
     _say(f"{name} is {was}: its tasks begin")
+
+
+def forget(name: Name) -> None:
+    from recovery.engine.forget import forget_actor
+
+    overrides = forget_actor(connect(), name)
+    with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
+    _say(f"{name} is forgotten{with_it}; a worker that serves it makes it known again")
 
 
 def _say(text: str) -> None:
@@ -84,16 +99,20 @@ def look(resources: Resources) -> dict[str, Found]:
 
     store = resources.store
     actors, polled, now = store.actors.stored(), store.queues.all(), store.now()
-    depths = resources.broker.depths(sorted(actors)) if actors else {}
+    waiting = store.waiting.by_actor()
+    names = sorted({*actors, *waiting})
+    depths = resources.broker.depths(names) if names else {}
     workers = Overview(store.database).workers_alive()
     return {
         name: {
+            "tasks": waiting[name].tasks if name in waiting else 0,
             "depth": depths[name],
             "consumers": sum(name in worker.queues and name not in worker.paused for worker in workers),
             "polled_seconds_ago": seconds_between(polled[name].polled_at if name in polled else None, now),
-            **_one(stored),
+            # One that no worker told of yet has tasks that wait, and no settings.
+            **(_one(actors[name]) if name in actors else {"blocked": False, "settings": {}}),
         }
-        for name, stored in sorted(actors.items())
+        for name in names
     }
 
 
@@ -122,5 +141,5 @@ def _table(found: dict[str, Found]) -> RenderableType:
         last = one["polled_seconds_ago"]
         polled = "never" if last is None else f"{short(last)} ago"
         state = "[red]blocked[/red]" if one["blocked"] else ""
-        table.add_row(name, f"{one['depth']:,}", str(one["consumers"]), polled, state, overridden(one["settings"]))
+        table.add_row(name, f"{one['tasks']:,}", str(one["consumers"]), polled, state, overridden(one["settings"]))
     return whole_words(table)

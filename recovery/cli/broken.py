@@ -46,9 +46,11 @@ Example: [bold]recovery broken restart --type order --kind TimeoutError --limit 
 ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
 
 Attempts that run lose their claim. A process may be aborted while it runs. For a group, says what it would do unless
---yes is given.
+--yes is given. --waiting-for is the group of those that have tasks to be done by an actor which no worker serves.
 
 Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "order withdrawn"[/bold]
+
+Example: [bold]recovery broken abort --waiting-for charge_card_v1 --yes[/bold]
 """
 
 TypeOption = Annotated[str | None, typer.Option("--type", help="Only of processes of this type.")]
@@ -57,6 +59,9 @@ KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this k
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
 TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks of the group.")]
 ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many processes of the group.")]
+WaitingForOption = Annotated[
+    str | None, typer.Option("--waiting-for", metavar="ACTOR", help="Those that wait for an actor which nobody serves.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do it for the whole group.")]
 
 app = typer.Typer(name="broken", help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
@@ -143,16 +148,23 @@ def abort(
     actor: ActorOption = None,
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
+    waiting_for: WaitingForOption = None,
     limit: ProcessesOption = None,
     reason: Annotated[str, typer.Option("--reason", help="Shown with the process.")] = "aborted by an operator",
     yes: YesOption = False,
 ) -> None:
+    from recovery.cli.abort_waiting import print_abort_waiting
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.engine.abort import abort_process, abort_selected
     from recovery.errors import InputError
 
     selection = _selection(process_type, actor, kind, fingerprint)
+    if waiting_for is not None:
+        if target is not None or selection.filter():
+            raise InputError("--waiting-for goes with --limit, --reason and --yes alone")
+        print_abort_waiting(console(), connect(), waiting_for, reason, limit, yes)
+        return
     _check_target(target, selection, limit)
     if target is not None and "/" in target:
         raise InputError(f"{target}: a process is aborted as a whole; give its id, {target.partition('/')[0]}")

@@ -12,7 +12,8 @@ from recovery.cli.output import AppOption, paragraphs
 START_HELP = """Start a process of your application and print its id.
 
 Each ARG is JSON, or plain text if it is not JSON: 3, true, '{"sku": 7}' and blue are a number, a truth value, an
-object and a text ('"3"' is the text 3). With --wait its result is printed as JSON once it has ended.
+object and a text ('"3"' is the text 3). With --wait its result is printed as JSON once it has ended; should it wait for
+an actor that no worker serves, or that is blocked, that is told at once.
 
 Ends with 0 if it was started, and with --wait finished; 1 if it broke or was aborted, 2 if it could not be started, 3
 if it still runs after the time given.
@@ -40,6 +41,7 @@ def start(
         float | None, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the result, and print it.")
     ] = None,
 ) -> None:
+    from recovery.cli.awaiting import await_result
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
     from recovery.records.values import plain_failure
@@ -50,7 +52,7 @@ def start(
     process_id = recovery_app.start(process_type, *map(value, arguments or ()), custom_id=custom_id)
     console().print(process_id, highlight=False)
     if wait is not None:
-        result = recovery_app.result(process_id, timeout=wait)
+        result = await_result(recovery_app, process_id, wait)
         print(json.dumps(result, ensure_ascii=False, default=plain_failure))
 
 
@@ -70,6 +72,7 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     from recovery.cli.output import connect, console
     from recovery.cli.tree import heading, tree
     from recovery.errors import ProcessNotFound
+    from recovery.health import waiting
     from recovery.store.overview import Overview
 
     resources = connect()
@@ -79,11 +82,13 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     overview = Overview(resources.store.database)
     # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
     lines, decisions = overview.task_lines(process_id), overview.decisions_of(process_id)
+    # And who serves them last: whoever comes meanwhile makes nothing look lonely.
+    lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
     out = console()
     now = resources.store.now()
     for line in heading(process, now):
         out.print(line, soft_wrap=True)
-    out.print(tree(process.start_task, lines, decisions, now))
+    out.print(tree(process.start_task, lines, decisions, now, lonely))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from recovery.engine import Resources
+    from recovery.store import ActorQueue
 
 HELP = """Show how much is where: processes and tasks by state, queues, workers, and what is overdue.
 
@@ -43,13 +44,17 @@ def look(resources: Resources) -> dict[str, Any]:
     from recovery.store.overview import DEADLINES, Overview
 
     overview, store = Overview(resources.store.database), resources.store
-    now, polled = store.now(), store.queues.all()
-    names = sorted({*overview.actor_names(), *polled})
+    now, polled, actors = store.now(), store.queues.all(), store.waiting.by_actor()
+    names = sorted({*actors, *polled})
     depths = resources.broker.depths(names) if names else {}
     queues = {}
     for name in names:
         last = polled[name].polled_at if name in polled else None
-        queues[name] = {"depth": depths[name], "polled_seconds_ago": seconds_between(last, now)}
+        queues[name] = {
+            "depth": depths[name],
+            "polled_seconds_ago": seconds_between(last, now),
+            **_waiting(actors.get(name)),
+        }
     overdue = overview.overdue()
     return {
         "database": resources.settings.database,
@@ -60,6 +65,19 @@ def look(resources: Resources) -> dict[str, Any]:
         "overdue": {
             name: {"count": overdue[name], "oldest_seconds": overview.oldest_overdue(name)} for name in DEADLINES
         },
+    }
+
+
+def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
+    """What waits by the records, and for whom: whatever became of its messages."""
+    from recovery.health import waiting
+
+    return {
+        "tasks": queue.tasks if queue else 0,
+        "oldest_seconds": queue.waiting_seconds if queue else None,
+        "workers": list(queue.workers) if queue else [],
+        "blocked_seconds": queue.blocked_seconds if queue else None,
+        "problem": waiting.why(queue),
     }
 
 
@@ -76,7 +94,8 @@ def _table(found: dict[str, Any]) -> RenderableType:
     for place, (name, queue) in enumerate(found["queues"].items()):
         last = queue["polled_seconds_ago"]
         polled = "never polled" if last is None else f"polled {short(last)} ago"
-        table.add_row(Text("" if place else "queues", style="bold"), name, f"{queue['depth']:,} waiting", polled)
+        label = Text("" if place else "queues", style="bold")
+        table.add_row(label, name, f"{queue['tasks']:,} waiting", polled, Text(queue["problem"] or "", style="red"))
     if not found["queues"]:
         table.add_row(Text("queues", style="bold"), "none: no worker has ever run here")
     names = ", ".join(worker["name"] for worker in found["workers"]) or "none"

@@ -49,8 +49,15 @@ def heading(process: Process, now: datetime) -> Iterator[Text]:
         yield Text(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
 
 
-def tree(start: str, tasks: Sequence[TaskLine], decisions: Mapping[str, Decision], now: datetime) -> Tree:
-    """The tasks from the start task on; tasks whose parent is not there stand beside it."""
+def tree(
+    start: str,
+    tasks: Sequence[TaskLine],
+    decisions: Mapping[str, Decision],
+    now: datetime,
+    lonely: Mapping[str, str] = {},
+) -> Tree:
+    """The tasks from the start task on; tasks whose parent is not there stand beside it. `lonely` is {actor: what its
+    queued tasks wait for}, of those that no worker will take."""
     children: dict[str | None, list[TaskLine]] = defaultdict(list)
     known = {task.id for task in tasks}
     for task in tasks:
@@ -62,9 +69,9 @@ def tree(start: str, tasks: Sequence[TaskLine], decisions: Mapping[str, Decision
     while rest:
         branch, siblings = rest.pop()
         if len(tasks) > MOST_LINES:
-            siblings = _counted(branch, siblings, children, decisions)
+            siblings = _counted(branch, siblings, children, decisions, lonely)
         for task in siblings:
-            node = branch.add(_line(task, decisions.get(task.id), now))
+            node = branch.add(_line(task, decisions.get(task.id), now, lonely))
             if children[task.id]:
                 rest.append((node, sorted(children[task.id], key=lambda task: order.get(task.id, 0))))
     return root
@@ -80,6 +87,7 @@ def _counted(
     siblings: Sequence[TaskLine],
     children: Mapping[str | None, Sequence[TaskLine]],
     decisions: Mapping[str, Decision],
+    lonely: Mapping[str, str],
 ) -> list[TaskLine]:
     """Add one line for each actor and state; what is left to be shown alone: deciders, and what is alone."""
     groups: dict[tuple[str, str], list[TaskLine]] = defaultdict(list)
@@ -95,11 +103,12 @@ def _counted(
         attempts = Counter(decisions[task.id].attempts for task in without if task.id in decisions)
         again = sum(count for number, count in attempts.items() if number > 1)
         more = f", {again} of them more than once attempted" if again else ""
-        branch.add(Text.assemble(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more))
+        waits = lonely.get(actor, "") if state == DecisionState.QUEUED else ""
+        branch.add(Text.assemble(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more, _waits(waits)))
     return alone
 
 
-def _line(task: TaskLine, decision: Decision | None, now: datetime) -> Text:
+def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapping[str, str]) -> Text:
     state = _state(decision)
     text = Text.assemble((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
     if decision is None:
@@ -110,10 +119,16 @@ def _line(task: TaskLine, decision: Decision | None, now: datetime) -> Text:
         text.append(f"  {decision.timeouts} timeouts", style="yellow")
     if age := _age(decision, now):
         text.append(f"  {age}", style="dim")
+    if decision.state is DecisionState.QUEUED:
+        text.append(*_waits(lonely.get(decision.actor, "")))
     if decision.outcome and decision.outcome.error:
         error = decision.outcome.error
         text.append(f"  {error.kind}: {error.message.splitlines()[0] if error.message else ''}", style="red")
     return text
+
+
+def _waits(reason: str) -> tuple[str, str]:
+    return f"  {reason}" if reason else "", "bold red"
 
 
 def _age(decision: Decision, now: datetime) -> str:

@@ -55,6 +55,27 @@ def abort_selected(resources: Resources, selection: Selection, reason: str, limi
     return done
 
 
+def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
+    """Abort the processes that wait for an actor which no worker serves, at most `limit` of them; how many were.
+
+    Raises InputError for one that is served: its tasks go on, and may be at it.
+    """
+    _check(reason)
+    queue = resources.store.waiting.by_actor(count_served=False).get(actor)
+    if queue is not None and queue.is_served:
+        who = f"by {', '.join(queue.workers[:8])}" if queue.workers else "until a moment ago"
+        raise InputError(f"{actor} is served {who}: its tasks go on. Abort processes by their ids")
+    waiting, done = list(resources.store.waiting.processes_of(actor)), 0
+    while waiting and done != limit:  # more than once where some are over by now
+        batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
+        done += abort(resources, batch, reason)
+    return done
+
+
+def _at_most(limit: int | None, done: int) -> int:
+    return BATCH if limit is None else min(BATCH, limit - done)
+
+
 def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
     """Abort up to a batch of processes; how many were not aborted, or otherwise over, before."""
     store = resources.store

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from recovery.engine import Applier, Resources
 from recovery.errors import ProcessNotFound
+from recovery.health import waiting
 from recovery.repair import Done, Repairer
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
@@ -44,7 +45,8 @@ class Deadline:
 
 
 def look(resources: Resources, process_id: str) -> Examination:
-    """Judge a process as the Graph scanner does, whether a deadline is past or not. Raises ProcessNotFound."""
+    """Judge a process as the Graph scanner does, whether a deadline is past or not, and tell what of it waits for
+    nobody. Raises ProcessNotFound."""
     return _look(resources, GraphScanner(resources, Applier(resources)), process_id)
 
 
@@ -76,7 +78,9 @@ def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Exami
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")
     findings, around = scanner.judge([snapshot])
-    return Examination(snapshot, tuple(findings), around)
+    # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
+    queues = resources.store.waiting.by_actor(count_served=False)
+    return Examination(snapshot, tuple(waiting.findings(snapshot, findings, queues)), around)
 
 
 def _deadlines(snapshot: Snapshot) -> Iterator[Deadline]:

@@ -2,7 +2,8 @@
 
 A scanner runs only upon a nudge, and its worker notes that it ran. So a fresh note of any scanner says that a beat
 nudges and a worker answers; a single old note says that this scanner fails; fresh notes and records long overdue say
-that scanners can't keep up.
+that scanners can't keep up. Without a worker that lives, however fresh a note is, no scanner runs, and of a beat
+nothing is known: nobody would answer it.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int,
     """What the last answer to a nudge means; `waiting` nudges are in the queue, `workers`: there are some."""
     ago = (now - last).total_seconds() if last else None
     found = "no nudge was ever answered" if ago is None else f"last nudge answered {ago:,.1f} s ago"
+    if not workers:
+        found = f"not known, since no worker lives that would answer one; {found}, {waiting} wait"
+        return warning("beat", found, "start workers, see `workers`; then ask again")
     if ago is not None and ago <= quiet:
         return ok("beat", found)
     if waiting:
         return warning(
             "beat", f"{found}; {waiting} wait", "see `nudges`: a beat runs, or did, and no worker answers it"
         )
-    if not workers:
-        return warning("beat", f"{found}: without a worker it can't be told", "start workers, then `recovery beat`")
     advice = "start one: `recovery beat`. If one runs: does it use this Redis, and have workers RECOVERY_SCANNERS off?"
     return problem("beat", f"{found}, and none waits", advice)
 
@@ -66,16 +68,22 @@ def scanners(resources: Resources) -> Check:
     overview = Overview(resources.store.database)
     overdue = {name: overview.oldest_overdue(name) for name in DEADLINES}
     runs, now = resources.store.scanners.all(), resources.store.now()
-    return judge_scanners(overdue, runs, now, _quiet(resources))
+    return judge_scanners(overdue, runs, now, _quiet(resources), bool(overview.workers_alive()))
 
 
-def judge_scanners(overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, quiet: float) -> Check:
-    """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}."""
+def judge_scanners(
+    overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, quiet: float, workers: bool
+) -> Check:
+    """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}, `workers`: there are
+    some."""
+    elsewhere = "see `beat`" if workers else "start workers, see `workers`"
     oldest = max(overdue.values(), default=0.0)
     late = {name: seconds for name, seconds in overdue.items() if seconds > LATE}
     found = [f"overdue for up to {seconds:,.1f} s: {name}" for name, seconds in late.items()]
     last = _last(runs)
-    running = last is not None and (now - last).total_seconds() <= quiet
+    running = workers and last is not None and (now - last).total_seconds() <= quiet
+    if not running:
+        found.append(f"none runs{'' if workers else ', since no worker lives'}: {_last_run(last, now)}")
     silent = [name for name in SCANNERS if running and _age(runs, name, now) > quiet]
     cut_off = [f"{name} ({run.error})" for name, run in runs.items() if run.error]
     if silent:
@@ -85,12 +93,12 @@ def judge_scanners(overdue: Mapping[str, float], runs: Mapping[str, ScannerRun],
     if silent:
         return problem("scanners", "; ".join(found), "read the workers' log: these scanners fail")
     if oldest > LATE:
-        advice = "they run, and can't keep up: start workers, look at MongoDB's load" if running else "see `beat`"
+        advice = "they run, and can't keep up: start workers, look at MongoDB's load" if running else elsewhere
         return Check("scanners", Level.PROBLEM if oldest > VERY_LATE else Level.WARNING, "; ".join(found), advice)
+    if not running:
+        return warning("scanners", "; ".join(found), elsewhere)
     if cut_off:
         return warning("scanners", "; ".join(found), "the next nudge goes on; if it stays, read the workers' log")
-    if last is None:
-        return ok("scanners", "none has run; nothing is overdue")
     lasted = max(run.seconds for run in runs.values())
     overdue_now = f"overdue for {oldest:,.1f} s at most" if oldest else "nothing overdue"
     return ok("scanners", f"{overdue_now}; the longest last run took {lasted:,.1f} s")
@@ -98,6 +106,10 @@ def judge_scanners(overdue: Mapping[str, float], runs: Mapping[str, ScannerRun],
 
 def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
     return max((run.ran_at for run in runs.values() if run.ran_at), default=None)
+
+
+def _last_run(last: datetime | None, now: datetime) -> str:
+    return f"the last ran {(now - last).total_seconds():,.0f} s ago" if last else "none ever did"
 
 
 def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery.engine import Resources
+from recovery.health import waiting
 from recovery.health.model import Check, among, ok, problem, warning
+from recovery.store import ActorQueue
 from recovery.store.overview import Overview
 
 
@@ -24,42 +28,66 @@ def workers(resources: Resources) -> Check:
 
 
 def actors(resources: Resources) -> Check:
-    """Every actor that was ever served is served by a worker that lives; none is blocked."""
-    overview = Overview(resources.store.database)
-    known, blocked = set(overview.actor_names()), overview.blocked_actors()
-    unserved = known - _served(overview)
-    if not known:
+    """Every actor that tasks wait for, or that a worker ever told of, is served by a worker that lives; none is
+    blocked."""
+    return judge_actors(list(resources.store.waiting.by_actor().values()), _alive(resources))
+
+
+def judge_actors(actors: Sequence[ActorQueue], alive: bool) -> Check:
+    """What their queues mean; `alive`: whether any worker lives."""
+    if not actors:
         return ok("actors", "none known: no worker has ever run here")
-    found, advice = [f"{len(known)} known"], []
+    lonely = [queue for queue in actors if queue.waits_for_nobody]
+    blocked = [queue for queue in actors if queue.blocked_seconds is not None]
+    unserved = [queue for queue in actors if not queue.is_served and queue not in lonely and queue not in blocked]
+    found, todo = [f"{len(actors)} known"], []
+    if lonely:
+        found.append(f"no worker serves {among(map(_waiting, lonely))}")
+        todo.append(waiting.advice(lonely) if alive else "start workers, see `workers`")
     if unserved:
-        found.append(f"served by nobody: {among(unserved)}")
-        advice.append(
-            "start a worker of their application; if they are gone for good, take them out of the collection actors"
-        )
+        found.append(f"no worker serves {among(queue.actor for queue in unserved)}, and no task waits")
+    if unserved and alive:
+        name = unserved[0].actor if len(unserved) == 1 else "NAME"
+        todo.append(f"start a worker of their application, or, if gone for good, `recovery actor forget {name}`")
+    elif unserved and not lonely:
+        todo.append("start workers, see `workers`")
     if blocked:
-        found.append(f"blocked: {among(blocked)}")
-        advice.append("their tasks wait until `recovery actor unblock NAME`")
-    return warning("actors", "; ".join(found), "; ".join(advice)) if advice else ok("actors", found[0])
+        found.append(f"blocked: {among(map(_blocked, blocked))}")
+        todo.append("their tasks wait until `recovery actor unblock NAME`")
+    if lonely:
+        return problem("actors", "; ".join(found), "; ".join(todo))
+    return warning("actors", "; ".join(found), "; ".join(todo)) if todo else ok("actors", f"{found[0]}, all served")
 
 
 def queues(resources: Resources) -> Check:
-    """No messages wait in a queue that nobody consumes."""
-    overview, store = Overview(resources.store.database), resources.store
-    polled = store.queues.all()
-    depths = resources.broker.depths(sorted({*overview.actor_names(), *polled}))
-    waiting = {name: depth for name, depth in depths.items() if depth}
-    found = f"{sum(waiting.values()):,} messages wait in {len(waiting)} of {len(depths)} queues"
-    if lonely := waiting.keys() - _served(overview):
-        now = store.now()
-        names = []
-        for name in lonely:
-            last = polled[name].polled_at if name in polled else None
-            since = f"polled {(now - last).total_seconds():,.0f} s ago" if last else "never polled"
-            names.append(f"{name} ({waiting[name]:,}, {since})")
-        advice = "start a worker that serves them: `recovery worker --queues …`, or without --queues"
-        return problem("queues", f"{found}; nobody consumes {among(names)}", advice)
-    return ok("queues", found)
+    """No messages wait in a queue that nobody consumes. What waits by the records, `actors` tells."""
+    store = resources.store
+    actors, polled = store.waiting.by_actor(count_served=False), store.queues.all()
+    depths = resources.broker.depths(sorted({*actors, *polled}))
+    full = {name: depth for name, depth in depths.items() if depth}
+    found = f"{sum(full.values()):,} messages wait in {len(full)} of {len(depths)} queues"
+    lonely = [name for name in full if name not in actors or not actors[name].is_served]
+    if not lonely:
+        return ok("queues", found)
+    now, names = store.now(), []
+    for name in lonely:
+        last = polled[name].polled_at if name in polled else None
+        since = f"polled {(now - last).total_seconds():,.0f} s ago" if last else "never polled"
+        names.append(f"{name} ({full[name]:,}, {since})")
+    found += f"; nobody consumes {among(names)}"
+    if any(name in actors and actors[name].waiting_seconds is not None for name in lonely):
+        return problem("queues", found, "start a worker that serves them: `recovery worker --queues …`, see `actors`")
+    # Left by processes that were aborted, or by others than us: whoever takes one drops it.
+    return warning("queues", f"{found}; no task waits for them", "nothing: a worker that serves them drops them")
 
 
-def _served(overview: Overview) -> set[str]:
-    return {queue for worker in overview.workers_alive() for queue in worker.queues}
+def _waiting(queue: ActorQueue) -> str:
+    return f"{queue.actor} ({queue.tasks:,} waiting, the oldest for {waiting.seconds(queue.waiting_seconds)})"
+
+
+def _blocked(queue: ActorQueue) -> str:
+    return f"{queue.actor} (for {waiting.seconds(queue.blocked_seconds)}, {queue.tasks:,} waiting)"
+
+
+def _alive(resources: Resources) -> bool:
+    return bool(Overview(resources.store.database).workers_alive())

@@ -77,6 +77,13 @@ class Broker:
         """Leave the `most` messages of a queue that were pushed last."""
         self._redis.ltrim(queue, 0, most - 1)
 
+    def remove(self, queue: str) -> None:
+        """Drop all messages of a queue. Does not raise: whoever takes one that is stale drops it."""
+        try:
+            self._redis.delete(queue)
+        except RedisError as error:
+            log.warning("messages in %s not dropped (%s)", queue, error)
+
     def tell_settings_changed(self) -> bool:
         """Tell all workers that settings changed, or what is blocked: whether it was sent. Does not raise: they learn
         of it with their next heartbeats."""

@@ -32,11 +32,13 @@ from recovery.store.requeues import PATIENT_LOSSES, Requeues
 from recovery.store.restarts import Restarted, Restarts
 from recovery.store.scanners import Scanners
 from recovery.store.tasks import Tasks
+from recovery.store.waiting import ActorQueue, Waiting
 from recovery.store.workers import Queues, Workers
 
 __all__ = [
     "PATIENT_LOSSES",
     "PORTION",
+    "ActorQueue",
     "Finished",
     "GraphView",
     "Group",
@@ -79,6 +81,8 @@ class Store:
             self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
         self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
+        # As the rules have it, which take a queue that was polled so short a time ago for polled.
+        self.waiting = Waiting(self.database, self.queues, settings.heartbeat_timeout + settings.heartbeat_interval)
         self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 

@@ -98,6 +98,14 @@ class Actors(KeptSettings[ActorPreferences]):
         )
         return changed.modified_count == 1
 
+    def forget(self, name: str) -> Document | None:
+        """Remove an actor that is not blocked: the document as it was; None: there is none such."""
+        return self._acknowledged.find_one_and_delete({"_id": name, "blockedAt": None})
+
+    def restore(self, document: Document) -> None:
+        """Put back what was removed, unless a worker has told of the actor since."""
+        self._acknowledged.update_one({"_id": document["_id"]}, {"$setOnInsert": document}, upsert=True)
+
 
 class ProcessTypes(KeptSettings[ProcessTypePreferences]):
     """The collection `processTypes`: the settings of each process type that a worker has served."""

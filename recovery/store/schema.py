@@ -79,6 +79,14 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
     DECISIONS: [
         _DEADLINE,
         ([("worker", 1)], {"name": "worker", "partialFilterExpression": {"worker": {"$exists": True}}}),
+        # What it costs: nothing that can be told from noise where one task is queued or claimed (0 to 2 % of the
+        # write), 15 % where lost messages are queued again, a thousand at once. Without it each look at what waits
+        # would read all that is live: 2 s for a million, and every worker's metrics ask every few seconds. `state`
+        # comes first, since only a filter that the keys answer lets MongoDB leap from actor to actor.
+        (
+            [("state", 1), ("actor", 1), ("queuedAt", 1)],
+            {"name": "waiting", "partialFilterExpression": {"state": DecisionState.QUEUED.value}},
+        ),
         (
             [("state", 1)],
             {

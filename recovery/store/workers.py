@@ -74,3 +74,7 @@ class Queues:
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. There are as many as actors."""
         return {d["_id"]: from_document(QueueStatistics, d) for d in self._collection.find()}
+
+    def remove(self, queue: str) -> None:
+        """Forget a queue that nobody polls: without statistics nothing is concluded from it."""
+        self._collection.delete_one({"_id": queue})

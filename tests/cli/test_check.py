@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from recovery import Recovery
+from recovery.records import Worker
 from recovery.settings import Settings
 from recovery.store import Store, schema
 from tests.cli import shop
@@ -21,8 +22,11 @@ def env(settings: Settings) -> dict[str, str]:
 
 @pytest.fixture
 def process_id(settings: Settings) -> str:
-    """A process whose start task is queued, and whose message is not missed while this test runs."""
-    schema.create(Store(settings).database)
+    """A process whose start task is queued for a worker that lives, and whose message is not missed while this test
+    runs."""
+    store = Store(settings)
+    schema.create(store.database)
+    store.workers.beat(Worker(id="w", name="w", host="", pid=1, pid_started=1, queues=("twice", "double")), 600)
     app = Recovery(settings.model_copy(update={"message_timeout": 600.0}))
     app.actors = shop.app.actors
     app.resources.store.actors.save(actor.preferences for actor in app.actors.values())
@@ -86,6 +90,7 @@ def test_a_repair_that_breaks_the_process_says_so(settings: Settings, env: dict[
 def test_what_can_only_wait_is_left(settings: Settings, env: dict[str, str], process_id: str) -> None:
     """Nobody serves the queue."""
     store = Store(settings)
+    store.workers.remove(["w"])
     past = {"recoveryTime": store.now() - timedelta(hours=1)}
     store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": past})
     done = recovery("check", process_id, "--repair", env=env)

@@ -49,7 +49,7 @@ def well(settings: Settings) -> World:
     return world
 
 
-def worker(name: str = "w", queues: tuple[str, ...] = ("add",)) -> Worker:
+def worker(name: str = "w", queues: tuple[str, ...] = ("add", "sum_up")) -> Worker:
     return Worker(id=f"{name}:1", name=name, host="", pid=1, pid_started=1, queues=queues)
 
 

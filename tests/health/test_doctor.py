@@ -83,7 +83,10 @@ def age_notes(world: World, *names: str) -> None:
 
 
 def no_worker(world: World) -> None:
+    """None, and none for so long that it may just be restarting."""
     world.store.workers.remove(["w:1"])
+    hour_ago = world.store.now() - timedelta(hours=1)
+    world.store.database["queues"].update_many({}, {"$set": {"polledAt": hour_ago}})
 
 
 def beat_gone_and_workers_too(world: World) -> None:
@@ -98,7 +101,50 @@ def nudges_wait(world: World) -> None:
 
 def lonely_queue(world: World) -> None:
     no_worker(world)
+    waits(world)
     queued(world)
+
+
+def stale_messages(world: World) -> None:
+    """As an abort leaves them."""
+    no_worker(world)
+    queued(world)
+
+
+def waits(world: World, actor: str = "add", tasks: int = 1, seconds: float = 300) -> None:
+    now = world.store.now()
+    put(
+        world.store,
+        *(
+            Decision(id=f"p/{actor}{n}", actor=actor, state=DecisionState.QUEUED).evolve(
+                queued_at=now - timedelta(seconds=seconds), recovery_time=now + DAY
+            )
+            for n in range(tasks)
+        ),
+    )
+
+
+def serve_another(world: World) -> None:
+    no_worker(world)
+    world.store.workers.beat(worker(queues=("other",)), 60)
+
+
+def waits_for_nobody(world: World) -> None:
+    serve_another(world)
+    waits(world, tasks=22)
+
+
+def waits_for_a_new_one(world: World) -> None:
+    waits(world, "price_list", tasks=2)
+
+
+def block(world: World) -> None:
+    world.store.database["actors"].update_one({"_id": "add"}, {"$set": {"blockedAt": world.store.now()}})
+
+
+def waits_for_an_operator(world: World) -> None:
+    block(world)
+    waits(world, tasks=3)
 
 
 def silent(world: World) -> None:
@@ -121,16 +167,19 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "graph without deadline": ("deadlines", graph_of_a_running_process, PROBLEM, "1 graphs"),
     "no worker": ("workers", no_worker, PROBLEM, "0 alive"),
     "silent worker": ("workers", silent, WARNING, "1 alive: w; silent: hung"),
-    "actor without a worker": ("actors", no_worker, WARNING, "served by nobody: add"),
-    "actor blocked": (
-        "actors",
-        lambda w: w.store.database["actors"].update_one({"_id": "add"}, {"$set": {"blockedAt": w.store.now()}}),
-        WARNING,
-        "blocked: add",
-    ),
-    "queue without consumer": ("queues", lonely_queue, PROBLEM, "nobody consumes add (1, polled "),
+    "actor without a worker": ("actors", serve_another, WARNING, "no worker serves add, and no task waits"),
+    "actors without any worker": ("actors", no_worker, WARNING, "no worker serves add, and no task waits"),
+    "waits for nobody": ("actors", waits_for_nobody, PROBLEM, "serves add (22 waiting, the oldest for 300 s)"),
+    "waits for a new actor": ("actors", waits_for_a_new_one, PROBLEM, "no worker serves price_list (2 waiting"),
+    "actor blocked": ("actors", block, WARNING, "blocked: add (for 0 s, 0 waiting)"),
+    "waits for an operator": ("actors", waits_for_an_operator, WARNING, "blocked: add (for 0 s, 3 waiting)"),
+    "queue without consumer": ("queues", lonely_queue, PROBLEM, "nobody consumes add (1, polled 3,6"),
+    "messages left behind": ("queues", stale_messages, WARNING, "nobody consumes add (1, polled 3,6"),
     "beat silent": ("beat", age_notes, PROBLEM, "last nudge answered 3,6"),
-    "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "without a worker it can't be told"),
+    "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "not known, since no worker lives"),
+    "workers gone just now": ("beat", no_worker, WARNING, "not known, since no worker lives"),
+    "no scanner without a worker": ("scanners", no_worker, WARNING, "none runs, since no worker lives: the last ran"),
+    "no scanner without a beat": ("scanners", age_notes, WARNING, "none runs: the last ran 3,6"),
     "nudges not answered": ("beat", nudges_wait, WARNING, "7 wait"),
     "nudges wait": ("nudges", nudges_wait, WARNING, "7 wait in recovery.nudge"),
     "one scanner fails": (
@@ -344,3 +393,39 @@ def test_what_is_missing_is_brought_back_as_advised(own_world: World, case: str)
     assert "recovery init" in check.advice
     schema.create(own_world.store.database)  # what `recovery init` does
     assert asked(own_world, "collections").level is OK
+
+
+def test_what_to_do_about_what_waits_for_nobody(world: World) -> None:
+    waits_for_nobody(world)
+    old_name = '`@app.actor("add")`, or abort what waits for it, `recovery broken abort --waiting-for add`'
+    advice = asked(world, "actors").advice
+    assert advice.startswith("start a worker that serves add") and old_name in advice
+    assert "forget" not in advice and "collection" not in advice
+    waits_for_a_new_one(world)
+    assert asked(world, "actors").advice.startswith("restart the workers with the code that has it")
+
+
+def test_with_all_workers_dead_nothing_is_advised_but_to_start_some(world: World) -> None:
+    waits(world)
+    no_worker(world)
+    checks = {check.name: check for check in examine(world.app.resources)}
+    assert "recovery worker" in checks["workers"].advice
+    assert {checks[name].advice for name in ("actors", "scanners")} == {"start workers, see `workers`"}
+
+
+@pytest.mark.parametrize(
+    ("polled", "level"), [pytest.param(3, OK, id="just restarting"), pytest.param(60, PROBLEM, id="gone")]
+)
+def test_a_worker_that_may_be_restarting(world: World, polled: float, level: Level) -> None:
+    waits(world)
+    serve_another(world)
+    world.store.database["queues"].update_one(
+        {"_id": "add"}, {"$set": {"polledAt": world.store.now() - timedelta(seconds=polled)}}
+    )
+    assert asked(world, "actors").level is level
+
+
+def test_a_long_queue_of_an_actor_that_is_served_is_no_problem(world: World) -> None:
+    waits(world, tasks=500, seconds=3600)
+    queued(world, count=500)
+    assert (asked(world, "actors").level, asked(world, "queues").level) == (OK, OK)

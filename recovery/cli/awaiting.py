@@ -1,0 +1,52 @@
+"""Waiting for a result, and telling meanwhile what it waits for that no worker will take."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recovery import Recovery
+    from recovery.engine import Resources
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at whether somebody serves what is waited for. The first comes as late: a process that is
+served has mostly ended by then. A look costs as many seeks as there are actors."""
+
+
+def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
+    """`app.result`, for so long. What waits for nobody is told once, when it is first seen."""
+    from recovery.cli.output import messages
+    from recovery.errors import ResultTimeout
+
+    deadline = time.monotonic() + seconds
+    told = False
+    while True:
+        left = deadline - time.monotonic()
+        last = left <= LOOK_EVERY
+        try:
+            return app.result(process_id, timeout=max(0.0, left if last else LOOK_EVERY))
+        except ResultTimeout:
+            if not told and (reasons := _reasons(app.resources, process_id)):
+                told = True
+                for reason in reasons:
+                    messages().print(f"{process_id} {reason}", style="yellow", soft_wrap=True, markup=False)
+            if last:
+                raise ResultTimeout(f"process {process_id} has not ended within {seconds:g} s; it goes on") from None
+
+
+def _reasons(resources: Resources, process_id: str) -> list[str]:
+    from recovery.health import waiting
+    from recovery.store.overview import impatient
+
+    try:
+        with impatient(LOOK_EVERY):
+            lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
+            waited_for = resources.store.waiting.actors_of(process_id, lonely) if lonely else set()
+    except Exception:  # whatever it is, the result is waited for; a server that is away ends that by itself
+        log.debug("who serves %s could not be asked", process_id, exc_info=True)
+        return []
+    return [lonely[name] for name in sorted(waited_for)]
