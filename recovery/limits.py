@@ -6,6 +6,9 @@ from __future__ import annotations
 LONGEST = 10 * 366 * 86400
 """Ten years, in seconds: the longest time that anything can be given. What is further off is not waited for."""
 
+SHORTEST = 0.001
+"""The shortest time, in seconds: MongoDB's dates are whole milliseconds, so a shorter one is none at all."""
+
 FAR_OFF = LONGEST + 86400
 """A deadline that is further off, in seconds, is as good as none. A day over, since clocks differ."""
 

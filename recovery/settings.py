@@ -13,13 +13,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -28,78 +29,74 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from recovery import addresses
 from recovery.errors import SettingsError
-from recovery.limits import LONGEST
+from recovery.forms import AppPath, BrokerUrl, DatabaseName, Folder, Host, MongoUri, Number, SparkMaster, Whole
+from recovery.limits import LONGEST, SHORTEST
+from recovery.printable import printable
 
 PREFIX = "RECOVERY_"
 CONFIG = "RECOVERY_CONFIG"
+
+OFTEN = 0.01
+"""The shortest interval, in seconds, of what is done again and again. A hundred writes or nudges a second are a tenth
+of what one thread brings about; more would be all that a machine does."""
+
+MAX_FILE_BYTES = 1_000_000
+"""Of a TOML file: all settings with a comment each are some 10 kB. It bounds how deep a file can be nested, too."""
 
 
 class Settings(BaseSettings):
     """All settings with their defaults; each default is argued where it stands."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX)
+    # Input in errors is shown by `load`, which knows what is an address.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, hide_input_in_errors=True)
 
-    app: str | None = Field(None, description="Where your `Recovery` object is: `package.module:name`.")
-    mongo_uri: str = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
-    database: str = Field("recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB.")
-    broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
+    app: AppPath | None = Field(None, description="Where your `Recovery` object is: `package.module:name`.")
+    mongo_uri: MongoUri = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
+    database: DatabaseName = Field("recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB.")
+    broker_url: BrokerUrl = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
     # Off by default: two workers on one machine would ask for the same port.
-    metrics_port: int | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
-    metrics_host: str = Field("127.0.0.1", description="Address that metrics are served on.")
-    data_dir: Path = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
+    metrics_port: Whole | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
+    metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
+    data_dir: Folder = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
-    mongo_cache_gb: float = Field(
+    mongo_cache_gb: Number = Field(
         0.5, ge=0.25, le=10_000, description="Cache of the MongoDB that `recovery up` starts."
     )
 
     # A beat every 2 s and three missed ones: a killed machine is known in 6 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
-    heartbeat_interval: float = Field(2.0, gt=0, le=LONGEST, description="How often a worker says that it lives.")
-    heartbeat_timeout: float = Field(6.0, gt=0, le=LONGEST, description="Silence after which a worker counts as lost.")
-    scan_interval: float = Field(1.0, gt=0, le=LONGEST, description="How often Celery beat nudges the scanners.")
-    scan_batch: int = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
+    heartbeat_interval: Number = Field(2.0, ge=OFTEN, le=LONGEST, description="How often a worker says that it lives.")
+    heartbeat_timeout: Number = Field(
+        6.0, ge=SHORTEST, le=LONGEST, description="Silence after which a worker counts as lost."
+    )
+    scan_interval: Number = Field(1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners.")
+    scan_batch: Whole = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
     # The net under the nets: every step has a deadline of its own that is shorter. It doubles while a
     # process is found healthy, so a process that waits for weeks costs a look a day.
-    idle_timeout: float = Field(60.0, gt=0, le=LONGEST, description="First look at a process in which nothing changes.")
+    idle_timeout: Number = Field(
+        60.0, ge=SHORTEST, le=LONGEST, description="First look at a process in which nothing changes."
+    )
     # Long enough for a busy queue to drain a burst; a message that is lost costs this once.
-    message_timeout: float = Field(10.0, gt=0, le=LONGEST, description="First look at a queued task's message.")
+    message_timeout: Number = Field(10.0, ge=SHORTEST, le=LONGEST, description="First look at a queued task's message.")
     # Applying takes milliseconds; one that is not done by now was cut off.
-    apply_timeout: float = Field(5.0, gt=0, le=LONGEST, description="First look at a decision that is not applied.")
-    shutdown_grace: float = Field(
+    apply_timeout: Number = Field(
+        5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
+    )
+    shutdown_grace: Number = Field(
         10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )
     # Off only to test that the deadlines alone are enough.
     events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
     scanners: bool = Field(True, description="Whether workers answer the nudges of Celery beat.")
 
-    spark_master: str = Field("local[*]", description="Spark master of the sweep.")
+    spark_master: SparkMaster = Field("local[*]", description="Spark master of the sweep.")
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: float | None = Field(
-        None, gt=0, le=LONGEST, description="How often beat starts a sweep; unset: never."
+    sweep_interval: Number | None = Field(
+        None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
     )
     sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
-
-    @field_validator("app")
-    @classmethod
-    def _app_form(cls, value: str | None) -> str | None:
-        if value is not None and (value.count(":") != 1 or not all(value.split(":"))):
-            raise ValueError("must be 'package.module:name', for example 'shop.orders:app'")
-        return value
-
-    @field_validator("mongo_uri")
-    @classmethod
-    def _mongo_form(cls, value: str) -> str:
-        if not value.startswith(("mongodb://", "mongodb+srv://")):
-            raise ValueError("must start with mongodb:// or mongodb+srv://")
-        return value
-
-    @field_validator("broker_url")
-    @classmethod
-    def _broker_form(cls, value: str) -> str:
-        if not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("must start with redis://, rediss:// or unix://")
-        return value
 
     @model_validator(mode="after")
     def _heartbeat_order(self) -> Settings:
@@ -119,10 +116,18 @@ class Settings(BaseSettings):
         """What the code gives, over the environment, over the TOML file."""
         return init_settings, _Environment(settings_cls), _file(settings_cls)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, addresses.public(value) if name in ADDRESSES else value
+
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
         values = self.model_dump(mode="json", exclude_none=True)
         return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
+
+
+ADDRESSES = ("mongo_uri", "broker_url")
+"""Settings that may hold a password."""
 
 
 class _Environment(EnvSettingsSource):
@@ -163,14 +168,24 @@ def _variables() -> dict[str, str]:
 def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
     """The TOML file. One that is not there is an error; pydantic-settings by itself passes over it."""
     path = os.environ.get(CONFIG)
-    if path and not Path(path).is_file():
-        raise SettingsError(f"{CONFIG}={path}: there is no such file")
     try:
+        if path:
+            _check_file(path)
         return TomlConfigSettingsSource(settings_cls, Path(path) if path else None)
     except OSError as error:
         raise SettingsError(f"{CONFIG}={path}: can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{CONFIG}={path}: not TOML: {error}") from None
+    except (RecursionError, ValueError) as error:  # a number of thousands of digits among them
+        raise SettingsError(f"{CONFIG}={path}: can't be read: {error}; settings are a name and a value each") from None
+
+
+def _check_file(path: str) -> None:
+    found = Path(path).stat() if Path(path).exists() else None
+    if found is None or not stat.S_ISREG(found.st_mode):
+        raise SettingsError(f"{CONFIG}={path}: there is no such file")
+    if found.st_size > MAX_FILE_BYTES:
+        raise SettingsError(f"{CONFIG}={path}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?")
 
 
 def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
@@ -181,7 +196,16 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     shown, origin = _origin(name, given)
     if item["type"] == "extra_forbidden":
         return f"unknown setting {shown}{origin}: {_suggestion(name, shown)}"
-    return f"setting {shown}{origin}: {_message(item)}; got {without_password(item['input'])!r}"
+    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}"
+
+
+def _given(name: str, value: Any) -> str:
+    """A wrong value as it may be shown. What looks like an address may be one in the wrong place."""
+    if not isinstance(value, str | int | float | Path | None):
+        return f"a {type(value).__name__}"  # a table of TOML, which may hold anything
+    if name in ADDRESSES or (isinstance(value, str) and re.search("[@/:%?#]", value)):
+        return addresses.public(value)
+    return printable(repr(value), 100)
 
 
 def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
@@ -208,11 +232,6 @@ def _message(item: Mapping[str, Any]) -> str:
     if item["type"] == "less_than_equal" and item["ctx"]["le"] == LONGEST:
         return f"must be at most {LONGEST:,} seconds (10 years)"
     return str(item["msg"]).removeprefix("Value error, ")
-
-
-def without_password(value: Any) -> Any:
-    """An address as it may be shown: logs and messages are passed on."""
-    return re.sub(r"//[^@]*@", "//***@", value) if isinstance(value, str) else value
 
 
 def _as_text(value: Any) -> str:

@@ -128,7 +128,7 @@ def test_ten_years_are_taken() -> None:
 def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOVERY_BROKER_URL", "http://user:secret@host")
     assert "secret" not in refusal()
-    assert "//***@host" in refusal()
+    assert refusal().endswith("; got ***")
 
 
 def test_late_beat_would_kill() -> None:

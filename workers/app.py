@@ -12,6 +12,7 @@ from celery import Celery
 
 from recovery.engine import load_app
 from recovery.errors import RecoveryError
+from recovery.printable import log_printable, printable_lines
 from recovery.settings import current
 from workers import steps, tasks, transport
 from workers.config import configuration
@@ -19,6 +20,7 @@ from workers.config import configuration
 
 def make_celery() -> Celery:
     """The Celery application of the environment's settings. Raises SettingsError."""
+    log_printable()
     recovery_app = load_app(current().app)
     transport.install()
     celery = Celery("recovery", set_as_current=True)
@@ -32,5 +34,5 @@ try:
     app = make_celery()
 except RecoveryError as error:
     # Celery would show it as a traceback of its own loader.
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {printable_lines(error)}", file=sys.stderr)
     sys.exit(2)

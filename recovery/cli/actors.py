@@ -130,6 +130,7 @@ def _one(stored: Stored[ActorPreferences]) -> Found:
 
 def _table(found: dict[str, Found]) -> RenderableType:
     from rich.table import Table
+    from rich.text import Text
 
     from recovery.cli.output import short, whole_words
     from recovery.cli.settings import overridden
@@ -140,6 +141,6 @@ def _table(found: dict[str, Found]) -> RenderableType:
     for name, one in found.items():
         last = one["polled_seconds_ago"]
         polled = "never" if last is None else f"{short(last)} ago"
-        state = "[red]blocked[/red]" if one["blocked"] else ""
+        state = Text("blocked" if one["blocked"] else "", style="red")
         table.add_row(name, f"{one['tasks']:,}", str(one["consumers"]), polled, state, overridden(one["settings"]))
     return whole_words(table)

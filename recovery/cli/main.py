@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from recovery import addresses
 from recovery.cli import (
     actors,
     broken,
@@ -22,7 +25,9 @@ from recovery.cli import (
     workers,
 )
 from recovery.cli.output import fail
-from recovery.errors import ProcessBroken, RecoveryError, ResultTimeout
+from recovery.errors import InputError, ProcessBroken, RecoveryError, ResultTimeout
+from recovery.printable import log_printable
+from recovery.settings import load
 
 BAD, ERROR, NOT_ENDED = 1, 2, 3
 """Exit codes of all commands: a bad result, as of a process that broke; an error that is told in one message, as for a
@@ -63,16 +68,56 @@ for commands in (demo, servers, workers, processes, run, status, actors, process
 
 def main() -> None:
     """Run the command of the command line."""
+    log_printable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code."""
     try:
-        app()
+        for place, argument in enumerate(arguments, start=1):
+            _check_argument(place, argument)
+        return int(app(list(arguments), prog_name="recovery", standalone_mode=False) or 0)
     except RecoveryError as error:
         fail(told(error), getattr(error, "__notes__", ()))
-        sys.exit(exit_code(error))
+        return exit_code(error)
     except Exception as error:
-        if not _is_servers(error):
+        if (said := _of_typer(error)) is None and (said := _of_driver(error)) is None:
             raise
-        fail(f"a server did not answer: {type(error).__name__}: {str(error)[:500]}", getattr(error, "__notes__", ()))
-        sys.exit(ERROR)
+        if said:
+            fail(said, getattr(error, "__notes__", ()))
+        return ERROR
+
+
+def _check_argument(place: int, argument: str) -> None:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"argument {place}, {argument!r}: is not UTF-8, as ids, names and paths are") from None
+
+
+def _of_typer(error: Exception) -> str | None:
+    """What Typer says of a command line that it can't use, nothing if it has shown its help; None for another's error.
+
+    By what it has: its classes are Click's in one version and its own in another.
+    """
+    message, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+    if message is None:
+        return None
+    path, said = getattr(context, "command_path", "recovery"), message().rstrip(".?")
+    return f"{said}. `{path} --help` tells what there is" if said else ""
+
+
+def _of_driver(error: Exception) -> str | None:
+    """What a driver says; None for another's error. By name: to import drivers for this would cost every command."""
+    if type(error).__module__.partition(".")[0] not in ("pymongo", "redis"):
+        return None
+    settings = load()
+    said = addresses.told(error, settings.mongo_uri, settings.broker_url)
+    return f"a server did not answer: {type(error).__name__}: {said[:500]}"
 
 
 def told(error: RecoveryError) -> str:
@@ -89,8 +134,3 @@ def exit_code(error: RecoveryError) -> int:
     if isinstance(error, ProcessBroken):
         return BAD
     return NOT_ENDED if isinstance(error, ResultTimeout) else ERROR
-
-
-def _is_servers(error: Exception) -> bool:
-    """Whether a driver raised it. By name: importing the drivers for this would cost every command."""
-    return type(error).__module__.partition(".")[0] in ("pymongo", "redis")

@@ -1,4 +1,8 @@
-"""What all commands share: settings with the options given, consoles, the one error message, ages."""
+"""What all commands share: settings with the options given, consoles, the one error message, ages.
+
+All that people read goes through `PlainConsole`: what somebody named is no markup, and no escape sequence. Programs
+read JSON, which has escapes of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,17 @@ import io
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from recovery.errors import ServerUnavailable
+from recovery.printable import printable_lines
 from recovery.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -42,9 +48,22 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
+class PlainConsole(Console):
+    """A console on which a text is what it is: no markup, no emoji codes, no escape sequences of its own. Colours are
+    those of our styles alone."""
+
+    def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What rich makes of anything that is printed, with its text made printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
+
+
 def console() -> Console:
     """Where results go. Lines are as wide as a terminal, or as long as they are where there is none."""
-    made = Console()
+    made = PlainConsole()
     if not made.is_terminal:
         made.width = UNLIMITED
     return made
@@ -52,7 +71,7 @@ def console() -> Console:
 
 def messages() -> Console:
     """Where what is said beside the results goes."""
-    return Console(stderr=True)
+    return PlainConsole(stderr=True)
 
 
 def whole_words(table: Table, *folded: str) -> Table:
@@ -61,7 +80,7 @@ def whole_words(table: Table, *folded: str) -> Table:
     `folded` are the headers of columns that hold nothing but prose. To be printed with `crop=False`: where even the
     words don't fit the terminal wraps the line.
     """
-    bare = Console(width=UNLIMITED, file=io.StringIO())
+    bare = PlainConsole(width=UNLIMITED, file=io.StringIO())
     for column in table.columns:
         if column.header in folded:
             column.overflow = "fold"

@@ -106,8 +106,9 @@ def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -
 
 def _shown(found: Found) -> RenderableType:
     from rich.console import Group
+    from rich.text import Text
 
     from recovery.cli.settings import table
 
-    state = " [red]blocked[/red]" if found.get("blocked") else ""
-    return Group(f"[bold]{found['name']}[/bold]{state}", table(found["settings"]))
+    state = (" blocked", "red") if found.get("blocked") else ""
+    return Group(Text.assemble((found["name"], "bold"), state), table(found["settings"]))

@@ -44,28 +44,39 @@ def start(
     from recovery.cli.awaiting import await_result
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
+    from recovery.printable import printable_json
     from recovery.records.values import plain_failure
     from recovery.settings import load
 
-    recovery_app = load_app(load(app=app).app)
+    recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     connect(recovery_app.settings)
-    process_id = recovery_app.start(process_type, *map(value, arguments or ()), custom_id=custom_id)
+    process_id = recovery_app.start(process_type, *values, custom_id=custom_id)
     console().print(process_id, highlight=False)
     if wait is not None:
         result = await_result(recovery_app, process_id, wait)
-        print(json.dumps(result, ensure_ascii=False, default=plain_failure))
+        print(printable_json(json.dumps(result, ensure_ascii=False, default=plain_failure)))
 
 
 def value(text: str) -> Any:
     """An argument from the command line."""
+    from recovery.errors import InputError
+
     try:
         return json.loads(text, parse_constant=_refuse)
-    except ValueError:
+    except (json.JSONDecodeError, _NotJson):
         return text
+    except RecursionError:
+        raise InputError(f"{text[:40]}…: is nested too deeply; an argument has at most 100 levels") from None
+    except ValueError:  # Python reads no number of thousands of digits
+        raise InputError(f"{text[:40]}…: is too long a number; pass it as a text, in quotes: '\"…\"'") from None
+
+
+class _NotJson(Exception):
+    """What Python reads as JSON and JSON has not: NaN and Infinity."""
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    raise _NotJson(name)
 
 
 def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
+from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.health import clocks, installation, records, scanners, servers, workers
 from recovery.health.model import Check, unasked
@@ -62,4 +63,6 @@ def _ask(name: str, ask: Ask, resources: Resources) -> Check:
             return ask(resources)
     except Exception as error:  # whatever it is, the others must be asked
         log.debug("%s could not be asked", name, exc_info=True)
-        return unasked(name, f"could not be asked: {type(error).__name__}: {str(error)[:300]}", ADVICE)
+        settings = resources.settings
+        said = told(error, settings.mongo_uri, settings.broker_url)
+        return unasked(name, f"could not be asked: {type(error).__name__}: {said[:300]}", ADVICE)

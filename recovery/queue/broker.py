@@ -18,12 +18,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.retry import Retry
 
+from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.condition import Condition
 from recovery.queue.message import encode
 from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
-from recovery.settings import without_password
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -101,15 +101,14 @@ class Broker:
         try:
             self._redis.ping()
         except RedisError as error:
-            said = str(error).rstrip(".")
+            said = told(error, self._url).rstrip(".")
             if _is_refusal(error):
                 raise ServerRefused(
-                    f"Redis at {without_password(self._url)} refuses: {said}. Check the user and password in "
-                    "RECOVERY_BROKER_URL"
+                    f"Redis at {public(self._url)} refuses: {said}. Check the user and password in RECOVERY_BROKER_URL"
                 ) from None
             # A full disk (MISCONF) or a primary that is away (MASTERDOWN) among them: answers that change.
             raise ServerUnavailable(
-                f"Redis at {without_password(self._url)} does not answer: {said}. Start one with `recovery up`, "
+                f"Redis at {public(self._url)} does not answer: {said}. Start one with `recovery up`, "
                 "or set RECOVERY_BROKER_URL to one that runs"
             ) from None
 
@@ -123,5 +122,5 @@ def _client(url: str, _pid: int) -> Redis:
     try:
         # No retries: redis-py would send a command again whose reply was lost.
         return Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0))
-    except ValueError as error:
-        raise SettingsError(f"RECOVERY_BROKER_URL={without_password(url)}: {error}") from None
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

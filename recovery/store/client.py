@@ -9,14 +9,15 @@ twice, lost replies included, so what somebody waits for is tried again for as l
 from __future__ import annotations
 
 import os
+import warnings
 from functools import lru_cache
 from typing import Any
 
 from pymongo import MongoClient
-from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import OperationFailure, PyMongoError, ServerSelectionTimeoutError
 
+from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerTooOld, ServerUnavailable, SettingsError
-from recovery.settings import without_password
 from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
@@ -41,40 +42,47 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
         "connectTimeoutMS": 5_000,
     }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
+    # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it is
+    # read as the last that there is, or the first.
+    return _open(uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options)
+
+
+def _open(uri: str, **options: Any) -> MongoClient[Document]:
+    """A client with these options, or SettingsError for an address that pymongo can't use."""
     try:
-        # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it
-        # is read as the last that there is, or the first.
-        return MongoClient(
-            uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options
-        )
-    except (ConfigurationError, ValueError) as error:
-        raise SettingsError(f"RECOVERY_MONGO_URI={without_password(uri)}: {error}") from None
+        with warnings.catch_warnings():
+            # By itself it passes over an option that it doesn't know, or whose value can't be.
+            warnings.simplefilter("error", UserWarning)
+            return MongoClient(uri, **options)
+    # Files of TLS that can't be read are among them.
+    except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
+        raise SettingsError(f"RECOVERY_MONGO_URI={public(uri)}: {told(error, uri)}") from None
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
     """Raise ServerUnavailable, ServerRefused or ServerTooOld unless the server at `uri` answers and can serve us."""
     try:
-        with MongoClient[Document](uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
+        with _open(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
             hello = probe.admin.command("hello")
             version = probe.server_info()["versionArray"]
     except (ServerSelectionTimeoutError, PyMongoError) as error:
         if isinstance(error, OperationFailure) and not is_transient(error):
-            said = (error.details or {}).get("errmsg", error)
+            said = told((error.details or {}).get("errmsg", error), uri)
             raise ServerRefused(
-                f"MongoDB at {without_password(uri)} refuses: {said}. Check the user, password and authSource in "
+                f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in "
                 "RECOVERY_MONGO_URI"
             ) from None
-        reason = str(error).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
+        reason = told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
         raise ServerUnavailable(
-            f"MongoDB at {without_password(uri)} does not answer: {reason}. Start one with `recovery up`, or set "
+            f"MongoDB at {public(uri)} does not answer: {reason}. Start one with `recovery up`, or set "
             "RECOVERY_MONGO_URI to one that runs"
         ) from None
     if tuple(version[:2]) < OLDEST_SERVER:
         found = ".".join(map(str, version[:3]))
-        raise ServerTooOld(f"MongoDB at {without_password(uri)} is {found}; 6.0 or newer is needed: upgrade it")
+        raise ServerTooOld(f"MongoDB at {public(uri)} is {found}; 6.0 or newer is needed: upgrade it")
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise ServerUnavailable(
-            f"MongoDB at {without_password(uri)} is a standalone server; majority writes need a replica set (one "
+            f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
             "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
 

@@ -1,0 +1,104 @@
+"""Addresses of servers, which hold passwords: what may be shown of one, and of what a driver says about it.
+
+An address is read here before any driver sees it, and only one that can be read in a single way is used. One that can
+be read in two (an `@` or a slash in a password, one slash after the scheme) may have its password wherever the other
+reading has a host, so nothing of it is shown but the scheme.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, unquote_plus
+
+SCHEMES = ("mongodb+srv", "mongodb", "rediss", "redis")
+
+_LETTERS = r"[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}"
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])"
+# A socket's path, percent-encoded, is a host of MongoDB's.
+_PLACE = rf"(?:{_HOST}(?::[0-9]{{1,5}})?|%2[Ff][A-Za-z0-9._%-]+\.sock)"
+_ADDRESS = re.compile(
+    rf"(?P<scheme>{'|'.join(map(re.escape, SCHEMES))})://"
+    rf"(?:(?P<user>(?:{_LETTERS})*)(?::(?P<password>(?:{_LETTERS})*))?@)?"
+    rf"(?P<hosts>{_PLACE}(?:,{_PLACE})*)"
+    r"(?:/(?P<path>[A-Za-z0-9_-]*))?"
+    r"(?:\?(?P<query>[^#@?\s]*))?"
+)
+
+_TOLD = re.compile(
+    r"(?i)authsource|authmechanism|replicaset|readpreference|readconcernlevel|w|journal|tls|ssl|directconnection|appname"
+    r"|retry(reads|writes)|loadbalanced|compressors|ssl_cert_reqs|ssl_check_hostname|\w+ms|\w+size|tlsinsecure"
+    r"|tlsallowinvalid\w+|tlscafile|ssl_ca_certs"
+)
+"""Options whose values are no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address that can be read in a single way, in parts; percent-encoded as it was written."""
+
+    scheme: str
+    user: str | None
+    password: str | None
+    hosts: str
+    path: str | None
+    options: tuple[tuple[str, str], ...]
+
+    def secrets(self) -> Iterator[str]:
+        """What is not to be shown, as it is written and as it is read."""
+        hidden = [self.user, self.password, *(value for name, value in self.options if not _TOLD.fullmatch(name))]
+        for text in filter(None, hidden):
+            yield from {text, unquote(text), unquote_plus(text)}
+
+
+def read(address: str) -> Address | None:
+    """The parts of an address, or None for one that can't be read for certain."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not all(map(_is_place, found["hosts"].split(","))):
+        return None
+    pairs = [pair.partition("=") for pair in (found["query"] or "").split("&") if pair]
+    if not all(name and equals for name, equals, _ in pairs):
+        return None
+    options = tuple((unquote(name), value) for name, _, value in pairs)
+    return Address(found["scheme"], found["user"], found["password"], found["hosts"], found["path"], options)
+
+
+def _is_place(place: str) -> bool:
+    host, bracket, rest = place.rpartition("]")
+    name, _, port = (rest if bracket else place).partition(":")
+    try:
+        if bracket:
+            ipaddress.IPv6Address(host[1:])
+    except ValueError:
+        return False
+    return len(name) < 254 and (not port or 0 < int(port) < 65536)
+
+
+def public(address: object) -> str:
+    """An address as it may be shown: its scheme and hosts; of one that can't be read for certain the scheme alone."""
+    text = address if isinstance(address, str) else ""
+    if (parts := read(text)) is not None:
+        return f"{parts.scheme}://{parts.hosts}"
+    scheme = next((scheme for scheme in SCHEMES if text.lower().startswith(f"{scheme}:")), None)
+    return f"{scheme}://***" if scheme else "***"
+
+
+def told(error: object, *addresses: str) -> str:
+    """What a driver says, as it may be shown: its text, unless it repeats what is not to be shown of these addresses;
+    then only what kind of error it is."""
+    text = str(error)
+    for address in addresses:
+        parts = read(address)
+        if parts is None or any(_repeats(text, secret) for secret in parts.secrets()):
+            return f"{type(error).__name__} (its text is not shown, since it repeats a part of the address)"
+    return text
+
+
+def _repeats(text: str, secret: str) -> bool:
+    # A short one is in every sentence; as a word of its own it is not there by chance.
+    if len(secret) < 4:
+        return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
+    return secret in text

@@ -1,0 +1,70 @@
+"""Stored text as it may be shown: on a terminal, in a log, in an error.
+
+Ids, names, errors and their stacks are whatever somebody gave them. On a terminal an escape sequence clears the screen
+or rewrites what stands above, a line break in a log is a line that nobody wrote, and what is not seen (an override of
+the writing direction, a space of no width) makes one name look like another. Each such character is written as Python
+writes it in a literal: `\\x1b`, `\\u202e`. What is shown so is for reading; JSON output has the text itself.
+
+Applied where text leaves us: by the consoles of `recovery.cli.output`, and by `log_printable` to all that is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from typing import Any
+
+# Letters and marks by their category, and yet nothing that is seen (Unicode's Default_Ignorable_Code_Point).
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+
+def printable(text: object, most: int | None = None) -> str:
+    """A text on one line, of characters that are seen; cut after `most` of them."""
+    shown = str(text)
+    if most is not None and len(shown) > most:
+        shown = f"{shown[:most]}…"
+    if shown.isprintable() and not _INVISIBLE.search(shown):
+        return shown
+    return "".join(map(_character, shown))
+
+
+def printable_lines(text: object) -> str:
+    """The same with its line breaks, for what is meant to have several lines, and its tabs."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(text).split("\n"))
+
+
+def printable_json(text: str) -> str:
+    """A JSON text that was written with its letters as they are: the same value, of characters that are seen."""
+    return "".join(json_escape(one) if _character(one) != one else one for one in text)
+
+
+def json_escape(character: str) -> str:
+    """`\\uXXXX`, as JSON has it: two of them past the first 65,536 characters."""
+    units = character.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def _character(one: str) -> str:
+    if one.isprintable() and not _INVISIBLE.match(one):
+        return one
+    return one.encode("unicode_escape", errors="surrogatepass").decode()
+
+
+class PrintableRecord(logging.LogRecord):
+    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, all of them
+    indented but those that name it: a message in it can't pass for another record."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.exc_info and self.exc_info[0] is not None:
+            stack = "".join(traceback.format_exception(*self.exc_info)).rstrip("\n")
+            self.exc_text = printable_lines(stack).replace("\n", "\n  ")
+
+    def getMessage(self) -> str:
+        return printable(super().getMessage())
+
+
+def log_printable() -> None:
+    """From now on, in this process: whoever logs, and whatever handles it."""
+    logging.setLogRecordFactory(PrintableRecord)
