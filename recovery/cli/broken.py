@@ -100,14 +100,14 @@ def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json:
 
     resources = connect()
     found = _of_target(resources, target)
-    decisions = resources.store.decisions.get_many(one.id for one in found)
+    decision = resources.store.decisions.get  # one at a time: each may have a stack of 20 kB
     if json:
-        told = [as_dict(one, decisions.get(one.id)) for one in found]
+        told = [as_dict(one, decision(one.id)) for one in found]
         print(json_module.dumps(told, default=datetime.isoformat))
         return
     out = console()
     for one in found:
-        for line in lines(one, decisions.get(one.id)):
+        for line in lines(one, decision(one.id)):
             out.print(line, soft_wrap=True)
 
 

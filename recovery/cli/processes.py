@@ -81,15 +81,16 @@ def _refuse(name: str) -> Any:
 
 def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> None:
     from recovery.cli.output import connect, console
-    from recovery.cli.tree import heading, tree
+    from recovery.cli.tree import RESULT_SHOWN, heading, tree
     from recovery.errors import ProcessNotFound
     from recovery.health import waiting
     from recovery.store.overview import Overview
 
     resources = connect()
-    process = resources.store.processes.get(process_id)
-    if process is None:
+    found = resources.store.processes.shown(process_id, RESULT_SHOWN)
+    if found is None:
         raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
+    process, characters = found
     overview = Overview(resources.store.database)
     # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
     lines, decisions = overview.task_lines(process_id), overview.decisions_of(process_id)
@@ -97,7 +98,7 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
     out = console()
     now = resources.store.now()
-    for line in heading(process, now):
+    for line in heading(process, characters, now):
         out.print(line, soft_wrap=True)
     out.print(tree(process.start_task, lines, decisions, now, lonely))
 

@@ -17,6 +17,8 @@ from recovery.store.overview import TaskLine
 MOST_LINES = 200
 """More tasks than anybody reads: from there on siblings of one actor and state are one line."""
 SHORT_ID = 8
+RESULT_SHOWN = 200
+"""Characters of a result that are shown."""
 
 STYLES = {
     DecisionState.WAITING.value: "dim",
@@ -32,8 +34,8 @@ STYLES = {
 }
 
 
-def heading(process: Process, now: datetime) -> Iterator[Text]:
-    """What there is to say of the process itself."""
+def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
+    """What there is to say of the process itself. Of its result, of so many characters, it has the start."""
     yield Text.assemble((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
     if process.custom_id:
         yield Text(f"custom id  {process.custom_id}")
@@ -42,8 +44,8 @@ def heading(process: Process, now: datetime) -> Iterator[Text]:
         f"started    {process.started_at:%Y-%m-%d %H:%M:%S} UTC, {'took' if process.ended_at else 'for'} {lasted}"
     )
     if process.result is not None:
-        more = len(process.result) - 200
-        yield Text(f"result     {process.result[:200]}{f'… and {more} more characters' if more > 0 else ''}")
+        more = characters - RESULT_SHOWN
+        yield Text(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")
     if process.error is not None:
         where = f" in task {process.error.task}" if process.error.task else ""
         yield Text(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")

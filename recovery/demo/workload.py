@@ -74,7 +74,7 @@ def look(resources: Resources, runs: Iterable[Run]) -> None:
     runs = list(runs)
     for first in range(0, len(runs), PAGE):
         page = runs[first : first + PAGE]
-        found = resources.store.processes.get_many(run.id for run in page)
+        found = resources.store.processes.ended([run.id for run in page])
         for run in page:
             if process := found.get(run.id):
                 _update(run, process)

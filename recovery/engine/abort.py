@@ -82,7 +82,7 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
     error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
     ended = 0
     store.aborts.announce(process_ids)
-    for epoch, processes in _by_epoch(store.processes.get_many(process_ids).values()).items():
+    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
         ended += store.aborts.end([process.id for process in processes], epoch, error)
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
     metrics.OPERATIONS.labels("abort").inc(ended)
@@ -93,7 +93,7 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
 def settle(resources: Resources, process_ids: Sequence[str]) -> int:
     """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
     store, settled = resources.store, 0
-    aborted = [p for p in store.processes.get_many(process_ids).values() if p.state is ProcessState.ABORTED]
+    aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
     for epoch, processes in _by_epoch(aborted).items():
         ids = [process.id for process in processes]
         store.aborts.close_graphs(ids, epoch)

@@ -23,7 +23,10 @@ from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import reopen_for
 from recovery.engine.resources import Resources
 from recovery.records.ids import record_id, split_record_id
-from recovery.store import Finished, GraphView, is_too_large
+from recovery.store import Finished, GraphView, batches, is_too_large
+
+CHILDREN = 5000
+"""Children whose records are made at once: each takes some 3 kB, and a task may have a hundred thousand."""
 
 
 def apply(resources: Resources, together: Sequence[Ended], take: Take | None = None) -> Effect | None:
@@ -38,8 +41,9 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
         return Effect(interrupt(resources, first.decision))
     missing = 0
     for ended in together:
-        tasks, decisions = records_of_children(ended.task, ended.decision)
-        missing += resources.store.tasks.insert(tasks) + resources.store.decisions.insert(decisions)
+        for children in batches(ended.decision.children, CHILDREN):
+            tasks, decisions = records_of_children(ended.task, ended.decision, children)
+            missing += resources.store.tasks.insert(tasks) + resources.store.decisions.insert(decisions)
     finished = [_finished(ended) for ended in together]
     try:
         view = resources.store.graphs.apply(first.process_id, first.decision.epoch, finished)
@@ -80,7 +84,9 @@ def _go_on(
     taken = take({key: _actor_of(together, key) for key in ready}) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:
-        known = {ended.decision.task_id: ended.decision.outcome for ended in together if ended.decision.outcome}
+        # Of what is applied again the value was not read.
+        outcomes = {ended.decision.task_id: ended.decision.outcome for ended in together}
+        known = {task: one for task, one in outcomes.items() if one is not None and one.value is not None}
         over = finish_process(resources, process_id, view.epoch, known) is not None
         return Effect(applied, taken, complete=over)
     return Effect(applied, taken, view.size)

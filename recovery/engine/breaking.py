@@ -19,7 +19,7 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
 
     It is listed under its start task. Siblings of a failed task go on.
     """
-    process = resources.store.processes.get(process_id)
+    process = resources.store.processes.brief(process_id)
     if process is None or process.epoch != epoch or process.state is not ProcessState.RUNNING:
         return False
     return break_off(resources, process, error, restarts=process.reopened or 0)
@@ -40,7 +40,7 @@ def unlist_beaten(resources: Resources, process_ids: Sequence[str], error: Error
     """Forget what was listed for processes that were about to be broken with this error, and ended in another way just
     then; or, if the error is of processes as a whole, broke for one of their tasks."""
     store = resources.store
-    processes = store.processes.get_many(process_ids)
+    processes = store.processes.briefs(process_ids)
     store.interruptions.remove_all([key for key in process_ids if key not in processes or processes[key].state in OVER])
     if error.task is None:
         # What the start task itself failed for is listed under the same name.

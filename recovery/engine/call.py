@@ -14,12 +14,14 @@ from recovery.engine.heartbeats import beating
 from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
 from recovery.engine.resolve import resolve
-from recovery.errors import ClaimLost
+from recovery.errors import ClaimLost, TooLarge
 from recovery.records import Child, Outcome, Task
 from recovery.records.values import decode
 from recovery.store import Store
 
 log = logging.getLogger(__name__)
+
+_ADVICE = "store the data elsewhere and pass its address, or join it in parts"
 
 
 def call(
@@ -27,7 +29,10 @@ def call(
 ) -> tuple[Outcome, tuple[Child, ...]] | None:
     """The outcome of a task that is in hand and the children it scheduled; None if it gave up its claim."""
     decision = here.decision
-    values = resolve(store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
+    try:
+        values = resolve(store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
+    except TooLarge as error:
+        return outcomes.of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision), ()
     positional, named = decode(task.args, values.__getitem__)
     attempt = Attempt(store, decision, actor.preferences)
     began = time.perf_counter()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery.records import Child, Decision, Task
 from recovery.records.ids import record_id
 
 
-def records_of_children(task: Task, decision: Decision) -> tuple[list[Task], list[Decision]]:
-    """Tasks and Decisions of a finished decision's children. The same at every call."""
+def records_of_children(
+    task: Task, decision: Decision, children: Sequence[Child] | None = None
+) -> tuple[list[Task], list[Decision]]:
+    """Tasks and Decisions of a finished decision's children, or of these of them. The same at every call."""
     waits = decision.outcome.waits if decision.outcome else ()
     tasks, decisions = [], []
-    for child in decision.children:
+    for child in decision.children if children is None else children:
         inherits = child.id in waits
         made = Task(
             id=record_id(decision.process_id, child.id),

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from recovery import metrics
 from recovery.engine.breaking import break_process
-from recovery.engine.resolve import resolve
+from recovery.engine.resolve import gather, text_size, values_of
 from recovery.engine.resources import Resources
-from recovery.records import ErrorInfo, Outcome, ProcessState, values
+from recovery.errors import TooLarge
+from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
 
 _TOO_DEEP = ErrorInfo(
     kind="NotEncodable",
@@ -29,22 +30,31 @@ def finish_process(
     Broken instead, where the value with all that it promises is more than one record holds. Each of its parts
     could be kept, and only here are they together; the arguments are in the same record.
     """
-    process = resources.store.processes.get(process_id)
-    if process is None or process.epoch != epoch:
+    found = resources.store.processes.ending(process_id)
+    if found is None or found[0].epoch != epoch:
         return None
+    process, arguments = found
     ended = False
     if process.state is ProcessState.RUNNING:
-        value = resolve(resources.store, process_id, [process.start_task], known)[process.start_task]
         try:
-            text = values.dump(value)
+            text = _result(resources, process, values.MAX_BYTES - arguments, known)
         except RecursionError:
             return break_process(resources, process_id, epoch, _TOO_DEEP)
-        if len(text.encode()) + len(process.args.encode()) > values.MAX_BYTES:
+        except TooLarge:
             return break_process(resources, process_id, epoch, too_large("result"))
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
     return ended
+
+
+def _result(resources: Resources, process: Process, most: int, known: Mapping[str, Outcome] | None) -> str:
+    """The start task's value as JSON. Raises TooLarge, over `most` bytes, before it is made, and RecursionError."""
+    start = process.start_task
+    outcomes = gather(resources.store, process.id, [start], most, known)
+    if text_size(outcomes, start) > most:
+        raise TooLarge(f"process {process.id}: its result is over {most:,} bytes")
+    return values.dump(values_of(outcomes)[start])
 
 
 def too_large(what: str) -> ErrorInfo:

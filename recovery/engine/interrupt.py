@@ -23,7 +23,7 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     """Apply a failed decision. May be run again: it then changes nothing."""
     assert decision.outcome is not None and decision.outcome.error is not None
     store, task = resources.store, decision.task_id
-    process = store.processes.get(decision.process_id)
+    process = store.processes.brief(decision.process_id)
     if process is None or process.epoch != decision.epoch or process.state not in MAY_BREAK:
         return Applied.STALE
     if not store.graphs.fail(process.id, decision.epoch, task, decision.restarts):

@@ -35,7 +35,7 @@ def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> int:
 
 def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     store = resources.store
-    processes = {k: p for k, p in store.processes.get_many(process_ids).items() if p.state in _GOES_ON}
+    processes = {k: p for k, p in store.processes.briefs(process_ids).items() if p.state in _GOES_ON}
     if not processes:
         return 0
     if not schema.has_graphs(store.database):

@@ -48,7 +48,7 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
     """Reopen for those of these decisions of one process that were restarted, and are about to be applied."""
     restarted = [Restarted(d.id, d.restarts, d.epoch) for d in decisions if d.restarts]
     if restarted:
-        process = resources.store.processes.get(restarted[0].process_id)
+        process = resources.store.processes.brief(restarted[0].process_id)
         # One that broke as a whole meanwhile, for its time-out say, is set running by an operator only.
         for_a_task = process is not None and process.error is not None and process.error.task is not None
         reopen(resources, restarted, {process.id: process} if process is not None and for_a_task else {})
@@ -64,7 +64,7 @@ def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
 
 def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:
     keys = [record_id(process_id, task) for process_id, tasks in failed.items() for task in tasks]
-    again = [decision for decision in resources.store.decisions.get_many(keys).values() if decision.failed]
+    again = [decision for decision in resources.store.decisions.briefs(keys).values() if decision.failed]
     for decision in again:
         interrupt(resources, decision)
     return len(again)

@@ -21,7 +21,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState
 from recovery.records.ids import new_pass, record_id, split_record_id
-from recovery.store import Restarted, Selection
+from recovery.store import Restarted, Selection, batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     if resources.store.graphs.absent([process_id]):
         rebuild_graph(resources, process_id)  # it tells what failed
     tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
-    decisions = resources.store.decisions.get_many(record_id(process_id, one) for one in tasks)
+    decisions = resources.store.decisions.briefs(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]
     if not tasks:
         listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
@@ -60,7 +60,8 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     ]  # whoever restarted them was cut off
     if not failed and not under_way:
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
-    done = Restarts(processes=reopen(resources, under_way, {process.id: process}))
+    again = sum(reopen(resources, some, {process.id: process}) for some in batches(under_way, BATCH))
+    done = Restarts(processes=again)
     if done.processes:
         resources.store.interruptions.remove_before((key, n + 1) for key, n in _listed_whole(resources, process))
     # What it broke for as a whole comes last: it runs again when none of its tasks is failed any more.
@@ -91,8 +92,8 @@ def pages(
 
 
 def find_process(resources: Resources, process_id: str) -> Process:
-    """The process of this id. Raises ProcessNotFound."""
-    process = resources.store.processes.get(process_id)
+    """The process of this id, briefly. Raises ProcessNotFound."""
+    process = resources.store.processes.brief(process_id)
     if process is None:
         raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
     return process
@@ -111,7 +112,7 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     """Restart a batch of tasks: {id: its `restarts` when it failed}."""
     store = resources.store
     process_ids = {split_record_id(key)[0] for key in failed}
-    seen = store.processes.get_many(process_ids)
+    seen = store.processes.briefs(process_ids)
     broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
     wanted = [
         Restarted(key, restarts, process.epoch)
@@ -133,7 +134,7 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
 def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> int:
     """Go on with tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut
     off: reopened, they are listed no longer. How many processes run again by it."""
-    decisions = resources.store.decisions.get_many(left) if left else {}
+    decisions = resources.store.decisions.briefs(left) if left else {}
     again = [
         Restarted(key, decision.restarts, decision.epoch)
         for key, decision in decisions.items()

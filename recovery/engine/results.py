@@ -23,7 +23,7 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
     deadline = None if timeout is None else time.monotonic() + timeout
     pause, waiter = FIRST_PAUSE, threading.Event()
     while True:
-        process = resources.store.processes.get(process_id)
+        process = resources.store.processes.ended([process_id]).get(process_id)
         if process is None:
             raise ProcessNotFound(f"no process has the id {process_id!r} in {resources.settings.database}")
         if process.state is ProcessState.FINISHED:

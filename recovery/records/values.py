@@ -85,6 +85,11 @@ def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
     return json.loads(text, object_hook=hook)
 
 
+def promise_bytes(task_id: str) -> int:
+    """What the promise of a task takes in a value's text: that much goes where its value comes."""
+    return len(f'{{"{PROMISE_KEY}":"{task_id}"}}')
+
+
 def _failure(fields: Any) -> Failure | None:
     """None for what was stored under this key before it was reserved."""
     names = Failure.__dataclass_fields__.keys()

@@ -1,10 +1,18 @@
-"""Applying decisions again, one process at a time."""
+"""Applying decisions again, one process at a time.
+
+Their values are not read, nor their tasks' arguments. What else they hold, such as their children's arguments, is read
+for so many of them at once as fit into PORTION_BYTES.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from recovery.engine import Applied, Applier, Ended, Resources, each
+from recovery.store import PORTION_BYTES, portions
+
+TOGETHER = 1000
+"""Decisions that are read at once, at most."""
 
 
 class Applying:
@@ -16,13 +24,25 @@ class Applying:
 
     def apply(self, ids: Sequence[str]) -> int:
         """Apply these decisions, as far as they and their tasks are there; how many of them had an effect."""
-        tasks, decisions = self._store.tasks.get_many(ids), self._store.decisions.get_many(ids)
-        ended = [
+        changed = 0
+        for portion in self._portions(ids):
+            changed += each(
+                self._ended(portion), lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED)
+            )
+        self._applier.flush()
+        return changed
+
+    def _portions(self, ids: Sequence[str]) -> Iterator[list[str]]:
+        """These, as far as they are there, as many as may be held at once."""
+        decisions, tasks = self._store.decisions.effect_sizes(ids), self._store.tasks.link_sizes(ids)
+        weights = {key: decisions[key] + tasks.get(key, 0) for key in ids if key in decisions}
+        return portions(weights, PORTION_BYTES, TOGETHER)
+
+    def _ended(self, ids: Sequence[str]) -> list[Ended]:
+        tasks, decisions = self._store.tasks.links(ids), self._store.decisions.effects(ids)
+        return [
             Ended(task, decision)
             for key in ids
             # A Task that is lost may still stand in its decision.
             if (decision := decisions.get(key)) and decision.outcome and (task := tasks.get(key) or decision.task())
         ]
-        changed = each(ended, lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED))
-        self._applier.flush()
-        return changed

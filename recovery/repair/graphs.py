@@ -14,9 +14,6 @@ from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
-PAGE = 100
-"""Processes whose graphs and decisions are held in memory at once."""
-
 Tasks = dict[str, list[str]]
 """{process: its tasks that were found}."""
 
@@ -36,7 +33,7 @@ class GraphRepairs:
         return together([f.record for f in findings], lambda ids: rebuild_graphs(self._resources, ids))
 
     def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return _by_page(findings, self._reopen_page)
+        return self._by_portion(findings, self._reopen_page)
 
     def _reopen_page(self, found: Tasks) -> int:
         graphs = self._store.graphs.get_many(found)
@@ -58,7 +55,7 @@ class GraphRepairs:
         return changed
 
     def _relink(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return _by_page(findings, self._relink_page)
+        return self._by_portion(findings, self._relink_page)
 
     def _relink_page(self, found: Tasks) -> int:
         """A link to a task that promised its children's values is one to those children, where they are open."""
@@ -82,6 +79,15 @@ class GraphRepairs:
         enqueue(self._resources, ready)
         return changed
 
+    def _by_portion(self, findings: Sequence[Finding], step: Callable[[Tasks], int]) -> int:
+        """Take a step for all that was found, for so many processes at once as may be held in memory."""
+        found: Tasks = defaultdict(list)
+        for finding in findings:
+            process_id, task = split_record_id(finding.record)
+            found[process_id].append(task)
+        portions = self._store.portions(found)
+        return sum(together(portion, lambda some: step({key: found[key] for key in some})) for portion in portions)
+
 
 def _is_free(graph: Graph, task: str, others: Sequence[str]) -> bool:
     """Whether a task waits for nothing, once its dead links are replaced by these."""
@@ -99,14 +105,3 @@ def _ancestors(task: str, parents: Mapping[str, str]) -> set[str]:
 
 def _keys(found: Tasks) -> list[str]:
     return [record_id(process_id, task) for process_id, tasks in found.items() for task in tasks]
-
-
-def _by_page(findings: Sequence[Finding], step: Callable[[Tasks], int]) -> int:
-    """Take a step for all that was found, so many processes at once."""
-    by_process: Tasks = defaultdict(list)
-    for finding in findings:
-        process_id, task = split_record_id(finding.record)
-        by_process[process_id].append(task)
-    items = list(by_process.items())
-    pages = (items[first : first + PAGE] for first in range(0, len(items), PAGE))
-    return sum(together(page, lambda some: step(dict(some))) for page in pages)

@@ -46,11 +46,14 @@ class ProcessRepairs:
         return enqueue(self._resources, [f.record for f in findings])
 
     def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        processes = self._store.processes.get_many(f.record for f in findings)
-        return each(processes.values(), lambda process: register(self._resources, process, around.now) > 0)
+        return each([f.record for f in findings], lambda key: self._register(key, around))
+
+    def _register(self, process_id: str, around: Surroundings) -> bool:
+        process = self._store.processes.get(process_id)  # one at a time: with their arguments
+        return process is not None and register(self._resources, process, around.now) > 0
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        processes = self._store.processes.get_many(f.record for f in findings)
+        processes = self._store.processes.briefs(f.record for f in findings)
         over: list[str] = []
 
         def finish(process: Process) -> bool:
@@ -68,8 +71,8 @@ class ProcessRepairs:
         does not bring back, since the parent's own records are lost, nobody can."""
         before = len(self._there(findings))
         self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
-        starts = self._store.processes.get_many(f.process_id for f in findings if f.decision is None)
-        each(starts.values(), lambda process: register(self._resources, process, around.now) > 0)
+        starts = dict.fromkeys(f.process_id for f in findings if f.decision is None)
+        each(starts, lambda key: self._register(key, around))
         there = self._there(findings)
         lost = [f for f in findings if not {(Task, f.record), (Decision, f.record)} <= there]
         return len(there) - before + self._break(rule, lost, around)

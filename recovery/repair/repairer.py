@@ -20,6 +20,7 @@ from recovery.repair.processes import ProcessRepairs
 from recovery.repair.tasks import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.store import batches
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Repairer:
         done: Done = Counter()
         for (rule, repair), group in groups.items():
             metrics.FINDINGS.labels(rule.value).inc(len(group))
-            changed = self._actions[repair](rule, group, around)
+            changed = sum(self._actions[repair](rule, some, around) for some in batches(group))
             if changed:
                 done[rule] += changed
                 metrics.REPAIRS.labels(rule.value).inc(changed)

@@ -71,12 +71,12 @@ class TimeoutRepairs:
 
     def _list(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
         """List them before they are broken, so that none is broken and not listed."""
-        for process in self._store.processes.get_many(process_ids).values():
+        for process in self._store.processes.briefs(process_ids).values():
             if process.state is ProcessState.RUNNING:
                 list_interruption(self._resources, process, error, restarts=process.reopened or 0)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)
-        for process in self._store.processes.get_many(f.record for f in findings).values():
+        for process in self._store.processes.briefs(f.record for f in findings).values():
             by_type[process.type].append(process.id)
         return by_type

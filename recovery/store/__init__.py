@@ -8,9 +8,8 @@ update says which and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import cast
 
 from pymongo.database import Database
@@ -20,7 +19,9 @@ from recovery.settings import Settings
 from recovery.store import schema, snapshots
 from recovery.store.aborts import Aborts
 from recovery.store.actors import Actors, KeptSettings, ProcessTypes
+from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, is_too_large
+from recovery.store.decision_queries import Held
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.far_off import FarOff
 from recovery.store.graph_stages import Finished, GraphView
@@ -39,16 +40,20 @@ __all__ = [
     "PATIENT_LOSSES",
     "PORTION",
     "ActorQueue",
+    "PORTION_BYTES",
     "Finished",
     "GraphView",
     "Group",
+    "Held",
     "KeptSettings",
     "Queued",
     "Restarted",
     "Selection",
     "Store",
+    "batches",
     "check_server",
     "is_too_large",
+    "portions",
     "schema",
 ]
 
@@ -93,12 +98,11 @@ class Store:
     def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
         """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they
         are large. One query for each PORTION, and one more where there are graphs missing."""
-        ids = iter(process_ids)
-        while page := list(islice(ids, PORTION)):
+        for page in batches(process_ids, PORTION):
             sizes = self.graphs.sizes(page)
             counts = self.decisions.counts([key for key in page if key not in sizes])
             weights = {key: sizes[key] // TASK_BYTES if key in sizes else counts[key] for key in page}
-            yield from _portions(weights)
+            yield from portions(weights, PORTION_TASKS)
 
     def term(self) -> object:
         """Which primary serves us, and since which election; no round trip. Changes with every failover."""
@@ -113,15 +117,3 @@ class Store:
         # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
         hello = self.database.command("hello", codec_options=self.database.codec_options)
         return cast(datetime, hello["localTime"])
-
-
-def _portions(weights: Mapping[str, int]) -> Iterator[list[str]]:
-    portion, weight = list[str](), 0
-    for process_id, tasks in weights.items():
-        if portion and weight + tasks > PORTION_TASKS:
-            yield portion
-            portion, weight = [], 0
-        portion.append(process_id)
-        weight += tasks
-    if portion:
-        yield portion

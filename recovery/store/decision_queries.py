@@ -6,6 +6,7 @@ The latter cost what is overdue, or held, not what exists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -13,15 +14,40 @@ from pymongo.collection import Collection
 
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR
+from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE
+from recovery.store.expressions import OVERDUE, RESTORABLE, size_of, without
 from recovery.store.snapshots import record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
     ("actor", "state", "worker", "timeouts", "losses", "enqueuedAt", "queuedAt", "recoveryTime"), True
 )
-_WITHOUT_TEXTS = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)
+_WITHOUT_TEXTS = dict.fromkeys(
+    (
+        *("outcome.value", "outcome.error.stack", "call"),
+        *("children.args", "children.dependents", "children.unlocks"),
+    ),
+    False,
+)
+_OUTLINE = dict.fromkeys(("outcome.value", "outcome.error.stack", "call", "children"), False)
+
+_HAS_VALUE: Document = {
+    "state": DecisionState.FINISHED.value,
+    "$or": [{"outcome.error": None}, {"fallible": True}],
+}
+VALUES_BYTES = 1024 * 1024
+"""Of the values of a layer of promises; what they come to is known before more of them is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An outcome, the bytes that its value takes, and whether that was left out."""
+
+    outcome: Outcome
+    size: int
+    left_out: bool
+
 
 _TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
 """States that are never without a deadline; a finished decision has none once it is applied."""
@@ -34,23 +60,31 @@ class DecisionQueries:
         self._restorable = collection.with_options(write_concern=RESTORABLE)
 
     def get(self, decision_id: str) -> Decision | None:
-        """The decision of this id, `P/T`."""
+        """The decision of this id, `P/T`, as a whole: up to 16 MB."""
         found = self._restorable.find_one({"_id": decision_id})
         return from_document(Decision, found) if found else None
 
-    def get_many(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
-        """The decisions that are there, by id."""
-        found = self._restorable.find({"_id": {"$in": list(decision_ids)}})
+    def briefs(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
+        """The decisions that are there, by id, without values, children, calls and stacks."""
+        found = self._find(decision_ids, _OUTLINE)
         return {document["_id"]: from_document(Decision, document) for document in found}
+
+    def effects(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
+        """The decisions that are there, by id, as an apply needs them: with their children, without their values."""
+        found = self._find(decision_ids, {"outcome.value": False})
+        return {document["_id"]: from_document(Decision, document) for document in found}
+
+    def effect_sizes(self, decision_ids: Iterable[str]) -> dict[str, int]:
+        """{decision: bytes that `effects` reads of it}, of those that are there."""
+        return {found["_id"]: found["size"] for found in self._find(decision_ids, {"size": without("outcome.value")})}
 
     def present(self, decision_ids: Iterable[str]) -> set[str]:
         """The ids of those of these decisions that are there."""
-        found = self._restorable.find({"_id": {"$in": list(decision_ids)}}, {"_id": True})
-        return {document["_id"] for document in found}
+        return {document["_id"] for document in self._find(decision_ids, {"_id": True})}
 
     def states(self, decision_ids: Iterable[str]) -> dict[str, DecisionState]:
         """The states of the decisions that are there, by id."""
-        found = self._restorable.find({"_id": {"$in": list(decision_ids)}}, {"state": True})
+        found = self._find(decision_ids, {"state": True})
         return {document["_id"]: DecisionState(document["state"]) for document in found}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
@@ -74,12 +108,25 @@ class DecisionQueries:
         found = {one["_id"]: one["count"] for one in self._restorable.aggregate(stages, hint="_id_")}
         return {process_id: found.get(process_id, 0) for process_id in process_ids}
 
-    def outcomes(self, decision_ids: Iterable[str]) -> dict[str, Outcome]:
-        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value."""
-        kept = {"$or": [{"outcome.error": None}, {"fallible": True}]}
-        query = {"_id": {"$in": list(decision_ids)}, "state": DecisionState.FINISHED.value, **kept}
-        found = self._restorable.find(query, {"outcome": True})
-        return {document["_id"]: from_document(Outcome, document["outcome"]) for document in found}
+    def outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
+        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value.
+
+        A value is read at once where it is small, so that all that are come to 1 MB; else `values` has it.
+        """
+        held: dict[str, Held] = {}
+        for batch in batches(decision_ids):
+            query = {"_id": {"$in": batch}, **_HAS_VALUE}
+            for found in self._restorable.find(query, _held(VALUES_BYTES // len(decision_ids))):
+                outcome = from_document(Outcome, found.get("outcome") or {})
+                held[found["_id"]] = Held(outcome, found["size"], found["left"])
+        return held
+
+    def values(self, decision_ids: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+        """(decision, its value as it is stored) of those of these decisions that are finished."""
+        for batch in batches(decision_ids):
+            query = {"_id": {"$in": batch}, **_HAS_VALUE}
+            for found in self._restorable.find(query, {"outcome.value": True}):
+                yield found["_id"], found["outcome"].get("value")
 
     def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
         """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.
@@ -105,8 +152,25 @@ class DecisionQueries:
         found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
         return [from_document(Decision, document) for document in found]
 
+    def _find(self, decision_ids: Iterable[str], fields: Document) -> Iterator[Document]:
+        for batch in batches(decision_ids):
+            yield from self._restorable.find({"_id": {"$in": batch}}, fields)
+
 
 def _without_texts(document: Document) -> Decision:
     for child in document.get("children", ()):
         child["args"] = ""
     return from_document(Decision, document)
+
+
+def _held(most: int) -> Document:
+    """A projection: an outcome with its value if that is no larger, and without what a value never needs."""
+    size = size_of("outcome.value")
+    fields = ("pass", "waits", "error.kind", "error.message", "error.actor")
+    small = {"$cond": [{"$lte": [size, most]}, "$outcome.value", "$$REMOVE"]}
+    return {
+        **{f"outcome.{field}": True for field in fields},
+        "outcome.value": small,
+        "size": size,
+        "left": {"$gt": [size, most]},
+    }

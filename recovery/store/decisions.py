@@ -25,6 +25,8 @@ WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
 
+_CLAIMED = {"outcome": False, "children": False}
+"""An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
 _NOT_MATCHED = (11000, 121)
 """Codes that an upsert fails with which matched nothing: there is a record of that id, or what would be inserted is
 no valid record, since there is none."""
@@ -90,7 +92,7 @@ class Decisions(DecisionQueries):
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._restorable.find_one_and_update(
-            guard, [{"$set": claimed(worker, timeout, limit)}], return_document=True
+            guard, [{"$set": claimed(worker, timeout, limit)}], projection=_CLAIMED, return_document=True
         )
         return from_document(Decision, found) if found else None
 
@@ -104,6 +106,7 @@ class Decisions(DecisionQueries):
         found = self._restorable.find_one_and_update(
             {"_id": decision_id, "state": WAITING, "eta": None, "delay": None},
             [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
+            projection=_CLAIMED,
             return_document=True,
         )
         return from_document(Decision, found) if found else None

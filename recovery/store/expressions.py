@@ -77,6 +77,16 @@ def plus_one(field: str) -> Expression:
     return {"$add": [{"$ifNull": [f"${field}", 0]}, 1]}
 
 
+def size_of(field: str) -> Expression:
+    """The bytes of a field: of a text exactly, of whatever else it may hold roughly. 0 of a missing one."""
+    return {"$max": [0, {"$subtract": [{"$bsonSize": {"v": f"${field}"}}, {"$bsonSize": literal({"v": ""})}]}]}
+
+
+def without(field: str) -> Expression:
+    """The bytes of a record without this field."""
+    return {"$subtract": [{"$bsonSize": "$$ROOT"}, size_of(field)]}
+
+
 def literal(value: Any) -> Expression:
     """A value that is not to be read as an expression, whatever it holds."""
     return {"$literal": value}

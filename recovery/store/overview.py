@@ -29,7 +29,13 @@ _RUNNING: Document = {"state": ProcessState.RUNNING.value}
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
 
-_TEXTS_LEFT_OUT = dict.fromkeys(("outcome.value", "outcome.error.stack", "children.args", "call"), False)
+_TEXTS_LEFT_OUT = dict.fromkeys(
+    (
+        *("outcome.value", "outcome.error.stack", "call"),
+        *("children.args", "children.deps", "children.dependents", "children.unlocks"),
+    ),
+    False,
+)
 
 PAGE = 1000
 

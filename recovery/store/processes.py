@@ -7,9 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import ErrorInfo, Process, ProcessState, from_document, to_document
+from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
+from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.expressions import ACKNOWLEDGED, OVERDUE, RESTORABLE, after, age, idle_time, later_by, literal
+from recovery.store.expressions import (
+    ACKNOWLEDGED,
+    OVERDUE,
+    RESTORABLE,
+    after,
+    age,
+    idle_time,
+    later_by,
+    literal,
+    size_of,
+)
+from recovery.store.snapshots import LEFT_OUT, PROCESS_FIELDS
 
 RUNNING = ProcessState.RUNNING.value
 _STARTED_BY_NOW: Document = {"$min": ["$startedAt", "$$NOW"]}
@@ -26,7 +38,7 @@ class Processes:
     def insert(self, process: Process, first_look: float) -> Process:
         """Save a process, its first deadline `first_look` seconds away; this alone acknowledges its start.
 
-        Returns it as saved, or the process of the same type and custom id that is there already. An upsert
+        Returns it as saved, or the process of the same type and custom id that is there already, briefly. An upsert
         and not an insert, since only an update knows the database's clock; running it twice is harmless.
         """
         document = to_document(process)
@@ -51,21 +63,47 @@ class Processes:
             }
         ]
         try:
-            found = self._acknowledged.find_one_and_update(key, stages, upsert=True, return_document=True)
+            found = self._acknowledged.find_one_and_update(
+                key, stages, upsert=True, return_document=True, projection=PROCESS_FIELDS
+            )
         except DuplicateKeyError:  # two upserts of one custom id at once; ours lost
-            found = self._acknowledged.find_one(key)
+            found = self._acknowledged.find_one(key, PROCESS_FIELDS)
         assert found is not None
-        return from_document(Process, found)
+        saved = _brief(found)
+        return saved.evolve(args=process.args) if saved.id == process.id else saved
 
     def get(self, process_id: str) -> Process | None:
-        """The process of this id."""
+        """The process of this id, as a whole: up to 16 MB."""
         found = self._acknowledged.find_one({"_id": process_id})
         return from_document(Process, found) if found else None
 
-    def get_many(self, process_ids: Iterable[str]) -> dict[str, Process]:
-        """The processes that are there, by id."""
-        found = self._acknowledged.find({"_id": {"$in": list(process_ids)}})
-        return {document["_id"]: from_document(Process, document) for document in found}
+    def brief(self, process_id: str) -> Process | None:
+        """The process of this id, without arguments and result."""
+        found = self._acknowledged.find_one({"_id": process_id}, PROCESS_FIELDS)
+        return _brief(found) if found else None
+
+    def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
+        """The processes that are there, by id, without arguments and results."""
+        return {
+            document["_id"]: _brief(document)
+            for batch in batches(process_ids)
+            for document in self._acknowledged.find({"_id": {"$in": batch}}, PROCESS_FIELDS)
+        }
+
+    def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
+        """The processes that are there, by id, with the results of those that have finished, and without arguments."""
+        found = self._acknowledged.find({"_id": {"$in": list(process_ids)}}, {"args": False})
+        return {document["_id"]: _brief(document) for document in found}
+
+    def ending(self, process_id: str) -> tuple[Process, int] | None:
+        """The process of this id, briefly, and the bytes that its arguments take."""
+        found = self._acknowledged.find_one({"_id": process_id}, _ENDING)
+        return (_brief(found), found["bytes"]) if found else None
+
+    def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
+        """The process of this id, briefly, with the first `length` characters of its result, and how many it has."""
+        found = self._acknowledged.find_one({"_id": process_id}, _shown(length))
+        return (_brief(found), found["characters"]) if found else None
 
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""
@@ -151,6 +189,25 @@ class Processes:
             {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count
+
+
+_ENDING: Document = {
+    **dict.fromkeys(("type", "startTask", "state", "epoch", "reopened"), True),
+    "bytes": size_of("args"),
+}
+
+
+def _shown(length: int) -> Document:
+    """The document without its arguments, and the start of its result."""
+    names = (field_name(name) for name in Process.__dataclass_fields__ if name not in ("args", "result"))
+    # A record of which somebody made something else than a text is shown without.
+    text: Document = {"$cond": [{"$eq": [{"$type": "$result"}, "string"]}, "$result", ""]}
+    start: Document = {"$cond": [{"$eq": [text, ""]}, "$$REMOVE", {"$substrCP": [text, 0, length]}]}
+    return {**dict.fromkeys(names, True), "result": start, "characters": {"$strLenCP": text}}
+
+
+def _brief(document: Document) -> Process:
+    return from_document(Process, document | {"args": LEFT_OUT})
 
 
 def _ending(fields: Document) -> list[Document]:

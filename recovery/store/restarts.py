@@ -115,7 +115,8 @@ class Restarts:
     def without_failure(self, restarted: Iterable[Restarted]) -> set[str]:
         """Those of their processes in whose graph no task has failed. Of what broke them, that is, all was restarted;
         these tasks may have ended since."""
-        well = [{"_id": one.process_id, "epoch": one.epoch, "failed": {}} for one in restarted]
+        lives = {(one.process_id, one.epoch) for one in restarted}
+        well = [{"_id": process_id, "epoch": epoch, "failed": {}} for process_id, epoch in lives]
         return {document["_id"] for document in self._graphs.find({"$or": well}, {"_id": True})}
 
     def reopen_processes(self, seen: Iterable[Process]) -> int:

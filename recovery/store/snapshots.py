@@ -17,8 +17,8 @@ from recovery.store.client import Document
 
 # What rules look at; values and arguments may be large and no rule needs them.
 _UNASKED = (
-    *("outcome.value", "outcome.error.stack", "children.args", "children.deps", "children.dependents"),
-    *("call", "attempts", "claimedAt"),
+    *("outcome.value", "outcome.error.stack", "call", "attempts", "claimedAt"),
+    *("children.args", "children.deps", "children.dependents", "children.unlocks"),
 )
 DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
 PROCESS_FIELDS = {"args": False, "result": False}

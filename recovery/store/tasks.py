@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.records import Task, from_document, to_document
+from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.expressions import RESTORABLE
+from recovery.store.expressions import RESTORABLE, without
+from recovery.store.snapshots import LEFT_OUT
+
+_LINKS = {"args": False, "deps": False}
 
 
 class Tasks:
@@ -24,23 +28,30 @@ class Tasks:
         return insert_missing(self._collection, [to_document(task) for task in tasks])
 
     def get(self, task_id: str) -> Task | None:
-        """The task of this id, `P/T`."""
+        """The task of this id, `P/T`, as a whole: up to 16 MB."""
         found = self._collection.find_one({"_id": task_id})
         return from_document(Task, found) if found else None
 
-    def get_many(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """The tasks that are there, by id."""
-        found = self._collection.find({"_id": {"$in": list(task_ids)}})
-        return {document["_id"]: from_document(Task, document) for document in found}
+    def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        """The tasks that are there, by id, as an apply needs them: who waits for each, without arguments."""
+        return {found["_id"]: from_document(Task, found | {"args": LEFT_OUT}) for found in self._find(task_ids, _LINKS)}
+
+    def link_sizes(self, task_ids: Iterable[str]) -> dict[str, int]:
+        """{task: bytes that `links` reads of it}, of those that are there."""
+        return {found["_id"]: found["size"] for found in self._find(task_ids, {"size": without("args")})}
 
     def present(self, task_ids: Iterable[str]) -> set[str]:
         """The ids of those of these tasks that are there."""
-        return {document["_id"] for document in self._collection.find({"_id": {"$in": list(task_ids)}}, {"_id": True})}
+        return {document["_id"] for document in self._find(task_ids, {"_id": True})}
 
     def dependents(self, task_ids: Iterable[str]) -> dict[str, list[str]]:
         """{task: those of its process that wait for it}, by names, of the tasks that are there."""
-        found = self._collection.find({"_id": {"$in": list(task_ids)}}, {"dependents": True})
+        found = self._find(task_ids, {"dependents": True})
         return {document["_id"]: list(document.get("dependents", ())) for document in found}
+
+    def _find(self, task_ids: Iterable[str], fields: Document) -> Iterator[Document]:
+        for batch in batches(task_ids):
+            yield from self._collection.find({"_id": {"$in": batch}}, fields)
 
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:

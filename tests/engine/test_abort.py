@@ -216,14 +216,14 @@ def test_a_restart_between_its_steps(world: World, ran: list[str], step: str, mo
     seen = world.process(process_id)
     assert seen.state is ProcessState.BROKEN
     processes = world.store.processes
-    real, still = processes.get_many, dict[str, Process]()
+    real, still = processes.briefs, dict[str, Process]()
 
     def restart() -> None:
         still[process_id] = seen
         restart_selected(world.app.resources, Selection())
         still.clear()
 
-    monkeypatch.setattr(processes, "get_many", lambda ids: {**real(ids), **still})
+    monkeypatch.setattr(processes, "briefs", lambda ids: {**real(ids), **still})
     before(world, step, restart, monkeypatch)
     world.app.abort(process_id, "stop")
     check_aborted(world, process_id)

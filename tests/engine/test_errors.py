@@ -39,8 +39,7 @@ def broken(world: World, function: Any, *args: Any) -> Process:
 
 def of(world: World, actor: str) -> list[Decision]:
     found = world.store.database["decisions"].find({"actor": actor}).sort("_id")
-    decisions = world.store.decisions.get_many(document["_id"] for document in found)
-    return list(decisions.values())
+    return [decision for document in found if (decision := world.store.decisions.get(document["_id"]))]
 
 
 def test_an_error_breaks_the_process_with_all_that_is_known(world: World) -> None:

@@ -104,7 +104,7 @@ def test_tasks_put_back_together_wait_for_each_other(world: World, process_id: s
     """A primary that was lost took both decisions with it; the one that needs the other's value must come second."""
     run(world, "order", "spread", "part", "gather")
     part, gather = task(world, process_id, "part"), task(world, process_id, "gather")
-    assert gather in world.store.tasks.get_many([record_id(process_id, part)])[record_id(process_id, part)].dependents
+    assert gather in world.store.tasks.dependents([record_id(process_id, part)])[record_id(process_id, part)]
     world.redis.flushdb()
     for name in (part, gather):
         lost = {"state": DecisionState.WAITING.value, "recoveryTime": None}

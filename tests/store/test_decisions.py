@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome, Task
-from recovery.store import Queued, Store
+from recovery.store import Held, Queued, Store
 from tests.store.writing import contents, get, is_close, put
 
 DAY = timedelta(days=1)
@@ -231,7 +231,7 @@ def test_inserted_twice_is_inserted_once(store: Store) -> None:
     assert store.decisions.insert(first) == 2
     assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
-    assert set(store.decisions.get_many(["p/0", "p/1", "p/2", "p/3"])) == {"p/0", "p/1", "p/2"}
+    assert set(store.decisions.briefs(["p/0", "p/1", "p/2", "p/3"])) == {"p/0", "p/1", "p/2"}
 
 
 def test_inserted_as_queued(store: Store) -> None:
@@ -248,7 +248,8 @@ def test_inserted_as_queued(store: Store) -> None:
 def test_outcomes_are_of_what_is_finished(store: Store) -> None:
     put(store, decision("p/w", DecisionState.WORKING, store))
     put(store, decision("p/f", DecisionState.FINISHED, store, outcome=OUTCOMES["value"]))
-    assert store.decisions.outcomes(["p/w", "p/f", "p/none"]) == {"p/f": OUTCOMES["value"]}
+    held = Held(OUTCOMES["value"], size=len(OUTCOMES["value"].value or ""), left_out=False)
+    assert store.decisions.outcomes(["p/w", "p/f", "p/none"]) == {"p/f": held}
 
 
 def test_held_by_a_worker_or_one_of_its_processes(store: Store) -> None:

@@ -61,7 +61,7 @@ def test_many_of_several_lives_at_once(store: Store) -> None:
         put(store, BROKEN.evolve(id=key, restarts=restarts or None))
     queued = store.restarts.queue([Restarted(key, restarts, 0) for key, restarts in lives.items()], "new")
     assert {one.id for one in queued} == set(lives)
-    found = store.decisions.get_many(lives)
+    found = store.decisions.briefs(lives)
     assert {key: decision.restarts for key, decision in found.items()} == {key: n + 1 for key, n in lives.items()}
 
 

@@ -1,0 +1,143 @@
+"""Values that are large together: what they come to is known before they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo.collection import Collection
+
+from recovery import ProcessBroken, Recovery
+from recovery.engine import Resources, finish_process
+from recovery.engine.resolve import MAX_CALL_BYTES, gather, resolve, text_size, values_of
+from recovery.errors import TooLarge
+from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState
+from recovery.records.ids import record_id
+from recovery.records.values import dump, promise_bytes
+from recovery.settings import Settings
+from tests.memory import MB, peak_growth
+from tests.store.writing import put
+from tests.world import World
+
+PROCESS = "p"
+
+
+def finished(task: str, value: str, *waits: str) -> Decision:
+    outcome = Outcome(pass_key="pass", value=value, waits=waits)
+    return Decision(id=record_id(PROCESS, task), actor="part", state=DecisionState.FINISHED, outcome=outcome)
+
+
+def promise(task: str) -> str:
+    return f'{{"$promise":"{task}"}}'
+
+
+def promising(world: World, *parts: str, times: int = 1, args: str = "[[],{}]") -> None:
+    """A process all of whose tasks are finished, and whose start task's value promises these parts."""
+    now = world.store.now()
+    names = [f"c{number}" for number in range(len(parts))]
+    value = f"[{','.join(map(promise, names * times))}]"
+    put(
+        world.store,
+        Process(id=PROCESS, type="order", args=args, started_at=now, recovery_time=now),
+        Graph(id=PROCESS, finished=("start", *names), touched_at=now, recovery_time=now),
+        finished("start", value, *names),
+    )
+    for name, part in zip(names, parts, strict=True):
+        put(world.store, finished(name, part))
+
+
+def finish(settings: Settings) -> Iterator[bool | None]:
+    resources = Resources.connect(settings)
+    resources.store.now()
+    yield None
+    yield finish_process(resources, PROCESS, 0)
+
+
+def join_and_finish(settings: Settings) -> Iterator[tuple[str, bool | None]]:
+    resources = Resources.connect(settings)
+    resources.store.now()
+    yield "", None
+    try:
+        resolve(resources.store, PROCESS, ["start"])
+    except TooLarge as error:
+        yield str(error), finish_process(resources, PROCESS, 0)
+
+
+def text(length: int) -> str:
+    return f'"{"x" * (length - 2)}"'
+
+
+def test_200_mb_of_promised_values_break_the_process_unread(world: World) -> None:
+    promising(world, *[text(4 * MB)] * 50)
+    (told, broken), growth = peak_growth(join_and_finish, world.settings)
+    assert told.startswith("209,715,") and broken
+    assert growth < 50 * MB, f"{growth / MB:.0f} MB more at the peak"
+    process = world.process(PROCESS)
+    assert (process.state, process.error and process.error.kind) == (ProcessState.BROKEN, "TooLarge")
+
+
+def test_what_is_promised_many_times_is_not_written_out(world: World) -> None:
+    promising(world, text(MB), times=1000)
+    broken, growth = peak_growth(finish, world.settings)
+    assert broken
+    assert growth < 50 * MB, f"{growth / MB:.0f} MB more at the peak, for a result of 1 GB"
+    with pytest.raises(ProcessBroken, match="the result of the process is over 16 MB"):
+        world.app.result(PROCESS, timeout=0)
+
+
+@pytest.mark.parametrize(("over", "state"), [(0, ProcessState.FINISHED), (1, ProcessState.BROKEN)])
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_limit_counts_to_the_byte(
+    world: World, monkeypatch: pytest.MonkeyPatch, over: int, state: ProcessState, times: int
+) -> None:
+    args, part = "[[1],{}]", text(30_000)
+    whole = len(f"[{','.join([part] * times)}]") + len(args)
+    monkeypatch.setattr("recovery.records.values.MAX_BYTES", whole - over)
+    promising(world, part, times=times, args=args)
+    finish_process(world.app.resources, PROCESS, 0)
+    assert world.process(PROCESS).state is state
+
+
+def test_small_and_large_values_come_by_one_query_and_two(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [str(number) for number in range(50)] + [text(MB // 4)] * 3
+    promising(world, *parts)
+    find, queries = Collection.find, list[str]()
+    monkeypatch.setattr(Collection, "find", lambda self, *args: [queries.append(self.name), find(self, *args)][1])
+    outcomes = gather(world.store, PROCESS, ["start"], MAX_CALL_BYTES)
+    value = values_of(outcomes)["start"]
+    assert value == [*range(50), *["x" * (MB // 4 - 2)] * 3]
+    assert text_size(outcomes, "start") == len(dump(value))
+    assert queries == ["decisions"] * 3, "a layer, what it promises, and what of that is large"
+
+
+def test_a_task_whose_arguments_promise_too_much_fails(app: Recovery, world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr("recovery.engine.resolve.MAX_CALL_BYTES", 10_000)
+    part = app.actor("part")(lambda: "x" * 4000)
+    gather_all = app.actor("gather")(len)
+    order = app.process("order")(lambda: gather_all.schedule([part.schedule() for _ in range(3)]))
+    process_id = app.start(order)
+    world.bring_on(process_id)
+    with pytest.raises(ProcessBroken, match=r"TooLarge: arguments of gather: 12,006 bytes .* over the limit of 10,000"):
+        app.result(process_id, timeout=0)
+
+
+def test_a_promise_takes_what_its_text_does() -> None:
+    assert promise_bytes("abc") == len(promise("abc"))
+
+
+def test_more_keys_than_a_command_may_hold(world: World) -> None:
+    """270,000 promises in one value are 16 MB, and so would be the query for them all at once."""
+    keys = [record_id(PROCESS * 32, f"{number:016}") for number in range(270_000)]
+    store = world.store
+    assert store.decisions.outcomes(keys) == {}
+    assert list(store.decisions.values(keys)) == []
+    assert store.decisions.states(keys) == store.tasks.dependents(keys) == {}
+
+
+def test_a_result_is_polled_without_the_arguments(world: World) -> None:
+    promising(world, "1", args=text(MB))
+    (process,) = world.store.processes.ended([PROCESS]).values()
+    assert (process.args, process.result) == ("", None)
+    assert finish_process(world.app.resources, PROCESS, 0)
+    assert world.app.result(PROCESS, timeout=0) == [1]
