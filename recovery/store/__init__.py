@@ -39,8 +39,8 @@ from recovery.store.workers import Queues, Workers
 __all__ = [
     "PATIENT_LOSSES",
     "PORTION",
-    "ActorQueue",
     "PORTION_BYTES",
+    "ActorQueue",
     "Finished",
     "GraphView",
     "Group",

@@ -174,7 +174,7 @@ def test_what_waits_is_aborted_and_its_actor_forgotten(store: Store, shop_app: R
     assert "would abort 2 processes" in done("broken", "abort", "--waiting-for", "twice", "--limit", "2")
     assert done("broken", "abort", "--waiting-for", "twice", "--limit", "1", "--yes") == "1 process aborted\n"
     assert done("broken", "abort", "--waiting-for", "twice", "--yes", "--reason", "renamed") == "3 processes aborted\n"
-    found = store.processes.get_many([process_id, *others]).values()
+    found = store.processes.briefs([process_id, *others]).values()
     assert [process.state for process in found] == ["aborted"] * 4
     assert [process.error.message for process in found if process.error].count("renamed") == 3
     assert done("actor", "forget", "twice").startswith("twice is forgotten, and with it what was set: worker_timeout;")
