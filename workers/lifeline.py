@@ -138,7 +138,12 @@ class Lifeline:
                 store.preferences.forget()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
             store.workers.beat(self.worker.evolve(paused=tuple(sorted(paused))), self._settings.heartbeat_timeout)
-            store.queues.polled({queue: taken for queue, taken in self._taken.items() if queue not in paused})
+            taken = {queue: youngest for queue, youngest in self._taken.items() if queue not in paused}
+            store.queues.polled(taken)
+        for queue, youngest in taken.items():
+            # Kept there from now on. A time that no message can have must not hide here those that come after it.
+            if self._taken[queue] == youngest:
+                self._taken[queue] = None
         self._served_last = now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all

@@ -183,9 +183,11 @@ def abort(
 
 
 def _selection(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:
+    from recovery.records import given
     from recovery.store import Selection
 
-    return Selection(type=process_type, actor=actor, kind=kind, fingerprint=fingerprint)
+    names = {"type": process_type, "actor": actor, "kind": kind, "fingerprint": fingerprint}
+    return Selection(**{key: given.text(name, f"--{key}") for key, name in names.items() if name is not None})
 
 
 def _check_target(target: str | None, selection: Selection, limit: int | None) -> None:
@@ -200,7 +202,7 @@ def _check_target(target: str | None, selection: Selection, limit: int | None) -
 
 
 def _of_target(resources: Resources, target: str) -> list[Interruption]:
-    from recovery.engine.restart import find_process
+    from recovery.engine.lookup import find_process
     from recovery.errors import InputError
 
     process_id, _, task = target.partition("/")

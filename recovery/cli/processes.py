@@ -82,14 +82,16 @@ def _refuse(name: str) -> Any:
 def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> None:
     from recovery.cli.output import connect, console
     from recovery.cli.tree import RESULT_SHOWN, heading, tree
-    from recovery.errors import ProcessNotFound
+    from recovery.engine.lookup import not_found
     from recovery.health import waiting
+    from recovery.records import given
     from recovery.store.overview import Overview
 
     resources = connect()
+    process_id = given.text(process_id, "PROCESS_ID")
     found = resources.store.processes.shown(process_id, RESULT_SHOWN)
     if found is None:
-        raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
+        raise not_found(resources, process_id)
     process, characters = found
     overview = Overview(resources.store.database)
     # Tasks first: a decision that is read has its task's line then, or belongs to one made since.

@@ -14,10 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from recovery import metrics
+from recovery.engine.lookup import find_process
 from recovery.engine.resources import Resources
-from recovery.engine.restart import find_process, pages
+from recovery.engine.restart import pages
 from recovery.errors import InputError
-from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records import ErrorInfo, Process, ProcessState, given
 from recovery.records.ids import new_pass
 from recovery.store import Selection
 
@@ -105,8 +106,8 @@ def settle(resources: Resources, process_ids: Sequence[str]) -> int:
 
 
 def _check(reason: str) -> None:
-    if not isinstance(reason, str) or not reason.strip():
-        raise InputError(f"reason={reason!r}: say in a few words why; it is shown with the process")
+    if not isinstance(reason, str) or not reason.strip() or not given.is_unicode(reason):
+        raise InputError(f"reason={given.shown(reason)}: say in a few words why; it is shown with the process")
 
 
 def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:

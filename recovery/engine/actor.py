@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from recovery.engine.context import current
 from recovery.errors import InputError
 from recovery.limits import LONGEST
-from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise
+from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, given
 from recovery.records.preferences import check
 from recovery.records.values import encode
 
@@ -80,16 +80,22 @@ class Actor(Generic[P, R]):
         `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
         only if it is scheduled so.
         """
+        if eta is not None and not isinstance(eta, datetime):
+            raise InputError(f"{self.name}.options(eta={given.shown(eta)}): must be a datetime with a time zone")
         if eta is not None and eta.tzinfo is None:
             raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
         if eta is not None and not _is_near(eta):
             raise InputError(f"{self.name}.options(eta={eta}): must be at most 10 years from now")
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if seconds is not None and not 0 <= seconds <= LONGEST:
-            raise InputError(f"{self.name}.options(delay={delay}): must be from 0 seconds to 10 years")
+        if seconds is not None and (not _is_number(seconds) or not 0 <= seconds <= LONGEST):
+            raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
             raise InputError(f"{self.name}.options(fallible={fallible!r}): must be True or False")
         return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_near(eta: datetime) -> bool:

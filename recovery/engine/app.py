@@ -20,7 +20,7 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
 from recovery.settings import Settings, current
 
@@ -47,6 +47,8 @@ class Recovery:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            raise InputError(f"Recovery({given.shown(settings)}): give it `recovery.settings.load(...)`, or nothing")
         self._settings = settings
         self._connected: tuple[int, Resources, Applier] | None = None
         self.actors: dict[str, Actor[..., Any]] = {}
@@ -118,6 +120,7 @@ class Recovery:
 
     def find_actor(self, name: str) -> Actor[..., Any]:
         """The actor of this name. Raises UnknownActor."""
+        name = given.text(name, "name")
         if name not in self.actors:
             raise UnknownActor(f"no actor is named {name!r}; {_near(name, self.actors)}")
         return self.actors[name]
@@ -128,12 +131,11 @@ class Recovery:
         With a `custom_id` that a process of this type has already: that one's id, and nothing is started.
         Raises UnknownProcessType, NotEncodable, TooLarge.
         """
-        name = process if isinstance(process, str) else process.name
+        name = process.name if isinstance(process, Actor) else given.text(process, "process")
         actor = self.actors.get(name)
         if actor is None or actor.process_type is None:
             raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
-        if custom_id is not None and not _is_custom_id(custom_id):
-            raise InputError(f"custom_id={custom_id!r}: must be a text of 1 to 500 characters")
+        custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
         actor.check_call(args, kwargs)
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
@@ -186,11 +188,8 @@ def _check_name(name: str | None) -> None:
     """Without parentheses a decorator gets the function in the name's place."""
     if callable(name):
         raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
-
-
-def _is_custom_id(value: Any) -> bool:
-    # A lone surrogate is no text: UTF-8 has no bytes for it.
-    return isinstance(value, str) and 0 < len(value) <= 500 and value.encode(errors="ignore").decode() == value
+    if name is not None:
+        given.text(name, "name of an actor")
 
 
 def _near(name: str, known: Iterable[str]) -> str:

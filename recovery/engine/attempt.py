@@ -32,7 +32,7 @@ from recovery.engine.patience import patiently
 from recovery.engine.resolve import NotDecided
 from recovery.engine.resources import Resources
 from recovery.records import Decision
-from recovery.records.ids import new_pass, record_id
+from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,9 @@ class Slot:
         The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
         and the message is to be given back.
         """
+        if not (is_record_id(decision_id) and is_pass(pass_key)):
+            metrics.STALE.labels("message").inc()
+            return Result.STALE_MESSAGE  # none of ours: to MongoDB it might be a query
         # Held from before it is claimed: a claim whose reply is lost took place, perhaps, and is given back.
         self._held = Decision(id=decision_id, actor=actor.name, pass_key=pass_key)
         try:
@@ -83,7 +86,8 @@ class Slot:
                 return Result.BLOCKED
             actor = self._as_set(actor)
             decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
-            claimed = decisions.claim(decision_id, pass_key, self._holder, timeout, actor.preferences.task_limit)
+            limit = actor.preferences.task_limit
+            claimed = decisions.claim(actor.name, decision_id, pass_key, self._holder, timeout, limit)
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
@@ -217,7 +221,7 @@ class Slot:
                 its = self._as_set(self._actors[name]).preferences
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 self._held = decisions.claim_ready(
-                    decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
+                    name, decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
                 )
                 return self._held
         return None

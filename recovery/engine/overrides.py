@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic
 from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor, UnknownProcessType
-from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
+from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, given
 from recovery.records.preferences import P, Preferences, check, setting_names
 from recovery.store import KeptSettings
 
@@ -33,7 +33,7 @@ class Overrides(ABC, Generic[P]):
 
     def get(self, name: str) -> Stored[P]:
         """What is kept under this name. Raises UnknownActor or UnknownProcessType, as all that follow do."""
-        stored = self._kept.get(name)
+        stored = self._kept.get(given.text(name, f"name of the {self.what}"))
         if stored is None:
             there = hint(name, sorted(self._kept.stored()), "none is known yet: a worker tells when it starts")
             raise self.unknown(f"no {self.what} is named {name!r}; {there}")

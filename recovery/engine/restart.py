@@ -15,11 +15,12 @@ from recovery import metrics
 from recovery.engine.breaking import OVER
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
+from recovery.engine.lookup import find_process
 from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import break_again, reopen
 from recovery.engine.resources import Resources
-from recovery.errors import InputError, ProcessNotFound
-from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState
+from recovery.errors import InputError
+from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection, batches
 
@@ -43,6 +44,7 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     Raises ProcessNotFound, and InputError for a process that is not broken or a task that has not failed.
     """
     process = find_process(resources, process_id)
+    task = given.text(task, "task") if task is not None else None
     if process.state is not ProcessState.BROKEN:
         raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")
     if resources.store.graphs.absent([process_id]):
@@ -89,14 +91,6 @@ def pages(
         after, left = page[-1].id, None if left is None else left - len(page)
         if left == 0:
             break
-
-
-def find_process(resources: Resources, process_id: str) -> Process:
-    """The process of this id, briefly. Raises ProcessNotFound."""
-    process = resources.store.processes.brief(process_id)
-    if process is None:
-        raise ProcessNotFound(f"no process has the id {process_id!r} in database {resources.settings.database}")
-    return process
 
 
 def _listed_whole(resources: Resources, process: Process) -> list[tuple[str, int]]:

@@ -6,9 +6,10 @@ import threading
 import time
 from typing import Any
 
+from recovery.engine.lookup import not_found
 from recovery.engine.resources import Resources
-from recovery.errors import ProcessBroken, ProcessNotFound, ResultTimeout
-from recovery.records import Process, ProcessState
+from recovery.errors import ProcessBroken, ResultTimeout
+from recovery.records import Process, ProcessState, given
 from recovery.records.values import decode
 
 # Looked for ever more rarely: a short process is seen at once, a long one costs two reads a second.
@@ -20,12 +21,14 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
 
     Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
     """
+    process_id = given.text(process_id, "process_id")
+    timeout = None if timeout is None else given.seconds(timeout, "timeout")
     deadline = None if timeout is None else time.monotonic() + timeout
     pause, waiter = FIRST_PAUSE, threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
         if process is None:
-            raise ProcessNotFound(f"no process has the id {process_id!r} in {resources.settings.database}")
+            raise not_found(resources, process_id)
         if process.state is ProcessState.FINISHED:
             return decode(process.result or "null")
         if process.state is not ProcessState.RUNNING:

@@ -14,6 +14,7 @@ from datetime import datetime
 from recovery.engine import Applier, Resources
 from recovery.errors import ProcessNotFound
 from recovery.health import waiting
+from recovery.records import given
 from recovery.repair import Done, Repairer
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
@@ -47,7 +48,7 @@ class Deadline:
 def look(resources: Resources, process_id: str) -> Examination:
     """Judge a process as the Graph scanner does, whether a deadline is past or not, and tell what of it waits for
     nobody. Raises ProcessNotFound."""
-    return _look(resources, GraphScanner(resources, Applier(resources)), process_id)
+    return _look(resources, GraphScanner(resources, Applier(resources)), given.text(process_id, "process_id"))
 
 
 def repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:

@@ -8,6 +8,7 @@ message's id (which is its delivery tag as well) and its body. A test compares a
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +20,12 @@ from celery import Celery
 from kombu import Connection
 from kombu.serialization import dumps
 
+from recovery.records.ids import is_pass, is_record_id
 from recovery.store import Queued
 
 _ID, _BODY = "@message-id@", "@message-body@"
+_FORM = re.compile("([^:]{1,100}):([^:]{1,100}):([0-9]{1,14})")
+"""Of a message's id. Fourteen digits of milliseconds go to the year 5138: no date is too far off to be read."""
 
 
 def encode(queued: Queued) -> str:
@@ -46,11 +50,12 @@ class MessageId:
     queued_at: datetime | None
 
 
-def parse_id(message_id: str) -> MessageId | None:
-    """What the id of one of our messages tells; None for another program's."""
-    decision_id, _, rest = message_id.partition(":")
-    pass_key, _, milliseconds = rest.partition(":")
-    if not milliseconds.isdigit():
+def parse_id(message_id: object) -> MessageId | None:
+    """What the id of one of our messages tells; None for everything that is not exactly of its form."""
+    if type(message_id) is not str or not (found := _FORM.fullmatch(message_id)):
+        return None
+    decision_id, pass_key, milliseconds = found.groups()
+    if not (is_record_id(decision_id) and is_pass(pass_key)):
         return None
     queued_at = datetime.fromtimestamp(int(milliseconds) / 1000, UTC) if int(milliseconds) else None
     return MessageId(decision_id, pass_key, queued_at)

@@ -8,8 +8,10 @@ twice is one child. Derived ids are short (80 bits in 16 characters) because a g
 
 from __future__ import annotations
 
+import re
 from base64 import b32encode
 from hashlib import blake2b
+from typing import TypeGuard
 
 import uuid_utils
 
@@ -18,6 +20,10 @@ SEPARATOR = "/"
 # The character after the separator: `P/` <= ids of P's records < `P0`.
 AFTER_SEPARATOR = "0"
 HOLDER_SEPARATOR, HOLDER_END = "#", "$"
+
+_HEX = "[0-9a-f]{32}"
+_PROCESS_ID, _PASS = re.compile(_HEX), re.compile(_HEX)
+_RECORD_ID = re.compile(f"{_HEX}{SEPARATOR}(?:{START_TASK}|[a-z2-7]{{16}})")
 
 
 def new_process_id() -> str:
@@ -34,6 +40,21 @@ def child_task_id(parent: str, epoch: int, place: int) -> str:
     """Id of the `place`-th task that `parent` schedules in `epoch`."""
     digest = blake2b(f"{parent}\0{epoch}\0{place}".encode(), digest_size=10).digest()
     return b32encode(digest).decode().lower()
+
+
+def is_process_id(value: object) -> TypeGuard[str]:
+    """Whether this is a text of the form that `new_process_id` makes."""
+    return type(value) is str and _PROCESS_ID.fullmatch(value) is not None
+
+
+def is_pass(value: object) -> TypeGuard[str]:
+    """Whether this is a text of the form that `new_pass` makes."""
+    return type(value) is str and _PASS.fullmatch(value) is not None
+
+
+def is_record_id(value: object) -> TypeGuard[str]:
+    """Whether this is a text `P/T` of the forms that are made here."""
+    return type(value) is str and _RECORD_ID.fullmatch(value) is not None
 
 
 def record_id(process_id: str, task_id: str) -> str:

@@ -81,14 +81,14 @@ class Decisions(DecisionQueries):
         return Queued(decision.id, decision.actor, pass_key, now) if made else None
 
     def claim(
-        self, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
+        self, actor: str, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
     ) -> Decision | None:
-        """queued → working for the attempt that brings the current pass; None: its message is stale, or its task's
-        time as a whole is over.
+        """queued → working for the attempt of this actor that brings the current pass; None: its message is stale, or
+        its task's time as a whole is over.
 
         Restorable: a claim that a failover takes back is queued again, and its message found missing.
         """
-        guard: Document = {"_id": decision_id, "state": QUEUED, "pass": pass_key}
+        guard: Document = {"_id": decision_id, "actor": actor, "state": QUEUED, "pass": pass_key}
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._restorable.find_one_and_update(
@@ -97,14 +97,14 @@ class Decisions(DecisionQueries):
         return from_document(Decision, found) if found else None
 
     def claim_ready(
-        self, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
+        self, actor: str, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
     ) -> Decision | None:
-        """waiting → working at once, under a new pass: enqueue and claim in one, without a message.
+        """waiting → working at once, under a new pass: enqueue and claim in one, without a message, of an actor's task.
 
         None: it has an eta, or somebody else was first. Restorable, as both of its parts are.
         """
         found = self._restorable.find_one_and_update(
-            {"_id": decision_id, "state": WAITING, "eta": None, "delay": None},
+            {"_id": decision_id, "actor": actor, "state": WAITING, "eta": None, "delay": None},
             [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             projection=_CLAIMED,
             return_document=True,
@@ -169,7 +169,8 @@ class Decisions(DecisionQueries):
         match it fails, since there is a record of its id; an error ends an ordered bulk.
         """
         guard, stages = finished(decision, outcome, (), accept_first, worker, apply_timeout)
-        first = {"_id": successor.id, "state": WAITING, "epoch": successor.epoch, "attempts": successor.attempts}
+        first: Document = {"_id": successor.id, "actor": successor.actor, "state": WAITING}
+        first |= {"epoch": successor.epoch, "attempts": successor.attempts}
         claim = {**claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
         writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claim}])]
         try:

@@ -50,11 +50,14 @@ class Queues:
         self._collection = collection.with_options(write_concern=RESTORABLE)
 
     def polled(self, taken: Mapping[str, datetime | None]) -> None:
-        """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}."""
+        """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}.
+
+        What messages say is not proven: a time that is still to come is not believed, nor kept if it is there.
+        """
         updates = [
             UpdateOne(
                 {"_id": queue},
-                [{"$set": {"polledAt": "$$NOW", "takenQueuedAt": {"$max": ["$takenQueuedAt", youngest]}}}],
+                [{"$set": {"polledAt": "$$NOW", "takenQueuedAt": _latest("$takenQueuedAt", youngest)}}],
                 upsert=True,
             )
             for queue, youngest in taken.items()
@@ -78,3 +81,12 @@ class Queues:
     def remove(self, queue: str) -> None:
         """Forget a queue that nobody polls: without statistics nothing is concluded from it."""
         self._collection.delete_one({"_id": queue})
+
+
+def _latest(*times: str | datetime | None) -> Document:
+    """The last of these dates that is not still to come; null if there is none."""
+    past: list[Document] = [
+        {"$cond": [{"$and": [{"$eq": [{"$type": time}, "date"]}, {"$lte": [time, "$$NOW"]}]}, time, None]}
+        for time in times
+    ]
+    return {"$max": past}

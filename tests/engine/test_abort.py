@@ -154,7 +154,7 @@ def test_what_runs_loses_its_claim_and_its_result_is_stale(world: World) -> None
 def finished(world: World, process_id: str) -> Ended:
     """A step that is finished, and not applied."""
     decision = next(d for d in world.decisions(process_id).values() if d.state is DecisionState.QUEUED)
-    claimed = world.store.decisions.claim(decision.id, str(decision.pass_key), "w#1", 5)
+    claimed = world.store.decisions.claim(decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
     assert claimed is not None
     outcome = Outcome(pass_key=str(decision.pass_key), value='"first"')
     options: dict[str, Any] = {"accept_first": True, "worker": "w#1", "apply_timeout": 5}
@@ -337,7 +337,7 @@ def test_what_cant_be_aborted(world: World) -> None:
 def test_a_zombies_result_of_an_aborted_task(world: World) -> None:
     process_id = begun(world)
     decision = next(d for d in world.decisions(process_id).values() if d.state is DecisionState.QUEUED)
-    claimed = world.store.decisions.claim(decision.id, str(decision.pass_key), "w#1", 5)
+    claimed = world.store.decisions.claim(decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
     assert isinstance(claimed, Decision)
     world.app.abort(process_id, "stop")
     outcome = Outcome(pass_key=str(decision.pass_key), value="1")

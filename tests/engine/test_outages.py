@@ -118,7 +118,7 @@ def test_only_what_is_held_under_its_own_pass_is_given_back(world: World) -> Non
     key = f"{world.app.start(order)}/start"
     queued = world.store.decisions.get(key)
     assert queued is not None and queued.pass_key is not None
-    world.store.decisions.claim(key, queued.pass_key, "w#1", 60)
+    world.store.decisions.claim(queued.actor, key, queued.pass_key, "w#1", 60)
     assert world.store.requeues.not_run(key, "an earlier pass", "new") == []
     assert [one.pass_key for one in world.store.requeues.not_run(key, queued.pass_key, "new")] == ["new"]
 

@@ -381,7 +381,7 @@ def test_a_restart_that_is_late_does_not_undo_what_came_since(shop: Shop, world:
     (failed,) = shop.paying(process_id)
     seen = {process_id: world.process(process_id)}
     restarted = Restarted(failed.id, 0, 0)
-    queued = world.store.restarts.queue([restarted], "p" * 32)
+    queued = world.store.restarts.queue([restarted], "c" * 32)
     assert [one.id for one in queued] == [failed.id]
     world.app.resources.broker.push(queued)
     world.pump()

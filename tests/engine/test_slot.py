@@ -14,7 +14,7 @@ from recovery.engine import Result, Slot, attempt
 from recovery.errors import NotInActor
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import new_pass
-from tests.store.writing import is_close
+from tests.store.writing import contents, is_close
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
 
@@ -296,3 +296,26 @@ def test_a_value_that_never_comes_breaks_the_process(world: World) -> None:
     assert process.error is not None and "has no value yet" in process.error.message
     shipped = world.store.database["decisions"].find_one({"actor": "ship"})
     assert shipped is not None and shipped["attempts"] == 3
+
+
+ANY: Any = {"$gt": ""}
+
+
+@pytest.mark.parametrize("first", [ANY, None, 5, "", "p/t"])
+@pytest.mark.parametrize("second", [ANY, None, "mine"])
+def test_a_message_that_asks_for_any_task_gets_none(world: World, first: Any, second: Any) -> None:
+    _, message = start(world, lambda: "order")
+    before = contents(world.store, "decisions")
+    assert slot(world).run(world.app.actors["order"], first, second) is Result.STALE_MESSAGE
+    assert slot(world).run(world.app.actors["order"], message[0], second) is Result.STALE_MESSAGE
+    assert contents(world.store, "decisions") == before
+
+
+def test_a_message_in_another_actors_queue_runs_nothing(world: World) -> None:
+    """Its id and pass are right: only the queue is not its actor's, which may be blocked."""
+    ran: list[str] = []
+    world.app.actor("other")(lambda: ran.append("other"))
+    _, message = start(world, lambda: ran.append("order"))
+    assert slot(world).run(world.app.actors["other"], *message) is Result.STALE_MESSAGE
+    assert ran == []
+    assert slot(world).run(world.app.actors["order"], *message) is Result.FINISHED

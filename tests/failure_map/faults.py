@@ -123,7 +123,7 @@ def claim(broken: Broken, worker: str) -> str:
     key = broken.decision("part", "queued")
     queued = broken.world.store.decisions.get(key)
     assert queued is not None and queued.pass_key is not None
-    assert broken.world.store.decisions.claim(key, queued.pass_key, worker, 600)
+    assert broken.world.store.decisions.claim(queued.actor, key, queued.pass_key, worker, 600)
     return key
 
 

@@ -131,8 +131,22 @@ def test_what_was_put_first_does_not_tell_how_far_the_line_has_got() -> None:
     assert parse_id(json.loads(encode(one))["headers"]["id"]) == MessageId(one.id, one.pass_key, None)
 
 
+OURS = f"{'f' * 32}/start:{'a' * 32}"
+
+
 @pytest.mark.parametrize(
-    "text", ["", "f3b1c1de-93d0-4b2f-9d1b-0a6a3f2b7c11", "p/t:k:", "p/t:k:soon", "p/t:k:-1", "p/t:k:1:2", "p/t:k:1.5"]
-)
-def test_another_programs_id_tells_nothing(text: str) -> None:
-    assert parse_id(text) is None
+    "odd",
+    [
+        "", "f3b1c1de-93d0-4b2f-9d1b-0a6a3f2b7c11", "p/t:k:1", ":" * 100_000,
+        f"{OURS}:", f"{OURS}:soon", f"{OURS}:-1", f"{OURS}:1:2", f"{OURS}:1.5", f"{OURS}:1_0", f" {OURS}:1",
+        f"{OURS}:{'9' * 15}", f"{OURS}:{'9' * 5000}", f"{OURS}:\u0661", f"{OURS}:\u00b2", f"{OURS}:1\ud800",
+        f"{OURS}:1\n", f"{OURS}:1".encode(), 5, None, True, 1.5, {}, {"$gt": ""}, [], ["a"],
+    ],
+)  # fmt: skip
+def test_another_programs_id_tells_nothing(odd: object) -> None:
+    assert parse_id(odd) is None
+
+
+def test_no_date_is_too_far_off_to_be_read() -> None:
+    told = parse_id(f"{OURS}:{'9' * 14}")
+    assert told is not None and told.queued_at is not None and told.queued_at.year == 5138

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,9 @@ from recovery.records.ids import (
     START_TASK,
     child_task_id,
     holder,
+    is_pass,
+    is_process_id,
+    is_record_id,
     new_pass,
     new_process_id,
     record_id,
@@ -29,6 +34,26 @@ def test_process_ids_sort_by_time() -> None:
     drawn = [new_process_id() for _ in range(5000)]
     assert drawn == sorted(set(drawn))
     assert all(len(i) == 32 and i.isalnum() for i in drawn)
+
+
+@examples(20)
+@given(TASKS)
+def test_ids_that_are_made_here_are_of_our_form(task: str) -> None:
+    assert is_process_id(new_process_id()) and is_pass(new_pass())
+    assert is_record_id(record_id(new_process_id(), task))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "p", "P" * 32, "f" * 31, "f" * 33, "f" * 32 + "\n", "\uff11" * 32, "\u0661" * 32, "\ud800" * 32,
+        b"f" * 32, {"$gt": ""}, None, 5, ["f" * 32],
+        f"{'f' * 32}/", f"{'f' * 32}/start\n", f"{'f' * 32}/stop", f"{'f' * 32}//start",
+        f"{'f' * 32}/{'a' * 15}", f"{'f' * 32}/{'1' * 16}",
+    ],
+)  # fmt: skip
+def test_everything_else_is_not(value: Any) -> None:
+    assert not (is_process_id(value) or is_pass(value) or is_record_id(value))
 
 
 def test_passes_differ() -> None:

@@ -121,7 +121,7 @@ def test_a_task_that_another_worker_has_by_now_is_left_alone(
     assert world.store.requeues.timed_out([working.id], new_pass())
     queued = world.store.decisions.get(working.id)
     assert queued is not None
-    assert world.store.decisions.claim(working.id, queued.pass_key or "", "w2#1", 60)
+    assert world.store.decisions.claim(working.actor, working.id, queued.pass_key or "", "w2#1", 60)
     before = everything(world)
     assert repairer.repair([finding], around) == {}
     assert everything(world) == before

@@ -140,7 +140,7 @@ def test_a_claim_between_look_and_write_wins(world: World) -> None:
     overdue(world, QUEUED)
     world.store.queues.polled({"add": world.store.now()})
     one = scanner(world, "decisions")
-    after_find(one, lambda: world.store.decisions.claim("p0000/start", "old", "w#1", 60))
+    after_find(one, lambda: world.store.decisions.claim("add", "p0000/start", "old", "w#1", 60))
     assert one.run_once().repaired == {}
     assert (get(world).state, get(world).pass_key) == (WORKING, "old")
 

@@ -33,7 +33,7 @@ def decision(key: str, state: DecisionState, store: Store, **fields: object) -> 
 def test_claim(store: Store, state: DecisionState, pass_key: str) -> None:
     put(store, decision("p/t", state, store, pass_key=pass_key, attempts=2, queued_at=store.now() - DAY))
     before = contents(store, "decisions")
-    claimed = store.decisions.claim("p/t", MINE, "w#1", 30)
+    claimed = store.decisions.claim("add", "p/t", MINE, "w#1", 30)
     if state is DecisionState.QUEUED and pass_key == MINE:
         assert claimed == get(store, "p/t")
         assert (claimed.state, claimed.worker, claimed.attempts) == (DecisionState.WORKING, "w#1", 3)
@@ -46,9 +46,17 @@ def test_claim(store: Store, state: DecisionState, pass_key: str) -> None:
 
 def test_of_two_claims_with_one_message_one_is_taken(store: Store) -> None:
     put(store, decision("p/t", DecisionState.QUEUED, store))
-    assert store.decisions.claim("p/t", MINE, "w#1", 30)
-    assert not store.decisions.claim("p/t", MINE, "w#2", 30)
+    assert store.decisions.claim("add", "p/t", MINE, "w#1", 30)
+    assert not store.decisions.claim("add", "p/t", MINE, "w#2", 30)
     assert get(store, "p/t").worker == "w#1"
+
+
+def test_a_claim_is_for_one_actors_task(store: Store) -> None:
+    put(store, decision("p/queued", DecisionState.QUEUED, store), Decision(id="p/waiting", actor="add"))
+    before = contents(store, "decisions")
+    assert store.decisions.claim("sum", "p/queued", MINE, "w#1", 30) is None
+    assert store.decisions.claim_ready("sum", "p/waiting", NEWER, "w#1", 30) is None
+    assert contents(store, "decisions") == before
 
 
 @pytest.mark.parametrize("state", DecisionState)
@@ -57,7 +65,7 @@ def test_claim_ready(store: Store, state: DecisionState, times: dict[str, object
     times = {name: store.now() - DAY if value is True else value for name, value in times.items()}
     put(store, decision("p/t", state, store, pass_key=None, **times))
     before = contents(store, "decisions")
-    claimed = store.decisions.claim_ready("p/t", NEWER, "w#1", 30)
+    claimed = store.decisions.claim_ready("add", "p/t", NEWER, "w#1", 30)
     if state is DecisionState.WAITING and not times:
         assert claimed == get(store, "p/t")
         assert (claimed.state, claimed.pass_key, claimed.attempts) == (DecisionState.WORKING, NEWER, 1)
@@ -227,7 +235,7 @@ def test_apply_later(store: Store) -> None:
 def test_inserted_twice_is_inserted_once(store: Store) -> None:
     first = [Decision(id=f"p/{n}", actor="add") for n in range(3)]
     assert store.decisions.insert(first[:1]) == 1
-    assert store.decisions.claim_ready("p/0", MINE, "w#1", 30)
+    assert store.decisions.claim_ready("add", "p/0", MINE, "w#1", 30)
     assert store.decisions.insert(first) == 2
     assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
@@ -269,7 +277,7 @@ def test_deadlines_are_set_by_the_databases_clock(store: Store, monkeypatch: pyt
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 7 * 86400)
     put(store, decision("p/t", DecisionState.WAITING, store))
-    claimed = store.decisions.claim_ready("p/t", MINE, "w#1", 3600)
+    claimed = store.decisions.claim_ready("add", "p/t", MINE, "w#1", 3600)
     assert claimed is not None
     assert claimed.recovery_time is not None
     assert claimed.claimed_at is not None

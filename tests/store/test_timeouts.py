@@ -51,7 +51,7 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
     store.requeues.ready(["p/ready", "p/delayed"], "new")
     store.requeues.due(["p/due"], "new")
     store.requeues.timed_out(["p/again"], "new")
-    taken = store.decisions.claim_ready("p/taken", "new", "w", 60)
+    taken = store.decisions.claim_ready("add", "p/taken", "new", "w", 60)
     store.decisions.insert_queued(decision("p/start", WAITING), "new", now, 10)
     assert is_close(get(store, "p/ready").enqueued_at, now)
     assert get(store, "p/delayed").enqueued_at is None
@@ -102,7 +102,7 @@ def test_the_deadline_of_an_attempt(store: Store, limit: TaskLimit | None) -> No
     """Only a limit that is forced ends what runs."""
     first_queued = store.now() - timedelta(seconds=3590)
     put(store, decision("p/t", QUEUED, enqueued_at=first_queued))
-    claimed = store.decisions.claim("p/t", "old", "w", 60, limit)
+    claimed = store.decisions.claim("add", "p/t", "old", "w", 60, limit)
     assert claimed is not None
     forced = first_queued + HOUR
     assert is_close(claimed.recovery_time, store.now() + timedelta(seconds=60)) != (limit is FORCED)
@@ -115,7 +115,7 @@ def test_the_deadline_of_an_attempt(store: Store, limit: TaskLimit | None) -> No
 def test_what_is_over_is_not_handed_out(store: Store, limit: TaskLimit) -> None:
     put(store, decision("p/t", QUEUED, enqueued_at=store.now() - HOUR))
     before = contents(store, "decisions")
-    assert store.decisions.claim("p/t", "old", "w", 60, limit) is None
+    assert store.decisions.claim("add", "p/t", "old", "w", 60, limit) is None
     assert contents(store, "decisions") == before
 
 

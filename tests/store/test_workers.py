@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from recovery.records import Worker
 from recovery.store import Store
@@ -48,6 +48,19 @@ def test_the_youngest_message_taken_stays_known(store: Store) -> None:
     assert taken(young) == young
     assert taken(old) == taken(None) == young
     store.queues.polled({})
+
+
+def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> None:
+    """Somebody forged a message's id; or an earlier version believed one."""
+    far, now = datetime(9999, 12, 31, tzinfo=UTC), store.now()
+    for stored, told, kept in [
+        (None, far, None), (far, None, None), (far, far, None), (far, now, now), (now, far, now), ("9999", now, now),
+    ]:  # fmt: skip
+        store.database["queues"].replace_one(
+            {"_id": "add"}, {"takenQueuedAt": stored}, True, bypass_document_validation=True
+        )
+        store.queues.polled({"add": told})
+        assert store.queues.all()["add"].taken_queued_at == kept, (stored, told)
 
 
 def test_the_last_time_that_a_queue_was_empty_stays_known(store: Store) -> None:

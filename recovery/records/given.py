@@ -1,0 +1,54 @@
+"""Checks of what callers give, before anything is asked of a server.
+
+To MongoDB a dict in the place of a name is a query, and bytes or a number are other keys than the text that was meant:
+each is an InputError that says what was given, where, and what is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery.errors import InputError
+from recovery.limits import LONGEST
+
+MAX_LENGTH = 500
+"""Characters of a name or an id. The longest of ours has 100; a custom id may well be an address."""
+_SHOWN = 60
+
+
+def text(value: Any, what: str, *, longest: int = MAX_LENGTH) -> str:
+    """A text of 1 to `longest` characters, as an exact str: an object of a subclass of str may compare as it likes."""
+    if not isinstance(value, str):
+        raise InputError(f"{what}={shown(value)}: must be a text of 1 to {longest:,} characters, not {_kind(value)}")
+    plain = str.__str__(value)
+    if not 0 < len(plain) <= longest:
+        raise InputError(f"{what}={shown(plain)}: must be a text of 1 to {longest:,} characters; it has {len(plain):,}")
+    if not is_unicode(plain):
+        raise InputError(f"{what}={shown(plain)}: holds a lone surrogate, which is not text; remove it")
+    return plain
+
+
+def is_unicode(value: str) -> bool:
+    """Whether a text has no lone surrogates, for which UTF-8 has no bytes."""
+    return value.encode(errors="ignore").decode() == value
+
+
+def seconds(value: Any, what: str) -> float:
+    """A time that is no less than 0; one that is longer than the longest of all is that."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InputError(f"{what}={shown(value)}: must be a number of seconds, 0 or more")
+    return min(value, LONGEST)
+
+
+def shown(value: Any) -> str:
+    """What was given, as it may be shown: what can't be printed is escaped, and what is long is cut."""
+    try:
+        told = repr(str.__str__(value) if isinstance(value, str) else value)
+    except Exception:  # somebody else's code
+        return f"<{_kind(value)}>"
+    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
+
+
+def _kind(value: Any) -> str:
+    kind = type(value).__qualname__
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,68 @@
+"""What callers give is checked for what it is, and shown so that it harms no terminal."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import pytest
+
+from recovery.errors import InputError
+from recovery.limits import LONGEST
+from recovery.records import given
+
+
+class Sly(str):
+    """Compares and hashes as it likes."""
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class Named(enum.StrEnum):
+    ORDER = "order"
+
+
+@pytest.mark.parametrize("value", ["x", "é\0", "x" * 500, Sly("order"), Named.ORDER])
+def test_a_text_comes_back_as_an_exact_one(value: str) -> None:
+    plain = given.text(value, "name")
+    assert type(plain) is str
+    assert plain == str.__str__(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x" * 501, "\ud800", Sly(""), b"order", bytearray(b"x"), {"$gt": ""}, ["x"], 5, 1.5, True, None, object],
+)
+def test_what_is_no_text_is_named(value: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        given.text(value, "name")
+    assert str(refused.value).startswith("name=")
+    assert len(str(refused.value)) < 200
+
+
+def test_what_is_shown_is_short_and_harmless() -> None:
+    class Raises:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert given.shown("\x1b[31m\u202e\x9b") == repr("\x1b[31m\u202e\x9b")
+    assert len(given.shown("x" * 10**6)) < 100
+    assert given.shown(Raises()).endswith("Raises>")
+
+
+@pytest.mark.parametrize(("value", "kept"), [(0, 0), (1.5, 1.5), (math.inf, LONGEST), (10**400, LONGEST)])
+def test_seconds(value: float, kept: float) -> None:
+    assert given.seconds(value, "timeout") == kept
+
+
+@pytest.mark.parametrize("value", [-1, -0.1, math.nan, True, "5", None, 1j, [1], {"$gt": 0}])
+def test_what_is_no_time_is_named(value: Any) -> None:
+    with pytest.raises(InputError, match=r"^timeout=.*: must be a number of seconds"):
+        given.seconds(value, "timeout")
