@@ -16,9 +16,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from recovery import ProcessBroken, Recovery, Settings, metrics
 from recovery.cli.processes import value
-from recovery.metrics.exporter import Asked
+from recovery.metrics.asked import Asked
 from recovery.queue import Broker
-from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.records import ActorPreferences, ProcessTypePreferences, ScannerRun
 from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
@@ -46,8 +46,11 @@ def test_every_setting_is_explained() -> None:
 def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     """With its labels, as Prometheus names it."""
     found = {_exposed(value): set(value._labelnames) for value in vars(metrics).values() if _is_metric(value)}
-    asked = Asked(Store(settings), Broker(settings.broker_url))
-    asked._overview.actor_names = lambda: ["some"]  # type: ignore[method-assign]
+    store = Store(settings)
+    store.actors.save([ActorPreferences(id="some")])
+    store.actors.block("some")
+    store.scanners.note(ScannerRun(id="some"))
+    asked = Asked(store, Broker(settings.broker_url))
     found |= {metric.name: _labels(metric) for metric in asked.collect()}
     page = (DOCS / "metrics.md").read_text()
     rows = re.findall(r"^\| `(recovery_\w+)` \|([^|]*)\|", page, re.MULTILINE)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from recovery import Recovery, Settings
 from recovery.demo.app import APP, PROCESS, collect, workflow, workflow_task
 from recovery.errors import PortTaken
-from recovery.metrics import exporter
+from recovery.metrics import asked, exporter
 from recovery.queue import Broker
 from recovery.records import Worker
 from recovery.settings import load
@@ -114,6 +114,9 @@ def test_address_of_another_machine(measured: Settings) -> None:
 
 
 class NoDepths:
+    def check(self) -> None:
+        """It answers."""
+
     def depths(self, queues: Iterable[str]) -> Mapping[str, int]:
         raise ConnectionError(f"no depths of {queues}")
 
@@ -126,14 +129,15 @@ def test_without_redis_the_rest_is_served(measured: Settings) -> None:
         found = scrape(measured)
         server.shutdown()
     assert ("recovery_workers_alive", ()) in found
+    assert found["recovery_queued_unserved", (("actor", "an_actor"),)] == 0
     assert not any(name == "recovery_queue_depth" for name, _ in found)
 
 
 def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter, "ASK_WITHIN", 0.2)
+    monkeypatch.setattr(asked, "ASK_WITHIN", 0.2)
     away = load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")
     with exporter.serve(measured, Store(away), Broker(measured.broker_url)) as server:
         found = scrape(measured)
         server.shutdown()
-    assert found
+    assert (found["recovery_mongodb_up", ()], found["recovery_redis_up", ()]) == (0, 1)
     assert not any(name == "recovery_workers_alive" for name, _ in found)
