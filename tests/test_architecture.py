@@ -22,7 +22,12 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "bson": {},
     "redis": {
-        "redis": ("recovery.queue.broker", "recovery.queue.condition", "recovery.stack.valkey"),
+        "redis": (
+            "recovery.queue.broker",
+            "recovery.queue.condition",
+            "recovery.queue.connection",
+            "recovery.stack.valkey",
+        ),
         "redis.exceptions": ("recovery", "workers"),
     },
     "celery": {"celery": ("recovery.queue.message", "recovery.queue.remote", "workers")},

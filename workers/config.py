@@ -6,6 +6,7 @@ from typing import Any
 
 from kombu import Exchange, Queue
 
+from recovery.queue.connection import celery_settings
 from recovery.settings import Settings
 
 NUDGE = "recovery.nudge"
@@ -16,7 +17,7 @@ SPARK_QUEUE = "spark"
 def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
     """The configuration of a worker or beat that serves these actors."""
     return {
-        "broker_url": settings.broker_url,
+        **celery_settings(settings.broker_url),
         "broker_connection_retry_on_startup": True,
         # By its default Celery ends a worker after a hundred tries; Redis may be away for as long as it likes.
         "broker_connection_max_retries": None,
@@ -45,7 +46,8 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
 def beat_schedule(settings: Settings) -> dict[str, Any]:
     """What beat sends: a nudge to the scanners, and a sweep if it is wanted."""
     schedule: dict[str, Any] = {
-        "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE}}
+        # Not tried again: the next one is due before that.
+        "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}
     }
     if settings.sweep_interval is not None:
         schedule["sweep"] = {

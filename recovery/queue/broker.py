@@ -14,14 +14,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
-from redis.retry import Retry
 
 from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.condition import Condition
+from recovery.queue.connection import connect
 from recovery.queue.message import encode
 from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
 from recovery.store import Queued
@@ -120,7 +119,6 @@ def _is_refusal(error: RedisError) -> bool:
 @lru_cache(maxsize=8)
 def _client(url: str, _pid: int) -> Redis:
     try:
-        # No retries: redis-py would send a command again whose reply was lost.
-        return Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=Retry(NoBackoff(), 0))
+        return connect(url)
     except (ValueError, OSError) as error:
         raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

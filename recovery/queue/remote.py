@@ -10,6 +10,8 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+from recovery.queue.connection import celery_settings
+
 log = logging.getLogger(__name__)
 
 SETTINGS_CHANGED = "recovery_settings_changed"
@@ -25,13 +27,14 @@ def tell_workers(url: str, command: str) -> bool:
 
     def send() -> None:
         try:
-            with Celery(broker=url, set_as_current=False) as app:
+            with Celery(set_as_current=False) as app:
+                app.conf.update(celery_settings(url))
                 app.control.broadcast(command)
             sent.set()
         except (KombuError, RedisError, OSError) as error:
             log.warning("workers not told (%s)", error)
 
-    # kombu has no patience that could be set: some of its tries go on for ever.
+    # Each answer has its time, and kombu asks for several and tries again.
     sending = threading.Thread(target=send, name="tell workers", daemon=True)
     sending.start()
     sending.join(WITHIN)
