@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
 _TOLD = re.compile(
     r"(?i)authsource|authmechanism|replicaset|readpreference|readconcernlevel|w|journal|tls|ssl|directconnection|appname"
     r"|retry(reads|writes)|loadbalanced|compressors|ssl_cert_reqs|ssl_check_hostname|\w+ms|\w+size|tlsinsecure"
-    r"|tlsallowinvalid\w+|tlscafile|ssl_ca_certs"
+    r"|tlsallowinvalid\w+|tlscafile|tlscertificatekeyfile|tlscrlfile|ssl_ca_certs|ssl_(cert|key)file"
 )
 """Options whose values are no secret."""
 

@@ -131,6 +131,85 @@ def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal().endswith("; got ***")
 
 
+WRONG = [
+    *(("heartbeat_interval", value, "greater than or equal to 0.01") for value in (1e-300, 0, -1, "0.001")),
+    *((name, True, "must be a number") for name in ("scan_interval", "scan_batch", "metrics_port", "mongo_cache_gb")),
+    *(("idle_timeout", value, "greater than or equal to 0.001") for value in ("-inf", 1e-300, "0")),
+    ("idle_timeout", "nan", "must be at most"),
+    *(("idle_timeout", value, "number") for value in ("soon", "", [1], {"a": 1})),
+    *(("data_dir", value, "path of a folder") for value in ("", "a\0b")),
+    *(("metrics_host", value, "IP address or a host") for value in ("", "a b", "h:80", "[::1", "-x", "é", "x" * 300)),
+    *(("database", value, "MongoDB's own") for value in ("admin", "local", "config")),
+    *(("app", value, "package.module:name") for value in ("..:x", "a..b:c", "a:b:c", ":", "a:", "a/b:c", "a:b c")),
+    *(("spark_master", value, "must be local") for value in ("", "local[0]", "local[", "http://h", "spark://")),
+    *(("broker_url", value, "must be redis://") for value in ("unix:///x", "redis://", "redis://a,b", "redis://h/x")),
+    ("broker_url", "redis://h?nosuch=1", "has options"),
+    ("broker_url", "rediss://h?nosuch=1", "there are ssl_cert_reqs="),
+    ("mongo_uri", "mongodb://h:abc/", "must be mongodb://"),
+    ("mongo_uri", "mongodb://[::1", "must be mongodb://"),
+    ("mongo_uri", "mongodb://[:::::]", "must be mongodb://"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), WRONG)
+def test_a_value_that_can_not_be(name: str, value: object, said: str) -> None:
+    message = refusal(**{name: value})
+    assert f"setting {name}: " in message and said in message
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mongodb://h1,h2:27018/?replicaSet=rs0",
+        "mongodb://u:p%40ss@h/db?authSource=admin&tlsCAFile=/etc/ca.pem",
+        "mongodb://[::1]:1,127.0.0.1:2",
+        "mongodb://%2Ftmp%2Fmongodb-27017.sock",
+        "mongodb+srv://user:%5Bx%5D@cluster.example.net/?w=majority",
+    ],
+)
+def test_addresses_of_mongodb(uri: str) -> None:
+    assert settings.load(mongo_uri=uri).mongo_uri == uri
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "redis://:p%2Fw@h:1/15", "rediss://u:p@[::1]:1/0?ssl_cert_reqs=none&ssl_ca_certs=/etc/ca.pem"]
+)
+def test_addresses_of_redis(url: str) -> None:
+    assert settings.load(broker_url=url).broker_url == url
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("mongodb://h/?nosuch=1", "Unknown option"),
+        ("mongodb://h/?tls=true&tlsCAFile=/nosuch/ca.pem", "/nosuch/ca.pem"),
+        ("mongodb://h/?maxPoolSize=many", "must be an integer"),
+        ("mongodb://h/?tls=true&tlsCertificateKeyFile=/none&tlsCertificateKeyFilePassword=secret", "No such file"),
+    ],
+)
+def test_what_pymongo_can_not_use(uri: str, said: str) -> None:
+    with pytest.raises(SettingsError, match="RECOVERY_MONGO_URI=mongodb://h: ") as caught:
+        check_server(uri, timeout=0.1)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000, "x = " + "9" * 5000, "x = '\\x1b" + "x" * 2_000_000], ids=len)
+def test_a_file_that_is_no_file_of_settings(config: Path, text: str) -> None:
+    config.write_text(text)
+    assert refusal().startswith(f"RECOVERY_CONFIG={config}: ")
+
+
+def test_a_file_that_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOVERY_CONFIG", "/dev/zero")
+    assert refusal() == "RECOVERY_CONFIG=/dev/zero: there is no such file"
+
+
+def test_a_table_is_not_repeated(config: Path) -> None:
+    config.write_text("[mongo_uri]\npassword = 'secret'\n")
+    assert "got a dict" in refusal() and "secret" not in refusal()
+
+
 def test_late_beat_would_kill() -> None:
     assert refusal(heartbeat_interval=4, heartbeat_timeout=6).startswith("settings: heartbeat_timeout must be")
 

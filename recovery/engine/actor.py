@@ -22,6 +22,10 @@ R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
+# A queue is a key of Redis under its actor's name, beside those of kombu, Celery and ours; and its actor is a task of
+# Celery's, beside Celery's own. The queues of remote control end in .pidbox.
+_TAKEN = re.compile(r"(recovery|celery|celeryev|celeryd|_kombu)(\..*)?|spark|unacked(_index|_mutex)?|.*\.pidbox")
+
 
 @dataclass(frozen=True)
 class Actor(Generic[P, R]):
@@ -120,8 +124,13 @@ def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> En
 
 def preferences(name: str, **changes: Any) -> ActorPreferences:
     """Checked settings of an actor. Raises InputError for a name or value that can't be."""
-    if not _NAME.fullmatch(name):
-        raise InputError(f"actor name {name!r}: use letters, digits, '_', '.', '-', at most 100, first a letter or '_'")
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        wanted = "use letters, digits, '_', '.', '-', at most 100, first a letter or '_'"
+        raise InputError(f"actor name {str(name)[:100]!r}: {wanted}")
+    if _TAKEN.fullmatch(name):
+        raise InputError(
+            f"actor name {name!r}: Celery or we use it, as all that begins with 'celery.' or 'recovery.'; take another"
+        )
     result = ActorPreferences(id=name, **changes)
     check(result)
     return result

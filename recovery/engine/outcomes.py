@@ -11,7 +11,8 @@ from recovery.records import Decision, ErrorInfo, Outcome
 from recovery.records.failure import fingerprint
 from recovery.records.values import encode
 
-MESSAGE_LENGTH = 500
+KIND_LENGTH, MESSAGE_LENGTH = 100, 500
+"""Characters that are kept: the longest name of a class in Python's own library has 30."""
 CALLER = "recovery.engine.attempt"
 STACK_BYTES = 20_000
 """Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
@@ -40,8 +41,8 @@ def describe(error: BaseException, decision: Decision) -> ErrorInfo:
     """The record of an exception: its type, message, and the end of its stack."""
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
-        kind=type(error).__name__,
-        message=_text(error)[:MESSAGE_LENGTH].encode(errors="replace").decode(),
+        kind=_storable(str(type(error).__name__)[:KIND_LENGTH]) or "Exception",
+        message=_storable(_text(error)[:MESSAGE_LENGTH]),
         task=decision.task_id,
         actor=decision.actor,
         stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
@@ -56,6 +57,10 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
         module = str(frame.f_globals.get("__name__", "?"))
         if module != CALLER:
             yield module, frame.f_code.co_name
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def _text(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recovery.errors import InputError
-from recovery.limits import LONGEST, MOST
+from recovery.limits import LONGEST, MOST, SHORTEST
 from recovery.records.record import Record
 
 
@@ -119,7 +119,7 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
         return f"from 1 to {MOST:,}"
     if name in RATES:
         return f"0 (off) or more tasks a second, up to {MOST:,}"
-    return f"{'over 0' if default else '0 (off) or more'} seconds, up to 10 years ({LONGEST:,})"
+    return f"{'' if default else '0 (off) or '}at least {SHORTEST:g} seconds, up to 10 years ({LONGEST:,})"
 
 
 def default_of(kind: type[Preferences], name: str) -> Any:
@@ -132,15 +132,24 @@ def most_of(name: str, default: Any) -> int:
     return MOST if isinstance(default, int) or name in RATES else LONGEST
 
 
+def least_of(name: str) -> float:
+    """The smallest value of a setting with a fraction, but for an off: of a rate, one task in a year."""
+    return 1 / LONGEST if name in RATES else SHORTEST
+
+
 def within_limits(preferences: P) -> P:
-    """The same, with what an older version took and this one does not at its limit: deadlines are worked out from it
+    """The same, with what an older version took and this one does not at its limits: deadlines are worked out from it
     for many records at once."""
     over: dict[str, Any] = {}
     for one in fields(preferences):
         value = getattr(preferences, one.name)
         # Not by type: what MongoDB has as a long is a whole number of a type of its own.
-        if isinstance(value, int | float) and value > (most := most_of(one.name, one.default)):
+        if not isinstance(value, int | float):
+            continue
+        if value > (most := most_of(one.name, one.default)):
             over[one.name] = most if isinstance(one.default, int) else float(most)
+        elif isinstance(one.default, float) and 0 < value < (least := least_of(one.name)):
+            over[one.name] = least
     return preferences.evolve(**over) if over else preferences
 
 
@@ -153,7 +162,7 @@ def fits(name: str, value: Any, default: Any) -> bool:
     # A number of seconds, and not a timedelta, a text or a switch. A default of 0 is a time that may be off.
     if type(value) not in (int, float):
         return False
-    return bool(0 < value <= most_of(name, default) or value == default == 0)
+    return bool(least_of(name) <= value <= most_of(name, default) or value == default == 0)
 
 
 def _told(value: Any) -> str:

@@ -1,12 +1,15 @@
 """A WfFormat file as a `Workflow`: what `load` returns is complete, without cycles, in an order to run in.
 
 Whatever is wrong with the file, from its path to its last runtime, is a `WorkflowError` that names the file
-and the task and says what to do. The whole file is read into memory.
+and the task and says what to do. The whole file is read into memory, so it must be a regular one of limited size: a
+pipe or a device may have no end, or nobody at the other.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,6 +18,8 @@ from recovery.errors import WorkflowError
 from recovery.wfformat.checks import agreed_edges, check, topological_order
 from recovery.wfformat.fields import Fields, read_fields
 
+# A task takes some 1.5 kB of a file, so these are 40,000 tasks; the file takes some six times its size in memory.
+MAX_BYTES = 64_000_000
 # Enough to see a pattern; a file with one systematic mistake has it in every task.
 MAX_PROBLEMS = 10
 
@@ -72,8 +77,7 @@ def example_path() -> Path:
 
 def _read_json(path: Path) -> object:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        document: object = json.loads(text)
+        document: object = json.loads(_read(path).decode("utf-8-sig"))
     except OSError as error:
         raise WorkflowError(f"{path}: can't be read: {error.strerror or error}; check the path") from error
     except json.JSONDecodeError as error:
@@ -86,6 +90,17 @@ def _read_json(path: Path) -> object:
     except ValueError as error:  # a null in the path, or an integer of thousands of digits
         raise WorkflowError(f"{path}: can't be read: {error}") from error
     return document
+
+
+def _read(path: Path) -> bytes:
+    # Not blocking: to open a pipe waits for somebody who writes to it.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise WorkflowError(f"{path}: is not a regular file; save the workflow in one")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise WorkflowError(f"{path}: is larger than {MAX_BYTES:,} bytes, some 40,000 tasks; is it a workflow?")
+    return content
 
 
 def _message(path: Path, problems: list[str]) -> str:

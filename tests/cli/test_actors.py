@@ -118,11 +118,11 @@ def test_list_cuts_nothing(store: Store, monkeypatch: pytest.MonkeyPatch, width:
         ("actor set charge worker_timout=9", "no setting is named 'worker_timout'; did you mean 'worker_timeout'?"),
         (
             "actor set charge accept_first=false worker_timeout=0",
-            "worker_timeout must be over 0 seconds, up to 10 years (316,224,000), not 0.0",
+            "worker_timeout must be at least 0.001 seconds, up to 10 years (316,224,000), not 0.0",
         ),
         (
             "actor set charge worker_timeout=99999999999d",
-            "charge: worker_timeout must be over 0 seconds, up to 10 years",
+            "charge: worker_timeout must be at least 0.001 seconds, up to 10 years",
         ),
         ("actor set charge requeue_rate=1e9", "requeue_rate=1e9: must be a number of tasks a second"),
         ("actor set charge requeue_rate=9999999999", "tasks a second, up to 1,000,000,000, not 9999999999.0"),
@@ -131,14 +131,17 @@ def test_list_cuts_nothing(store: Store, monkeypatch: pytest.MonkeyPatch, width:
             "max_work_timeouts must be from 1 to 1,000,000,000",
         ),
         ("actor set charge accept_first=false max_work_timeouts=" + "9" * 5000, "must be a whole number, up to"),
-        ("actor set charge task_timeout=" + "9" * 400, "task_timeout must be 0 (off) or more seconds, up to 10 years"),
+        (
+            "actor set charge task_timeout=" + "9" * 400,
+            "task_timeout must be 0 (off) or at least 0.001 seconds, up to 10 years",
+        ),
         (
             "process-type set order idle_timeout=999999999d",
-            "order: idle_timeout must be over 0 seconds, up to 10 years",
+            "order: idle_timeout must be at least 0.001 seconds, up to 10 years",
         ),
         (
             "process-type set order process_timeout=4000d",
-            "process_timeout must be 0 (off) or more seconds, up to 10 years",
+            "process_timeout must be 0 (off) or at least 0.001 seconds, up to 10 years",
         ),
         ("actor unset charge colour", "no setting is named 'colour'; there are: worker_timeout,"),
         ("actor block nobody", "no actor is named 'nobody'; there are: charge, send"),

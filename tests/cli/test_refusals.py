@@ -18,6 +18,7 @@ APP = "tests.cli.shop:app"
 WRONG_APPS = {
     "none": ("", "RECOVERY_APP"),
     "form": ("tests.cli.shop", "package.module:name"),
+    "dots": ("..:x", "package.module:name"),
     "module": ("tests.cli.shopp:app", "no module 'tests.cli.shopp'"),
     "name": ("tests.cli.shop:appp", "it has 'app'"),
     "kind": ("tests.cli.shop:not_an_app", "is a int"),
@@ -42,9 +43,29 @@ def test_an_app_that_imports_what_is_not_there(tmp_path: Path) -> None:
         assert "lacking imports 'no_such_library', which is not there" in said
 
 
+MODULES = {
+    "raises": ("raise ValueError('\\x1b[2Jno')", "raises.py, line 1 while raises was imported: ValueError: \\x1b[2Jno"),
+    "exits": ("import sys\nsys.exit(3)", "exits.py, line 2 while exits was imported: SystemExit: 3"),
+    "broken": ("def", "broken.py, line 1 while broken was imported: SyntaxError"),
+    "misnamed": (
+        "from recovery import Recovery\nRecovery().actor('recovery.nudge')(print)",
+        "actor name 'recovery.nudge'",
+    ),
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_app_that_can_not_be_imported(module: str, tmp_path: Path) -> None:
+    text, said = MODULES[module]
+    (tmp_path / f"{module}.py").write_text(text)
+    assert said in refused("worker", "--app", f"{module}:app", cwd=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["start", "twice", "[" * 5000, "--app", APP], "nested too deeply"),
+        (["start", "twice", "1" * 5000, "--app", APP], "too long a number"),
         (["worker", "--app", APP, "--queues", "doubel"], "did you mean 'double'?"),
         (["worker", "--app", APP, "--queues", "double, refusee"], "did you mean 'refuse'?"),
         (["worker", "--app", APP, "--queues", ","], "names no queue"),

@@ -325,3 +325,14 @@ def test_an_application_without_the_actor(world: World, app: Recovery) -> None:
     assert world.redis.llen("gone") == 1
     world.pump()
     assert app.result(process_id, timeout=0) == "found"
+
+
+def test_a_kind_without_end_is_cut(world: World) -> None:
+    kind = "\x1b[2J" + "Refused" * 1000
+
+    def refuse() -> None:
+        raise type(kind, (Exception,), {})("x" * 10_000)
+
+    error = broken(world, refuse).error
+    assert error is not None
+    assert (error.kind, error.message) == (kind[:100], "x" * 500)

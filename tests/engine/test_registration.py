@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
+from recovery.engine.actor import preferences
 from recovery.errors import InputError, NotInActor, UnknownActor
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import load
 
-TIME = "over 0 seconds, up to 10 years (316,224,000)"
+TIME = "at least 0.001 seconds, up to 10 years (316,224,000)"
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
     ("setting", "told"),
     [
         ({"worker_timeout": value}, f"actor add: worker_timeout must be {TIME}, not {value!r}")
-        for value in (0, -1, math.nan, math.inf, 1e15, LONGEST + 1, "60", None, True, timedelta(seconds=5))
+        for value in (0, -1, 1e-300, math.nan, math.inf, 1e15, LONGEST + 1, "60", None, True, timedelta(seconds=5))
     ]
     + [
         ({"max_work_timeouts": value}, f"actor add: max_work_timeouts must be from 1 to 1,000,000,000, not {value!r}")
@@ -124,7 +125,7 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
         ),
         (
             {"task_timeout": 1e15},
-            "actor add: task_timeout must be 0 (off) or more seconds, up to 10 years (316,224,000), "
+            "actor add: task_timeout must be 0 (off) or at least 0.001 seconds, up to 10 years (316,224,000), "
             "not 1000000000000000.0",
         ),
         (
@@ -146,8 +147,30 @@ def test_a_bad_value(app: Recovery, setting: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize("idle_timeout", [0, -1, 1e15, math.nan, math.inf, "60", True, timedelta(seconds=5)])
 def test_a_bad_idle_timeout(app: Recovery, idle_timeout: Any) -> None:
-    with pytest.raises(InputError, match="process type add: idle_timeout must be over 0 seconds, up to 10 years"):
+    with pytest.raises(
+        InputError, match=r"process type add: idle_timeout must be at least 0\.001 seconds, up to 10 years"
+    ):
         app.process(idle_timeout=idle_timeout)(add)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("recovery", "recovery.nudge", "recovery.sweep", "recovery.x", "spark", "unacked", "unacked_index"),
+        *("unacked_mutex", "celery", "celery.chain", "celeryev.x", "_kombu.binding.celery", "x.celery.pidbox"),
+        *("reply.pidbox", "", "a b", "a\n", "a" * 101, "é", "1a", "a/b", "a\x06\x163", 5, b"add"),
+    ],
+)
+def test_a_name_that_can_not_be(name: Any) -> None:
+    """A queue is a key of Redis: under these names others keep what is no message of ours."""
+    with pytest.raises(InputError, match="actor name") as refused:
+        preferences(name)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("name", ["recovery_mail", "celery_stalk", "sparkle", "unacked_orders", "shop.add", "_x"])
+def test_a_name_that_only_looks_like_one(name: str) -> None:
+    assert preferences(name).id == name
 
 
 def test_an_unknown_actor(app: Recovery) -> None:
@@ -178,6 +201,9 @@ def test_scheduling_outside_an_actor(app: Recovery) -> None:
         {"delay": 1e12},
         {"delay": math.nan},
         {"delay": timedelta(seconds=-1)},
+        {"delay": True},
+        {"delay": "1"},
+        {"eta": "2026-01-01"},
     ],
 )
 def test_bad_times(app: Recovery, times: dict[str, Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from recovery.errors import WorkflowError
-from recovery.wfformat import load
+from recovery.wfformat import load, loader
 
 from .documents import Document, document, execution, specification, write
 
@@ -297,3 +298,13 @@ def test_ten_problems_are_told_and_the_rest_counted(tmp_path: Path, tasks: int, 
     assert lines[0] == f"{tasks} problems:"
     assert len([line for line in lines if "runtimeInSeconds is None" in line]) == 10
     assert (lines[-1].strip() == last) if last else (len(lines) == 11)
+
+
+def test_a_file_without_an_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), Path("/dev/null"), tmp_path / "pipe"):
+        with pytest.raises(WorkflowError, match="is not a regular file"):
+            load(path)
+    monkeypatch.setattr(loader, "MAX_BYTES", 1000)
+    with pytest.raises(WorkflowError, match="larger than 1,000 bytes"):
+        load(write(tmp_path, document([str(number) for number in range(20)], [])))
