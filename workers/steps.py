@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 
 from recovery.engine import Recovery
+from recovery.errors import RecoveryError
 from recovery.queue import parse_id
-from recovery.store import check_server, schema
+from recovery.store import check_server, roles, schema
+from recovery.store.client import denied, is_denied
 from workers import control
 from workers.consuming import Consuming
 from workers.drain import Drain
@@ -20,6 +23,10 @@ from workers.nudges import NudgeConsumer, Scanning, keep_short
 from workers.patience import when_served
 from workers.tasks import Running
 
+log = logging.getLogger(__name__)
+
+UNUSABLE = 2
+"""Exit code of a worker that can't begin: as of all commands for an error."""
 CHILD_WATCH_INTERVAL = 0.25
 """Seconds between two looks for dead pool children: one waitpid each."""
 
@@ -33,7 +40,7 @@ def install(celery: Celery, app: Recovery) -> None:
         requires = ("celery.worker.components:Pool",)
 
         def __init__(self, worker: Any, **_: Any) -> None:
-            when_served(lambda: prepare(app))
+            _prepared(app)
             queues = tuple(q for q in worker.app.amqp.queues.consume_from if q in app.actors)
             self.consuming = Consuming(worker, queues)
             self.consuming.pause(app.resources.store.actors.blocked())
@@ -76,6 +83,20 @@ def install(celery: Celery, app: Recovery) -> None:
     control.register()
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
     signals.after_task_publish.connect(keep_short(app), weak=False)
+
+
+def _prepared(app: Recovery) -> None:
+    """`prepare`, when the servers are there. What no waiting helps ends the worker, and is told in one line."""
+    try:
+        when_served(lambda: prepare(app))
+    except RecoveryError as error:
+        log.critical("%s", error)
+        raise SystemExit(UNUSABLE) from None
+    except Exception as error:
+        if not is_denied(error):
+            raise
+        log.critical("%s; a worker needs the role %s", denied(error), roles.WORKER)
+        raise SystemExit(UNUSABLE) from None
 
 
 def prepare(app: Recovery) -> None:

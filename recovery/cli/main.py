@@ -115,6 +115,10 @@ def _of_driver(error: Exception) -> str | None:
     """What a driver says; None for another's error. By name: to import drivers for this would cost every command."""
     if type(error).__module__.partition(".")[0] not in ("pymongo", "redis"):
         return None
+    from recovery.store.client import denied, is_denied
+
+    if is_denied(error):
+        return f"{denied(error)}; `recovery doctor` tells what it may do"
     settings = load()
     said = addresses.told(error, settings.mongo_uri, settings.broker_url)
     return f"a server did not answer: {type(error).__name__}: {said[:500]}"

@@ -26,7 +26,10 @@ Example: [bold]recovery up --app shop.orders:app --workers 2[/bold]
 """
 INIT_HELP = """Check the servers, and create the collections and indexes that are missing.
 
-May be run again at any time; it changes nothing that is there. Workers do the same when they start.
+May be run again at any time; it changes nothing that is there. Workers do the same when they start. Where MongoDB's
+users have roles, run it as an operator, before the workers of a new version start. With --roles it makes the roles
+recoveryReader, recoveryClient, recoveryWorker and recoveryOperator as well, or brings them up to date; that takes an
+administrator of MongoDB's users.
 
 Example: [bold]recovery init[/bold]
 """
@@ -94,14 +97,16 @@ def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Cons
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
 
 
-def init() -> None:
+def init(
+    with_roles: Annotated[bool, typer.Option("--roles", help="Make roles for MongoDB's users, too.")] = False,
+) -> None:
     from recovery.cli.output import connect, console
-    from recovery.store import drift, schema
+    from recovery.store import drift, roles, schema
     from recovery.store.overview import Overview
 
     resources = connect()
     database, out = resources.store.database, console()
-    before, missing = Overview(database).collections(), drift.missing(database)
+    before, missing = Overview(database).collections(), schema.missing(database)
     try:
         schema.create(database)
     except Exception as error:
@@ -114,6 +119,9 @@ def init() -> None:
         if name in before and (restored := _of_collection(name, missing)):
             told += f"; restored: {', '.join(restored)}"
         out.print(f"  {name:<13} {told}", highlight=False)
+    if with_roles:
+        roles.create(database)
+        out.print(f"roles {', '.join(roles.ROLES)} are up to date", highlight=False)
 
 
 def _different(indexes: Mapping[str, str], error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
-from recovery.health import clocks, installation, records, scanners, servers, workers
+from recovery.health import clocks, installation, records, rights, scanners, servers, workers
 from recovery.health.model import Check, unasked
 from recovery.store.overview import impatient
 
@@ -25,6 +25,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     (MONGODB, servers.mongodb, ()),
     (REDIS, servers.redis, ()),
     ("replica set", servers.replica_set, ()),
+    ("rights", rights.rights, (MONGODB,)),
     ("writes", servers.writes, (MONGODB,)),
     ("redis memory", servers.memory, (REDIS,)),
     ("clocks", clocks.clocks, (MONGODB, REDIS)),

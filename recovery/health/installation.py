@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
 from recovery.health.model import Check, among, ok, problem, warning
-from recovery.store import drift
+from recovery.store import drift, schema
 from recovery.sweep import java
 
 DISTRIBUTION = "recovery-workers"
@@ -60,7 +60,7 @@ def sweeps(_: Resources) -> Check:
 def collections(resources: Resources) -> Check:
     """Collections, validators and indexes are there and as they should be."""
     database = resources.store.database
-    missing, different = drift.missing(database), drift.different(database)
+    missing, different = schema.missing(database), drift.different(database)
     found = [f"missing or out of date: {among(missing)}"] if missing else []
     found += [f"not as it should be: {among(different)}"] if different else []
     if different:

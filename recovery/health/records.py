@@ -5,7 +5,7 @@ from __future__ import annotations
 from recovery.engine import Resources
 from recovery.health.model import Check, Level, among, ok, problem
 from recovery.records import ProcessState
-from recovery.store import drift
+from recovery.store import schema
 from recovery.store.overview import Overview
 
 
@@ -36,7 +36,7 @@ def broken(resources: Resources) -> Check:
 
 
 def _lacking(resources: Resources, *names: str) -> list[str]:
-    missing = drift.missing(resources.store.database)
+    missing = schema.missing(resources.store.database)
     return [one for one in missing if one.startswith("index ") and one.rpartition(".")[2] in names]
 
 

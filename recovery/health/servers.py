@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pymongo.errors import ConnectionFailure
+from pymongo.errors import ConnectionFailure, OperationFailure
 
 from recovery.engine import Resources
 from recovery.errors import ServerError, ServerUnavailable
 from recovery.health.model import Check, Level, among, ok, problem, unasked, warning
 from recovery.queue.condition import Condition
-from recovery.store import check_server, condition
+from recovery.store import check_server, condition, roles
+from recovery.store.client import is_denied
 from recovery.store.overview import impatient
 
 ANSWER_WITHIN = 3.0
@@ -62,7 +63,13 @@ def judge_members(members: condition.Members | None) -> Check:
 
 def writes(resources: Resources) -> Check:
     """A majority acknowledges writes. What is written matches nothing."""
-    seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_WITHIN)
+    try:
+        seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_WITHIN)
+    except OperationFailure as error:
+        if not is_denied(error):
+            raise
+        advice = f"ask as a user with the role {roles.WORKER} or {roles.OPERATOR}"
+        return warning("writes", "not tried: this user of MongoDB may not write", advice)
     found = f"acknowledged by a majority in {seconds * 1000:.0f} ms"
     if seconds > SLOW_WRITE:
         return warning("writes", found, "look at the disks, the load and the replication lag of MongoDB's members")

@@ -30,7 +30,7 @@ from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Applier, Resources
-from recovery.errors import DamagedRecord
+from recovery.errors import DamagedRecord, ServerRefused
 from recovery.repair import Done, Repairer
 from recovery.rules import Finding, Rule, Surroundings
 from recovery.store import schema
@@ -172,7 +172,7 @@ class Scanner(ABC, Generic[Item]):
         try:
             schema.create(self.resources.store.database)
             log.warning("indexes were missing, and were made again")
-        except PyMongoError as error:
+        except (PyMongoError, ServerRefused) as error:
             log.warning("indexes are missing, and could not be made again (%s)", error)
 
     def _note_empty(self, around: Surroundings) -> None:

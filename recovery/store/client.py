@@ -9,6 +9,7 @@ twice, lost replies included, so what somebody waits for is tried again for as l
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
+_UNAUTHORIZED = 13
 
 
 def client(uri: str) -> MongoClient[Document]:
@@ -85,6 +87,24 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
             f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
             "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether the user may not do what was asked for."""
+    return isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED
+
+
+_DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
+
+
+def denied(error: Exception) -> str:
+    """What the user may not do, in words; the server shows the whole command."""
+    details = error.details if isinstance(error, OperationFailure) else None
+    said = str((details or {}).get("errmsg", error))
+    if (found := _DENIED.search(said)) is None:
+        return f"this user of MongoDB may not do that: {said[:200]}"
+    database, command, collection = found.groups()
+    return f"this user of MongoDB may not do {command} on {database}.{collection}"
 
 
 def is_too_large(error: OperationFailure) -> bool:

@@ -13,21 +13,29 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pymongo.database import Database
 from pymongo.errors import CollectionInvalid, OperationFailure
 
+from recovery.errors import ServerRefused
 from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
-from recovery.store.client import Document
+from recovery.store.client import Document, is_denied
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
 WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
 INTERRUPTIONS = "interruptions"
+OPERATOR = "recoveryOperator"
+"""The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
 
 INDEX_BUILT_WITHIN = 600.0
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
+
+COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
+_RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
+"""MongoDB's rights that it takes to make them."""
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
@@ -123,7 +131,20 @@ def is_index_different(error: Exception) -> bool:
 
 def create(database: Database[Document]) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
-    once, as the workers of a cluster do that start together."""
+    once, as the workers of a cluster do that start together.
+
+    Where all is there and as it should be no right to create is needed. Raises ServerRefused if one is, and is missing.
+    """
+    try:
+        _create(database)
+    except OperationFailure as error:
+        if not is_denied(error):
+            raise
+        if lacking := missing(database):
+            raise _may_not(lacking) from None
+
+
+def _create(database: Database[Document]) -> None:
     existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
     for name, validator in VALIDATORS.items():
         if name not in existing:
@@ -132,6 +153,38 @@ def create(database: Database[Document]) -> None:
             _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
+
+
+def missing(database: Database[Document]) -> list[str]:
+    """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""
+    return list(_missing(database))
+
+
+def _missing(database: Database[Document]) -> Iterator[str]:
+    there = {found["name"]: found.get("options", {}) for found in database.list_collections()}
+    held = indexes(database)
+    for name, validator in VALIDATORS.items():
+        if name not in there:
+            yield f"{COLLECTION} {name}"
+            continue
+        if not is_validated(there[name], validator):
+            yield f"{VALIDATOR} of {name}"
+        for _, options in INDEXES.get(name, []):
+            if options["name"] not in held[name]:
+                yield f"{INDEX} {name}.{options['name']}"
+
+
+def indexes(database: Database[Document]) -> dict[str, dict[str, Any]]:
+    """{collection: {index: its options}}; none of a collection that is not there."""
+    return {name: dict(database[name].index_information()) for name in VALIDATORS}
+
+
+def _may_not(lacking: Sequence[str]) -> ServerRefused:
+    rights = sorted({_RIGHTS[what.split()[0]] for what in lacking})
+    return ServerRefused(
+        f"missing or out of date: {', '.join(lacking)}; and this user of MongoDB may not see to it, which takes "
+        f"{' and '.join(rights)}. Run `recovery init` as a user with the role {OPERATOR}"
+    )
 
 
 def is_validated(options: Document, validator: Document) -> bool:

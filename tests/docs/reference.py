@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md and docs/actors.md, made from the models that the code reads.
+"""The tables of settings and roles in docs/, and the script of the roles, made from what the code reads.
 
     python -m tests.docs.reference      # writes them into these pages
 
@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import PREFIX, Settings
+from tests.docs import roles
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -127,6 +128,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "actor settings": lambda: preferences_table(ActorPreferences),
         "process type settings": lambda: preferences_table(ProcessTypePreferences),
     },
+    "operations.md": {"roles": roles.table},
 }
 
 
@@ -197,3 +199,4 @@ def _field_docstrings(cls: type) -> dict[str, str]:
 if __name__ == "__main__":
     for page in PARTS:
         (DOCS / page).write_text(written(page))
+    roles.SCRIPT.write_text(roles.script())

@@ -23,11 +23,15 @@ from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
 from recovery.store import Store
-from tests.docs import failure_map, reference
+from tests.docs import failure_map, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
 from tests.waiting import wait_until
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def test_the_script_of_the_roles_is_made_from_the_code() -> None:
+    assert roles.script() == roles.SCRIPT.read_text(), "run python -m tests.docs.reference"
 
 
 @pytest.mark.parametrize("page", reference.PARTS)

@@ -1,0 +1,253 @@
+"""Each role on a MongoDB that asks who comes: it does all that it is for, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+from recovery import Recovery
+from recovery.cli.main import execute
+from recovery.engine.overrides import ActorOverrides
+from recovery.engine.restart import restart_process
+from recovery.errors import ServerRefused
+from recovery.health import Level, examine, look, repair
+from recovery.health.rights import rights
+from recovery.records import Worker
+from recovery.settings import Settings
+from recovery.stack import Stack
+from recovery.stack.mongod import Mongod
+from recovery.store import roles, schema
+from recovery.store.client import is_denied
+from tests.cli import shop
+from tests.waiting import wait_until
+from tests.world import World
+
+DATABASE, PASSWORD = "recovery", "secret"
+ADMIN = "admin"
+
+
+class Guarded(Mongod):
+    """A mongod that lets nobody in without a password, once `key` is there."""
+
+    key: Path | None = None
+
+    def _command(self) -> Sequence[str | Path]:
+        return [*super()._command(), *(("--auth", "--keyFile", self.key) if self.key else ())]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """With an administrator, and a user named by each role that has it, and nothing else."""
+    folder = tmp_path_factory.mktemp("guarded")
+    mongod = Guarded(folder / "data", folder / "log")
+    mongod.start()
+    with MongoClient[Any](mongod.uri) as client:
+        client.admin.command("createUser", ADMIN, pwd=PASSWORD, roles=["root"])
+        roles.create(client[DATABASE])
+        for role in roles.ROLES:
+            client.admin.command("createUser", role, pwd=PASSWORD, roles=[{"role": role, "db": DATABASE}])
+    mongod.stop()
+    mongod.key = folder / "key"
+    mongod.key.write_text("a key of letters")
+    mongod.key.chmod(0o400)
+    mongod.start()
+    yield mongod
+    mongod.stop()
+
+
+def uri(mongod: Mongod, user: str) -> str:
+    return mongod.uri.replace("mongodb://", f"mongodb://{user}:{PASSWORD}@") + "&authSource=admin"
+
+
+@pytest.fixture(scope="module")
+def admin(guarded: Guarded) -> Iterator[Database[Any]]:
+    """The database as its administrator sees it."""
+    with MongoClient[Any](uri(guarded, ADMIN)) as client:
+        yield client[DATABASE]
+
+
+As = Callable[[str], World]
+
+
+@pytest.fixture
+def come_as(guarded: Guarded, admin: Database[Any], settings: Settings) -> As:
+    """An application of the same actors for whoever comes. The database is empty before."""
+    admin.client.drop_database(DATABASE)
+
+    def come(user: str) -> World:
+        world = World(settings.model_copy(update={"mongo_uri": uri(guarded, user), "database": DATABASE}))
+        declare(world.app)
+        return world
+
+    return come
+
+
+def declare(app: Recovery) -> None:
+    @app.actor()
+    def part(number: int) -> int:
+        if number < 0:
+            raise ValueError("below zero")
+        return number
+
+    @app.actor()
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @app.process()
+    def order(*numbers: int) -> Any:
+        return add.schedule([part.schedule(number) for number in numbers])
+
+
+def refused(step: Callable[[], object]) -> bool:
+    try:
+        step()
+    except OperationFailure as error:
+        return is_denied(error)
+    return False
+
+
+def test_all_do_what_they_are_for(come_as: As) -> None:
+    operator, client, worker, reader = (
+        come_as(role) for role in (roles.OPERATOR, roles.CLIENT, roles.WORKER, roles.READER)
+    )
+    schema.create(operator.store.database)
+    schema.create(worker.store.database)  # all is there: no right to create anything is needed
+    worker.tell()
+    fine, bad = client.app.start("order", 1, 2, 3), client.app.start("order", 1, -2)
+    assert worker.bring_on(fine).state == "finished"
+    assert worker.bring_on(bad).state == "broken"
+    assert client.app.result(fine, timeout=0) == 6
+    # What a worker does beside its tasks.
+    worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
+    worker.store.workers.remove(["w"])
+    worker.store.requeues.put_off_damaged(f"{bad}/start")
+    worker.store.processes.put_off(bad, 1)
+    worker.store.graphs.put_off(bad, 1)
+
+    overrides = ActorOverrides(operator.app.resources)
+    assert overrides.block("part")
+    overrides.set("part", {"task_timeout": 60})
+    assert restart_process(operator.app.resources, bad).tasks == 1
+    operator.store.database["graphs"].update_one({"_id": bad}, {"$set": {"touchedAt": operator.store.now()}})
+    repair(operator.app.resources, look(operator.app.resources, bad))
+    operator.app.abort(bad, "enough")
+    assert overrides.unblock("part")
+    operator.store.queues.remove("part")
+    kept = operator.store.actors.forget("part")
+    assert kept is not None
+    operator.store.actors.restore(kept)
+
+    assert look(reader.app.resources, fine).snapshot.tasks
+    levels = {check.name: check.level for check in examine(reader.app.resources)}
+    assert {levels[name] for name in ("collections", "rights", "deadlines", "processes")} <= {Level.OK, Level.WARNING}
+    assert levels["writes"] is Level.WARNING
+
+
+VALID: dict[str, Any] = {
+    "_id": "x",
+    "state": "finished",
+    "actor": "a",
+    "restarts": 0,
+    "notFinished": {},
+    "recoveryTime": datetime.now(UTC),
+}
+"""In any collection."""
+
+
+@pytest.mark.parametrize("role", roles.ROLES)
+def test_nobody_does_more(come_as: As, admin: Database[Any], role: str) -> None:
+    schema.create(admin)
+    for name in schema.VALIDATORS:
+        admin[name].insert_one(VALID)
+    database = come_as(role).store.database
+    assert refused(lambda: database.client.drop_database(DATABASE))
+    assert refused(lambda: database.client["other"]["things"].insert_one({}))
+    assert refused(lambda: database.client["other"]["things"].find_one())
+    assert refused(lambda: database.command("createRole", "more", privileges=[], roles=[]))
+    for name in schema.VALIDATORS:
+        steps = {
+            "find": lambda it: it.find_one(),
+            "insert": lambda it: it.insert_one({**VALID, "_id": "new"}),
+            "update": lambda it: it.update_one({"_id": "x"}, {"$set": {"y": 1}}),
+            "remove": lambda it: it.delete_one({"_id": "new"}),
+            "createIndex": lambda it: it.create_index("y"),
+            "collMod": lambda it: it.database.command("collMod", it.name),
+            "dropIndex": lambda it: it.drop_index("y"),
+            "dropCollection": lambda it: it.drop(),
+        }
+        may = {what for what, step in steps.items() if not refused(partial(step, database[name]))}
+        assert may == roles.ROLES[role].get(name, frozenset()) & steps.keys(), name
+
+
+def test_who_may_not_create_is_told_what_is_missing(come_as: As, admin: Database[Any]) -> None:
+    schema.create(admin)
+    admin.command("collMod", "decisions", validator={})
+    admin["processes"].drop_index("unsuccessful")
+    admin["scanners"].drop()
+    wanted = (
+        "missing or out of date: index processes.unsuccessful, validator of decisions, collection scanners; and this "
+        "user of MongoDB may not see to it, which takes collMod and createCollection and createIndex. Run "
+        "`recovery init` as a user with the role recoveryOperator"
+    )
+    worker, operator = come_as(roles.WORKER), come_as(roles.OPERATOR)
+    with pytest.raises(ServerRefused) as caught:
+        schema.create(worker.store.database)
+    assert str(caught.value) == wanted
+    schema.create(operator.store.database)
+    schema.create(worker.store.database)
+
+
+def test_doctor_says_which_rights_are_missing(come_as: As, admin: Database[Any]) -> None:
+    schema.create(admin)
+    bare = [{"resource": {"db": DATABASE, "collection": name}, "actions": ["find"]} for name in schema.VALIDATORS]
+    admin.command("createRole", "bare", privileges=bare, roles=[])
+    admin.client.admin.command("createUser", "bare", pwd=PASSWORD, roles=[{"role": "bare", "db": DATABASE}])
+    found = rights(come_as("bare").app.resources)
+    assert found.level is Level.PROBLEM
+    assert found.found.startswith("bare may not do all of any role; of recoveryClient it lacks insert of ")
+    for role in roles.ROLES:
+        assert role in rights(come_as(role).app.resources).found
+    assert rights(come_as(ADMIN).app.resources).level is Level.OK
+
+
+def test_a_command_that_is_refused_says_by_which_right(
+    come_as: As, admin: Database[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.create(admin)
+    admin["actors"].insert_one({"_id": "part"})
+    settings = come_as(roles.READER).settings
+    monkeypatch.setenv("RECOVERY_MONGO_URI", settings.mongo_uri)
+    monkeypatch.setenv("RECOVERY_BROKER_URL", settings.broker_url)
+    monkeypatch.setenv("RECOVERY_DATABASE", DATABASE)
+    assert execute(["actor", "block", "part"]) == 2
+    told = capsys.readouterr().err
+    assert "this user of MongoDB may not do update on recovery.actors; `recovery doctor` tells what it may do" in told
+    assert PASSWORD not in told
+    assert execute(["status"]) == 0
+    assert execute(["init", "--roles"]) == 2
+    monkeypatch.setenv("RECOVERY_MONGO_URI", settings.mongo_uri.replace(roles.READER, ADMIN, 1))
+    assert execute(["init", "--roles"]) == 0
+    assert "recoveryOperator are up to date" in capsys.readouterr().out
+
+
+def test_a_real_worker_and_beat(come_as: As, stack: Stack) -> None:
+    operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
+    environment = worker.settings.environment()
+    early = stack.start_worker("tests.cli.shop:app", env=environment)
+    assert early.wait(30)
+    assert early.exit_code == 2
+    assert "Run `recovery init` as a user with the role recoveryOperator" in "\n".join(early.last_lines(5))
+    schema.create(operator.store.database)
+    stack.start_worker("tests.cli.shop:app", env=environment, concurrency=1)
+    stack.start_beat("tests.cli.shop:app", env=environment)
+    client.app.actors = shop.app.actors
+    assert client.app.result(client.app.start("twice", 2), timeout=30) == 8
+    wait_until(lambda: len(operator.store.scanners.all()) >= 3, 20, "all scanners were nudged, and ran")
