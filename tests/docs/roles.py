@@ -20,8 +20,8 @@ _HEAD = """\
 //
 //     mongosh "mongodb://admin@HOST/?replicaSet=rs0&authSource=admin" roles.js
 //
-// The database is `recovery`, or what RECOVERY_DATABASE names. May be run again: it brings the roles up to date. Made by
-// `python -m tests.docs.reference`; change recovery/store/roles.py instead.
+// The database is `recovery`, or what RECOVERY_DATABASE names. May be run again: it brings the roles up to date.
+// Made by `python -m tests.docs.reference`; change recovery/store/roles.py instead.
 
 const name = process.env.RECOVERY_DATABASE || 'recovery';
 const roles = """
