@@ -64,7 +64,8 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.NO_ACTORS: Explanation(
         "No worker serves this actor.",
-        "`queued` past its deadline, and nobody polls its queue, though others are polled.",
+        "`queued` past its deadline, and nobody polls its queue, though others are polled. `recovery check` and "
+        "`recovery doctor` tell before that, as soon as no worker that lives serves the actor.",
         "Nothing but to look again, when the wait is twice as long.",
         "Start a worker that serves the actor; `recovery actor list` shows when each queue was polled, and which "
         "actors are blocked.",
