@@ -30,13 +30,14 @@ def workers(resources: Resources) -> Check:
 def actors(resources: Resources) -> Check:
     """Every actor that tasks wait for, or that a worker ever told of, is served by a worker that lives; none is
     blocked."""
-    return judge_actors(list(resources.store.waiting.by_actor().values()), _alive(resources))
+    return judge_actors(list(resources.store.waiting.by_actor().values()))
 
 
-def judge_actors(actors: Sequence[ActorQueue], alive: bool) -> Check:
-    """What their queues mean; `alive`: whether any worker lives."""
+def judge_actors(actors: Sequence[ActorQueue]) -> Check:
+    """What their queues mean."""
     if not actors:
         return ok("actors", "none known: no worker has ever run here")
+    alive = any(queue.workers for queue in actors)
     lonely = [queue for queue in actors if queue.waits_for_nobody]
     blocked = [queue for queue in actors if queue.blocked_seconds is not None]
     unserved = [queue for queue in actors if not queue.is_served and queue not in lonely and queue not in blocked]
@@ -87,7 +88,3 @@ def _waiting(queue: ActorQueue) -> str:
 
 def _blocked(queue: ActorQueue) -> str:
     return f"{queue.actor} (for {waiting.seconds(queue.blocked_seconds)}, {queue.tasks:,} waiting)"
-
-
-def _alive(resources: Resources) -> bool:
-    return bool(Overview(resources.store.database).workers_alive())

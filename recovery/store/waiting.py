@@ -22,13 +22,13 @@ from recovery.records import DecisionState
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.overview import Overview
 from recovery.store.snapshots import record_range
-from recovery.store.workers import Queues
 
 _QUEUED = DecisionState.QUEUED.value
 # With a name for an actor: what another program wrote without one is in no queue.
 _WAITS: Document = {"state": _QUEUED, "actor": {"$gte": ""}}
+_TEXT: Document = {"$type": "string"}
+_NAMED: Document = {"_id": _TEXT}
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _UNDECIDED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
 
@@ -65,30 +65,22 @@ class ActorQueue:
 class Waiting:
     """Queries of what waits for a worker. `polled_within`: seconds for which a worker may be away to restart."""
 
-    def __init__(self, database: Database[Document], queues: Queues, polled_within: float) -> None:
-        self._database, self._overview, self._queues = database, Overview(database), queues
-        self._polled_within = timedelta(seconds=polled_within)
+    def __init__(self, database: Database[Document], polled_within: float) -> None:
+        self._database, self._polled_within = database, timedelta(seconds=polled_within)
 
     def by_actor(self, *, count_served: bool = True) -> dict[str, ActorQueue]:
-        """{actor: its queue} of all that a worker told of or tasks wait for, by name.
+        """{actor: its queue} of all that a worker told of, serves, or tasks wait for, by name.
 
         Without `count_served` what costs more with more tasks is asked only of those that no worker may take: for
         readers who ask all the time.
         """
-        # In this order: a worker that comes in between makes nothing look lonely that was not.
+        # In this order: a worker that comes in between makes nothing look lonely that was not. Of each record only what
+        # is asked for, and by its type: one that another program wrote hides nothing of the others.
         oldest = self._oldest()
         known = self._told()
-        workers: dict[str, list[str]] = {}
-        for worker in self._overview.workers_alive():
-            for queue in worker.queues:
-                workers.setdefault(queue, []).append(worker.name)
-        polled, now = self._queues.all(), self._now()
-
-        def is_served(actor: str) -> bool:
-            last = polled[actor].polled_at if actor in polled else None
-            return actor in workers or (last is not None and last > now - self._polled_within)
-
-        counted = {name for name in oldest if count_served or known.get(name) or not is_served(name)}
+        workers = self._workers()
+        served, now = workers.keys() | self._polled(), self._now()
+        counted = {name for name in oldest if count_served or known.get(name) or name not in served}
         tasks = self._count(counted)
         return {
             name: ActorQueue(
@@ -96,11 +88,11 @@ class Waiting:
                 waiting_seconds=_seconds(oldest[name], now) if name in oldest else None,
                 tasks=tasks.get(name, 0) if name in counted or name not in oldest else None,
                 workers=tuple(sorted(workers.get(name, ()))),
-                is_served=is_served(name),
+                is_served=name in served,
                 blocked_seconds=_seconds(since, now) if (since := known.get(name)) else None,
-                is_known=name in known,
+                is_known=name in known or name in workers,
             )
-            for name in sorted({*known, *oldest})
+            for name in sorted({*known, *oldest, *workers})
         }
 
     def actors_of(self, process_id: str, actors: Collection[str]) -> set[str]:
@@ -149,8 +141,25 @@ class Waiting:
 
     def _told(self) -> dict[str, datetime | None]:
         """{actor that a worker told of: since when it is blocked, if it is}."""
-        found = self._database[schema.ACTORS].find({}, {"blockedAt": True})
+        found = self._database[schema.ACTORS].find(_NAMED, {"blockedAt": True})
         return {document["_id"]: document.get("blockedAt") for document in found}
+
+    def _workers(self) -> dict[str, list[str]]:
+        """{actor: names of the workers that live and serve it}."""
+        alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}, "name": _TEXT, "queues": {"$type": "array"}}
+        serving: dict[str, list[str]] = {}
+        for document in self._database[schema.WORKERS].find(alive, {"name": True, "queues": True}):
+            for queue in filter(lambda queue: isinstance(queue, str), document["queues"]):
+                serving.setdefault(queue, []).append(document["name"])
+        return serving
+
+    def _polled(self) -> set[str]:
+        """Queues that were polled a moment ago; a moment to come is of a clock that was set back since."""
+        within = round(self._polled_within.total_seconds() * 1000)
+        since, until = {"$subtract": ["$$NOW", within]}, {"$add": ["$$NOW", within]}
+        recently = {"$and": [{"$gt": ["$polledAt", since]}, {"$lt": ["$polledAt", until]}]}
+        polled: Document = {**_NAMED, "$expr": recently}
+        return {document["_id"] for document in self._database[schema.QUEUES].find(polled, {"_id": True})}
 
     def _now(self) -> datetime:
         hello = self._database.command("hello", codec_options=self._database.codec_options)

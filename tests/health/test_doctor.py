@@ -15,7 +15,7 @@ from recovery import Recovery
 from recovery.errors import SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, servers
 from recovery.health.scanners import NUDGES
-from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
+from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
@@ -126,6 +126,7 @@ def waits(world: World, actor: str = "add", tasks: int = 1, seconds: float = 300
 
 def serve_another(world: World) -> None:
     no_worker(world)
+    world.store.actors.save([ActorPreferences(id="other")])
     world.store.workers.beat(worker(queues=("other",)), 60)
 
 

@@ -122,8 +122,27 @@ def test_records_of_other_programs(store: Store) -> None:
         {"_id": "q/5", "state": "queued", "actor": "b", "queuedAt": store.now() + timedelta(days=1)},
         {"_id": "q/6", "state": "queued", "actor": "c", "queuedAt": "yesterday"},
     ]
-    store.database[schema.DECISIONS].insert_many(odd, bypass_document_validation=True)
+    day = timedelta(days=1)
+    others: dict[str, list[dict[str, Any]]] = {
+        schema.DECISIONS: odd,
+        schema.WORKERS: [
+            {"_id": "1", "recoveryTime": store.now() + day},
+            {"_id": "2", "recoveryTime": store.now() + day, "name": 7, "queues": ["a"]},
+            {"_id": "3", "recoveryTime": store.now() + day, "name": "w", "queues": 7},
+            {"_id": "4", "recoveryTime": store.now() + day, "name": "w", "queues": [7, {"a": 1}]},
+            {"_id": "5", "recoveryTime": "soon", "name": "w", "queues": ["b"]},
+        ],
+        schema.QUEUES: [
+            {"_id": "a", "polledAt": "just now"},
+            {"_id": "b", "polledAt": store.now() + day},
+            {"_id": 7, "polledAt": store.now()},
+        ],
+        schema.ACTORS: [{"_id": 7}, {"_id": {"c": 1}, "blockedAt": store.now()}],
+    }
+    for name, documents in others.items():
+        store.database[name].insert_many(documents, bypass_document_validation=True)
     found = store.waiting.by_actor()
+    assert all(queue.waits_for_nobody for queue in found.values())
     assert {name: (queue.tasks, queue.waiting_seconds) for name, queue in found.items()} == {
         "a": (1, 0.0), "b": (1, 0.0), "c": (1, 0.0),
     }  # fmt: skip
