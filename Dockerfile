@@ -1,23 +1,29 @@
 # docker build .                  workers and beat: no compiler, no server, no Java
 # docker build --target spark .   the same with Java and PySpark, for a worker of the queue `spark`
 #
-# Versions are those of constraints.txt. Bookworm by name, since a newer Debian has no openjdk-17.
-FROM python:3.11-slim-bookworm AS build
+# All packages are of the versions and hashes in deploy/locks, which `make lock` makes. Bookworm by name, since a newer
+# Debian has no openjdk-17. A tag names another image tomorrow: `make pin-images` adds the digest of today's.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/src/versions.txt
-COPY constraints.txt ./
-# The lock has hashes of every wheel, and pip then wants a hash for our own folder too. So the versions alone.
-RUN grep -oE '^[A-Za-z0-9._-]+==[^ ;]+' constraints.txt > versions.txt && python -m venv /opt/recovery
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_DEPS=1
+COPY deploy/locks deploy/locks
+RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r deploy/locks/build.txt \
+    && python -m venv /opt/recovery && /opt/recovery/bin/pip install --require-hashes -r deploy/locks/worker.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY recovery recovery
 COPY workers workers
-# `packaging` by name: Celery's Redis transport imports it.
-RUN /opt/recovery/bin/pip install . packaging
+# Of our own files, by tools that are in the lock: nothing is fetched.
+RUN /opt/build/bin/pip wheel --no-build-isolation --wheel-dir /opt/wheels . \
+    && /opt/recovery/bin/pip install --no-index /opt/wheels/*.whl
 
 FROM build AS build-spark
-RUN /opt/recovery/bin/pip install '.[spark]'
+# PySpark comes as source.
+RUN /opt/build/bin/pip wheel --no-build-isolation --wheel-dir /opt/spark --require-hashes -r deploy/locks/spark.txt \
+    && /opt/recovery/bin/pip install --no-index /opt/spark/py4j-*.whl /opt/spark/pyspark-*.whl
 
-FROM python:3.11-slim-bookworm AS base
+FROM ${PYTHON_IMAGE} AS base
 RUN useradd --create-home --uid 1000 recovery
 ENV PATH=/opt/recovery/bin:$PATH PYTHONUNBUFFERED=1
 # Your application goes here, or anywhere on PYTHONPATH.

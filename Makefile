@@ -2,6 +2,8 @@
 # make test       everything that CI checks
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
+# make audit      the lock against what is known of vulnerable versions; needs the network
+# make pin-images the images of Dockerfile and docker-compose.yml by digest; needs Docker and the network
 #
 # Only relative paths: the folder's own path may have spaces, which make can't have in a target.
 
@@ -10,7 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test check soak demo bench lock clean
+.PHONY: venv test check soak demo bench lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -45,13 +47,28 @@ bench: venv
 	$(BIN)/python -m tests.bench
 
 # Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. One file for every Python
-# that we support. The options keep the addresses and paths of this machine out of it.
+# that we support, and of it what each image takes. The options keep the addresses and paths of this machine out of it.
+COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+    --custom-compile-command "make lock"
+PART = $(COMPILE) --constraints constraints.txt --output-file deploy/locks
+
 lock:
 	"$(PYTHON)" -m venv .venv/lock
 	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	.venv/lock/bin/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 --all-extras \
-	    --generate-hashes --no-annotate --custom-compile-command "make lock" \
-	    --output-file constraints.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --all-extras --output-file constraints.txt pyproject.toml
+	$(PART)/worker.txt pyproject.toml
+	$(PART)/spark.txt --extra spark pyproject.toml
+	$(PART)/build.txt $(UPGRADE) deploy/locks/build.in
+
+# By what PyPI knows of each version. Where it can't be asked all are listed as not audited, and this fails.
+audit:
+	"$(PYTHON)" -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@.venv/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r constraints.txt || { \
+	    echo "audit: a vulnerable version, or one that nobody could be asked about; see above" >&2; exit 1; }
+
+pin-images:
+	"$(PYTHON)" deploy/pin_images.py Dockerfile docker-compose.yml
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pymongo.errors import ConnectionFailure, OperationFailure
 
 from recovery.engine import Resources
@@ -19,6 +21,8 @@ ACKNOWLEDGE_WITHIN = 5.0
 SLOW_WRITE = 1.0
 """A hundred times what a write on good disks takes."""
 MEMORY_LOW = 0.9
+ZLIB_MENDED = {(6, 0): 27, (7, 0): 28, (8, 0): 17, (8, 2): 3}
+"""The first release of each version in which a message compressed by zlib reads no memory that is not its own."""
 
 
 def mongodb(resources: Resources) -> Check:
@@ -28,8 +32,18 @@ def mongodb(resources: Resources) -> Check:
             check_server(resources.settings.mongo_uri, timeout=ANSWER_WITHIN)
     except ServerError as error:
         return _away("mongodb", error)
-    version = condition.version(resources.store.database)
-    return ok("mongodb", f"{version} answers, database {resources.settings.database}")
+    database = resources.store.database
+    return judge_mongodb(condition.version(database), resources.settings.database, condition.takes_zlib(database))
+
+
+def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
+    """What the server's version means, and that it takes what zlib compressed."""
+    found = f"{version} answers, database {database}"
+    major, minor, patch, *_ = (int(part) for part in re.findall(r"\d+", version))
+    if takes_zlib and patch < ZLIB_MENDED.get((major, minor), 0):
+        advice = "upgrade it, or start it with --networkMessageCompressors snappy,zstd"
+        return problem("mongodb", f"{found}, and shows its memory to who has not logged in (CVE-2025-14847)", advice)
+    return ok("mongodb", found)
 
 
 def replica_set(resources: Resources) -> Check:

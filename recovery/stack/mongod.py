@@ -51,6 +51,8 @@ class Mongod(Server):
             *("--port", str(self.port), "--bind_ip", HOST, "--nounixsocket"),
             *("--dbpath", self.directory, "--replSet", REPLICA_SET, "--oplogSize", str(self.oplog_mb)),
             *("--wiredTigerCacheSizeGB", str(self.cache_gb)),
+            # Not zlib: 6.0 before 6.0.27 shows its memory then, without a login (CVE-2025-14847).
+            *("--networkMessageCompressors", "snappy,zstd"),
         ]
 
     def _written_by(self) -> tuple[str, str]:

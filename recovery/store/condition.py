@@ -37,6 +37,11 @@ def version(database: Database[Document]) -> str:
     return str(database.client.server_info()["version"])
 
 
+def takes_zlib(database: Database[Document]) -> bool:
+    """Whether the server takes messages that are compressed by zlib, as it does unless told not to."""
+    return "zlib" in database.client.admin.command("hello", compression=["zlib"]).get("compression", ())
+
+
 def clock(database: Database[Document]) -> tuple[timedelta, timedelta]:
     """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
     before = time.time()

@@ -430,3 +430,16 @@ def test_a_long_queue_of_an_actor_that_is_served_is_no_problem(world: World) -> 
     waits(world, tasks=500, seconds=3600)
     queued(world, count=500)
     assert (asked(world, "actors").level, asked(world, "queues").level) == (OK, OK)
+
+
+@pytest.mark.parametrize(
+    ("version", "takes_zlib", "level"),
+    [
+        *(("6.0.5", True, PROBLEM), ("6.0.5", False, OK), ("6.0.27", True, OK)),
+        *(("8.0.16", True, PROBLEM), ("8.0.17", True, OK), ("8.2.3", True, OK), ("9.0.0-rc1", True, OK)),
+    ],
+)
+def test_a_mongodb_that_shows_its_memory(version: str, takes_zlib: bool, level: Level) -> None:
+    check = servers.judge_mongodb(version, "recovery", takes_zlib)
+    assert (check.level, bool(check.advice)) == (level, level is PROBLEM)
+    assert check.found.startswith(f"{version} answers, database recovery")

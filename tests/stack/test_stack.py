@@ -221,3 +221,8 @@ def test_settings_are_of_an_empty_database(settings: Settings) -> None:
         assert mongo[settings.database].list_collection_names() == []
     with redis.Redis.from_url(settings.broker_url) as broker:
         assert broker.dbsize() == 0
+
+
+def test_messages_compressed_by_zlib_are_not_taken(stack: Stack) -> None:
+    with MongoClient[Any](stack.mongo_uri) as client:
+        assert client.admin.command("hello", compression=["zlib", "snappy"])["compression"] == ["snappy"]

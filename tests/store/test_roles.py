@@ -122,6 +122,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     schema.create(worker.store.database)  # all is there: no right to create anything is needed
     worker.tell()
     fine, bad = client.app.start("order", 1, 2, 3), client.app.start("order", 1, -2)
+    assert set(operator.counts().values()) == {2}, "both starts are registered as a whole"
     assert worker.bring_on(fine).state == "finished"
     assert worker.bring_on(bad).state == "broken"
     assert client.app.result(fine, timeout=0) == 6
