@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from recovery.addresses import Address, read
 
@@ -31,6 +31,7 @@ BROKER_OPTIONS = {
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+_KEY = re.compile(r"[A-Za-z0-9_.~+/=-]{32,200}")
 _SPARK_MASTER = re.compile(r"local(\[(\*|[1-9]\d{0,4})(,[1-9]\d{0,4})?\])?|yarn|(spark|k8s)://[A-Za-z0-9.,:/_-]+")
 
 
@@ -65,6 +66,16 @@ def _is_redis(parts: Address) -> bool:
     """Whether an address names one server, and a database by its number."""
     is_one = not set(",%") & set(parts.hosts)
     return parts.scheme in ("redis", "rediss") and is_one and re.fullmatch(r"\d{0,4}", parts.path or "") is not None
+
+
+def _message_key(value: SecretStr) -> SecretStr:
+    for key in value.get_secret_value().split(","):
+        if not _KEY.fullmatch(key):
+            raise ValueError(
+                "must be 32 to 200 letters, digits and -_.~+/= (or several such keys with commas between); "
+                "`openssl rand -hex 32` makes one"
+            )
+    return value
 
 
 def _database(value: str) -> str:
@@ -109,6 +120,7 @@ AppPath = Annotated[str, AfterValidator(_app)]
 MongoUri = Annotated[str, AfterValidator(_mongo)]
 BrokerUrl = Annotated[str, AfterValidator(_broker)]
 DatabaseName = Annotated[str, AfterValidator(_database)]
+MessageKey = Annotated[SecretStr, AfterValidator(_message_key)]
 Host = Annotated[str, AfterValidator(_host)]
 Folder = Annotated[Path, BeforeValidator(_folder)]
 SparkMaster = Annotated[str, AfterValidator(_master)]

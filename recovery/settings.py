@@ -31,7 +31,18 @@ from pydantic_settings import (
 
 from recovery import addresses
 from recovery.errors import SettingsError
-from recovery.forms import AppPath, BrokerUrl, DatabaseName, Folder, Host, MongoUri, Number, SparkMaster, Whole
+from recovery.forms import (
+    AppPath,
+    BrokerUrl,
+    DatabaseName,
+    Folder,
+    Host,
+    MessageKey,
+    MongoUri,
+    Number,
+    SparkMaster,
+    Whole,
+)
 from recovery.limits import LONGEST, SHORTEST
 from recovery.printable import printable
 
@@ -56,6 +67,13 @@ class Settings(BaseSettings):
     mongo_uri: MongoUri = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
     database: DatabaseName = Field("recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB.")
     broker_url: BrokerUrl = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
+    # Off by default: most have a Redis of their own, behind a password.
+    message_key: MessageKey | None = Field(
+        None, description="Key that messages are signed with, 32 characters or more; or several, with commas between."
+    )
+    accept_unsigned: bool = Field(
+        False, description="Whether workers with a key take messages without a signature: while it is introduced."
+    )
     # Off by default: two workers on one machine would ask for the same port.
     metrics_port: Whole | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
     metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
@@ -123,6 +141,8 @@ class Settings(BaseSettings):
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
         values = self.model_dump(mode="json", exclude_none=True)
+        if self.message_key is not None:
+            values["message_key"] = self.message_key.get_secret_value()
         return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
 
 
@@ -201,6 +221,8 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 def _given(name: str, value: Any) -> str:
     """A wrong value as it may be shown. What looks like an address may be one in the wrong place."""
+    if name == "message_key":
+        return "a value that is not shown"
     if not isinstance(value, str | int | float | Path | None):
         return f"a {type(value).__name__}"  # a table of TOML, which may hold anything
     if name in ADDRESSES or (isinstance(value, str) and re.search("[@/:%?#]", value)):

@@ -23,6 +23,7 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "bson": {},
     "redis": {
         "redis": (
+            "recovery.queue.bounded",
             "recovery.queue.broker",
             "recovery.queue.condition",
             "recovery.queue.connection",

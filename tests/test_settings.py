@@ -230,3 +230,23 @@ def test_no_password_is_shown_of_a_server_that_does_not_answer() -> None:
         Broker("redis://:secret@127.0.0.1:9/0").check()
     for caught in (mongo, broker):
         assert "secret" not in str(caught.value) and "127.0.0.1:9" in str(caught.value)
+
+
+KEY = "k" * 32
+
+
+def test_the_key_of_messages_is_handed_to_children_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOVERY_MESSAGE_KEY", f"{KEY},{'l' * 40}")
+    loaded = settings.load()
+    assert loaded.environment()["RECOVERY_MESSAGE_KEY"] == f"{KEY},{'l' * 40}"
+    assert KEY not in f"{loaded!r} {loaded} {loaded.model_dump()} {loaded.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "short-secret", f"{KEY},", f",{KEY}", f"{KEY},short-secret", f"{KEY} ", f" {KEY}", "é" * 32, f"{KEY}\n"],
+)
+def test_a_key_of_another_form_is_named_and_not_shown(value: str) -> None:
+    with pytest.raises(SettingsError, match="setting message_key: must be 32 to 200 letters") as refused:
+        settings.load(message_key=value)
+    assert not any(part in str(refused.value) for part in ("short-secret", KEY))

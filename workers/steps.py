@@ -8,20 +8,25 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery import Celery, bootsteps, signals
+from celery.worker.consumer import Gossip, Mingle
 
 from recovery.engine import Recovery
 from recovery.errors import RecoveryError
-from recovery.queue import parse_id
+from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles, schema
 from recovery.store.client import denied, is_denied
 from workers import control
+from workers.config import SPARK_QUEUE
 from workers.consuming import Consuming
 from workers.drain import Drain
 from workers.identity import identify
+from workers.intake import Intake
 from workers.lifeline import Lifeline
 from workers.nudges import NudgeConsumer, Scanning, keep_short
 from workers.patience import when_served
+from workers.sending import sign
 from workers.tasks import Running
+from workers.transport import Channel
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +46,9 @@ def install(celery: Celery, app: Recovery) -> None:
 
         def __init__(self, worker: Any, **_: Any) -> None:
             _prepared(app)
-            queues = tuple(q for q in worker.app.amqp.queues.consume_from if q in app.actors)
+            consumed = worker.app.amqp.queues.consume_from
+            queues = tuple(q for q in consumed if q in app.actors)
+            Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
             self.consuming = Consuming(worker, queues)
             self.consuming.pause(app.resources.store.actors.blocked())
             # Known before the pool forks, so that its children claim in this worker's name.
@@ -81,7 +88,10 @@ def install(celery: Celery, app: Recovery) -> None:
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
     control.register()
+    # Workers would listen to each other through Redis; nothing here needs what they say.
+    Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
+    signals.before_task_publish.connect(sign(signer(app.settings)), weak=False)
     signals.after_task_publish.connect(keep_short(app), weak=False)
 
 

@@ -1,6 +1,7 @@
-"""Celery's Redis transport, with one mend: a channel whose connection was given up says that it lost the connection.
+"""Celery's Redis transport as workers have it: what is taken goes through an intake (`taking`), and a channel whose
+connection was given up says that it lost the connection.
 
-kombu's own raises AttributeError there, which no layer above takes for a lost connection, and the worker ends. It comes
+There kombu's own raises AttributeError, which no layer above takes for a lost connection, and the worker ends. It comes
 to that where an attempt ends that was begun before Redis went away, just when Redis goes away again.
 """
 
@@ -10,8 +11,10 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from workers.taking import TakingChannel
 
-class Channel(redis.Channel):  # type: ignore[misc]
+
+class Channel(TakingChannel):
     """A channel of this transport."""
 
     def _connparams(self, asynchronous: bool = False) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.queue import Broker
+from recovery.queue import Broker, signer
 from recovery.settings import Settings
 from recovery.store import Store
 
@@ -20,4 +20,4 @@ class Resources:
     @classmethod
     def connect(cls, settings: Settings) -> Resources:
         """Resources of these settings; connections are made at first use."""
-        return cls(settings, Store(settings), Broker(settings.broker_url))
+        return cls(settings, Store(settings), Broker(settings.broker_url, signer(settings)))

@@ -26,6 +26,7 @@ REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule."
 FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule.", ["rule"])
 DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
 STALE = Counter("recovery_stale_results", "Messages and results dropped as stale, by what.", ["reason"])
+REFUSED = Counter("recovery_messages_refused", "Texts in Redis that are no messages of ours, by why.", ["reason"])
 PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")
 LAG = Histogram(
     "recovery_requeue_lag_seconds",

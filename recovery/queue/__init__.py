@@ -5,7 +5,8 @@ in one round trip; `message` makes the texts; `remote` tells all workers that th
 """
 
 from recovery.queue.broker import Broker
-from recovery.queue.message import MessageId, encode, parse_id
+from recovery.queue.message import MessageId, encode, parse_id, remake
 from recovery.queue.remote import SETTINGS_CHANGED
+from recovery.queue.signing import Signer, signer
 
-__all__ = ["SETTINGS_CHANGED", "Broker", "MessageId", "encode", "parse_id"]
+__all__ = ["SETTINGS_CHANGED", "Broker", "MessageId", "Signer", "encode", "parse_id", "remake", "signer"]

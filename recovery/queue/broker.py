@@ -23,6 +23,7 @@ from recovery.queue.condition import Condition
 from recovery.queue.connection import connect
 from recovery.queue.message import encode
 from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
+from recovery.queue.signing import UNSIGNED, Signer
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -34,8 +35,8 @@ _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 class Broker:
     """The queues at one Redis address. Not to be carried over a fork; one per process is made as needed."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, signer: Signer = UNSIGNED) -> None:
+        self._url, self._signer = url, signer
 
     @property
     def _redis(self) -> Redis:
@@ -46,7 +47,7 @@ class Broker:
         last: dict[str, list[str]] = defaultdict(list)
         first: dict[str, list[str]] = defaultdict(list)
         for one in queued:
-            (first if one.first else last)[one.actor].append(encode(one))
+            (first if one.first else last)[one.actor].append(encode(one, self._signer))
         try:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for queue, texts in last.items():

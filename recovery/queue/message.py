@@ -20,22 +20,23 @@ from celery import Celery
 from kombu import Connection
 from kombu.serialization import dumps
 
+from recovery.queue.signing import HEADER, UNSIGNED, Signer
 from recovery.records.ids import is_pass, is_record_id
 from recovery.store import Queued
 
-_ID, _BODY = "@message-id@", "@message-body@"
+_ID, _BODY, _SIGNATURE = "@message-id@", "@message-body@", "@signature@"
 _FORM = re.compile("([^:]{1,100}):([^:]{1,100}):([0-9]{1,14})")
 """Of a message's id. Fourteen digits of milliseconds go to the year 5138: no date is too far off to be read."""
 
 
-def encode(queued: Queued) -> str:
-    """The Redis message that hands this decision to its actor.
+def encode(queued: Queued, signer: Signer = UNSIGNED) -> str:
+    """The Redis message that hands this decision to its actor, signed if there is a key.
 
     Its arguments are the decision's id and the pass. Its id is theirs as well, so that a worker's parent process
     can tell from it what its children run, and how old the messages are that it takes; see `parse_id`.
     """
     age = 0 if queued.first else _milliseconds(queued.queued_at)
-    return _builder(queued.actor)(queued.id, queued.pass_key, age)
+    return _builder(queued.actor, signer.signs)(queued.id, queued.pass_key, age, signer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +66,41 @@ def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def remake(task: str, message_id: str, args: list[Any], kwargs: dict[str, Any], queue: str, tag: str) -> dict[str, Any]:
+    """A message as a worker's Celery takes it, of nothing but these. `tag` is what it is acknowledged by."""
+    payload, rest_of_body = _prototype(task)
+    headers = {**payload["headers"], "id": message_id, "root_id": message_id}
+    properties = {
+        **payload["properties"],
+        "correlation_id": message_id,
+        "delivery_tag": tag,
+        "delivery_info": {"exchange": "", "routing_key": queue},
+        "body_encoding": "utf-8",
+    }
+    body = f"[{json.dumps(args)}, {json.dumps(kwargs)}, {rest_of_body}]"
+    return {**payload, "headers": headers, "properties": properties, "body": body}
+
+
 @lru_cache(maxsize=4096)
-def _builder(actor: str) -> Callable[[str, str, int], str]:
+def _builder(actor: str, signed: bool) -> Callable[[str, str, int, Signer], str]:
     payload, rest_of_body = _prototype(actor)
+    if signed:
+        payload = {**payload, "headers": {**payload["headers"], HEADER: _SIGNATURE}}
     before, after = json.dumps(payload).split(_BODY)
     before_parts, after_parts = before.split(_ID), after.split(_ID)
 
-    def build(decision_id: str, pass_key: str, queued_ms: int) -> str:
+    def build(decision_id: str, pass_key: str, queued_ms: int, signer: Signer) -> str:
         # The pass is new for every enqueue but shared by a batch; with the task it names the message.
         name = f"{decision_id}:{pass_key}:{queued_ms}"
         # Ids and passes are letters, digits and a slash: nothing to escape.
         body = b64encode(f'[["{decision_id}","{pass_key}"],{{}},{rest_of_body}]'.encode())
-        return f"{name.join(before_parts)}{body.decode()}{name.join(after_parts)}"
+        text = f"{name.join(before_parts)}{body.decode()}{name.join(after_parts)}"
+        return text.replace(_SIGNATURE, signer.sign(actor, name), 1) if signed else text
 
     return build
 
 
+@lru_cache(maxsize=4096)
 def _prototype(actor: str) -> tuple[dict[str, Any], str]:
     """Celery's own message for `actor`, ready for Redis, and the JSON of its body's third part."""
     app = Celery(set_as_current=False)

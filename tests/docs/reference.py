@@ -38,6 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scanners",
     ),
     "How a worker ends": ("shutdown_grace",),
+    "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
     "The sweep": ("spark_master", "spark_memory", "sweep_interval", "sweep_repair"),
 }
@@ -50,6 +51,8 @@ REASONS = {
     "mongo_uri": "Where `recovery up` starts MongoDB.",
     "database": "One database holds one cluster. Two clusters on one MongoDB take two names.",
     "broker_url": "Where `recovery up` starts Valkey. Two clusters on one Redis take two database numbers.",
+    "message_key": "For a Redis that others can write to: see [security](security.md).",
+    "accept_unsigned": "What is not signed is what the key is for.",
     "data_dir": "Beside your code, and in no one's way. Only `recovery up` uses it.",
     "mongo_cache_gb": "MongoDB would take half of the memory; on a developer's machine it shares that with the "
     "workers. Only `recovery up` uses it.",

@@ -1,4 +1,4 @@
-"""A connection that was given up, and a message of it that is acknowledged after that."""
+"""A connection that was given up, and a message of it that is given back after that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ with Consumer(connection.default_channel, [Queue("late")], callbacks=[lambda _, 
 connection.release()
 got[0].channel._disconnect_pools()  # as a channel does that loses its connection
 try:
-    got[0].ack()
+    got[0].reject(requeue=True)
 except Exception as error:
     print(json.dumps([type(error).__name__, isinstance(error, connection.connection_errors)]))
 """

@@ -1,0 +1,136 @@
+"""What of a text that was taken from Redis is believed.
+
+Whoever can write to Redis can write anything there, and Celery believes all of it: callbacks to send, times to wait
+for, an encoding that unpacks to gigabytes, fields of other types that end a worker. So no text reaches Celery. What is
+read of one is what is wanted: for which task it is, its id, and for a sweep whether it repairs; each has to have
+exactly its form. A message is made anew from that (`message.remake`), and all else in the text is dropped.
+
+Promises: of whatever bytes, either a small value or `Refused`, in time and memory that `MAX_BYTES` bounds.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from recovery.queue.message import MessageId, parse_id
+from recovery.queue.signing import HEADER, Signer
+
+MAX_BYTES = 16 * 1024
+"""Of a text. Ours have some 1,200, with the longest names 2,000; Python's values take up to twenty times as much."""
+MAX_ID = 200
+"""Characters of an id of a message that is no attempt's: whoever sends it may choose it."""
+
+
+class Refusal(StrEnum):
+    """Why a text is not believed."""
+
+    TOO_LARGE = "too large"
+    MALFORMED = "malformed"
+    OTHER_TASK = "other task"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    COMMAND = "command"
+
+
+class Refused(Exception):
+    """A text that is dropped. `reason` says nothing of what is in it."""
+
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message for one task, of which nothing more is checked yet than its task and that it has an id."""
+
+    task: str
+    id: str
+    headers: dict[str, Any]
+    message: dict[str, Any]
+
+    def verify(self, signer: Signer, rest: str = "") -> None:
+        """Raise Refused unless its signature is good for its task, its id and the rest."""
+        if not signer.is_good(self.headers.get(HEADER), self.task, self.id, rest):
+            raise Refused(Refusal.SIGNATURE)
+
+
+def attempt(text: bytes, actor: str, signer: Signer) -> tuple[str, MessageId]:
+    """The id of a message that hands a decision to this actor, and what it tells. Raises Refused."""
+    envelope = unseal(text, actor)
+    told = parse_id(envelope.id)
+    if told is None:
+        raise Refused(Refusal.MALFORMED)
+    envelope.verify(signer)
+    return envelope.id, told
+
+
+def nudge(text: bytes, task: str, signer: Signer) -> None:
+    """A message that says no more than that it is there. Raises Refused."""
+    unseal(text, task).verify(signer)
+
+
+def sweep(text: bytes, task: str, signer: Signer) -> bool:
+    """Whether a message for a sweep has it repair. Raises Refused, for one that is too old as well."""
+    envelope = unseal(text, task)
+    expires = envelope.headers.get("expires")
+    match decode_body(envelope.message):
+        case [list() | tuple(), {"repair": bool(repair)}, *_]:
+            envelope.verify(signer, sweep_terms(expires, repair))
+        case _:
+            raise Refused(Refusal.MALFORMED)
+    if _is_past(expires):
+        raise Refused(Refusal.EXPIRED)
+    return repair
+
+
+def sweep_terms(expires: object, repair: object) -> str:
+    """What of a sweep's message is signed besides its task and id."""
+    return f"{expires} {repair}"
+
+
+def unseal(text: bytes, task: str) -> Envelope:
+    """A message for this task. Raises Refused."""
+    match parse(text):
+        case {"headers": {"task": str(name), "id": str(id_)} as headers} as message if len(id_) <= MAX_ID:
+            if name != task:
+                raise Refused(Refusal.OTHER_TASK)
+            return Envelope(task, id_, headers, message)
+    raise Refused(Refusal.MALFORMED)
+
+
+def parse(text: bytes | str) -> Any:
+    """A text as JSON, if it is one of bounded size and depth. Raises Refused."""
+    if len(text) > MAX_BYTES:
+        raise Refused(Refusal.TOO_LARGE)
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError):
+        raise Refused(Refusal.MALFORMED) from None
+
+
+def decode_body(message: Any) -> Any:
+    """The body of a message, as Celery encodes it. Raises Refused."""
+    match message:
+        case {"body": str(body), "properties": {"body_encoding": "base64"}}:
+            try:
+                return parse(b64decode(body, validate=True))
+            except ValueError:
+                raise Refused(Refusal.MALFORMED) from None
+    raise Refused(Refusal.MALFORMED)
+
+
+def _is_past(expires: Any) -> bool:
+    """Whether a time as Celery writes it is over. By this machine's clock, as Celery itself has it."""
+    if expires is None:
+        return False
+    try:
+        moment = datetime.fromisoformat(expires)
+        return moment.astimezone(UTC) < datetime.now(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise Refused(Refusal.MALFORMED) from None

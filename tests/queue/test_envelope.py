@@ -1,0 +1,117 @@
+"""Of each text, what is wanted is read, or it is refused: nothing else comes of it."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from recovery.queue import encode, envelope, remake
+from recovery.queue.envelope import MAX_BYTES, Refusal, Refused
+from recovery.queue.signing import UNSIGNED
+from tests.queue.shapes import ANY, ARGUMENT, bomb, damaged, encoded
+from tests.queue.test_message import ACTOR, body, queued
+
+GOOD = queued()
+TEXT = encode(GOOD).encode()
+
+
+def refusal(text: bytes, actor: str = ACTOR) -> Refusal:
+    with pytest.raises(Refused) as refused:
+        envelope.attempt(text, actor, UNSIGNED)
+    assert ARGUMENT not in str(refused.value)
+    return refused.value.reason
+
+
+def test_a_message_of_ours_is_read() -> None:
+    message_id, told = envelope.attempt(TEXT, ACTOR, UNSIGNED)
+    assert (told.decision_id, told.pass_key, told.queued_at) == (GOOD.id, GOOD.pass_key, GOOD.queued_at)
+    assert message_id == json.loads(TEXT)["headers"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("what", "text"), list(damaged(TEXT)), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_of_a_damaged_one_only_the_id_counts(what: str, text: bytes) -> None:
+    """Either it is refused, or what it says of its decision stands, and no more reaches Celery."""
+    try:
+        message_id, told = envelope.attempt(text, ACTOR, UNSIGNED)
+    except Refused as refused:
+        assert ARGUMENT not in str(refused)
+        return
+    assert (told.decision_id, told.pass_key) == (GOOD.id, GOOD.pass_key), what
+    made = remake(ACTOR, message_id, [told.decision_id, told.pass_key], {}, ACTOR, "1")
+    untouched = remake(ACTOR, json.loads(TEXT)["headers"]["id"], [GOOD.id, GOOD.pass_key], {}, ACTOR, "1")
+    assert made == untouched
+
+
+def test_what_is_remade_says_what_celerys_own_says() -> None:
+    sent = json.loads(TEXT)
+    made = remake(ACTOR, sent["headers"]["id"], [GOOD.id, GOOD.pass_key], {}, ACTOR, sent["properties"]["delivery_tag"])
+    assert made["headers"] == sent["headers"]
+    assert made["properties"] == {**sent["properties"], "body_encoding": "utf-8"}
+    assert json.loads(made["body"]) == body(sent)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"{", Refusal.MALFORMED),
+        (b"[" * MAX_BYTES, Refusal.MALFORMED),
+        (b" " * (MAX_BYTES + 1), Refusal.TOO_LARGE),
+        (encode(queued(actor="other")).encode(), Refusal.OTHER_TASK),
+    ],
+)
+def test_why(text: bytes, reason: Refusal) -> None:
+    assert refusal(text) is reason
+
+
+def test_what_unpacks_to_much_is_not_unpacked() -> None:
+    packed = bomb(TEXT).encode()
+    tracemalloc.start()
+    assert refusal(packed) is Refusal.TOO_LARGE
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+SWEEP: dict[str, Any] = {
+    "headers": {"task": "sweep", "id": "1", "expires": None},
+    "properties": {"body_encoding": "base64"},
+    "body": encoded([[], {"repair": True}, {"callbacks": None}]),
+}
+
+
+def sweep(**changes: Any) -> bytes:
+    headers = {**SWEEP["headers"], **{name: value for name, value in changes.items() if name == "expires"}}
+    others = {name: value for name, value in changes.items() if name != "expires"}
+    return json.dumps({**SWEEP, "headers": headers, **others}).encode()
+
+
+@pytest.mark.parametrize("repair", [True, False])
+@pytest.mark.parametrize("expires", [None, (datetime.now(UTC) + timedelta(days=1)).isoformat()])
+def test_whether_a_sweep_repairs(repair: bool, expires: str | None) -> None:
+    assert (
+        envelope.sweep(sweep(expires=expires, body=encoded([[], {"repair": repair}, {}])), "sweep", UNSIGNED) is repair
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"expires": "2026-01-01T00:00:00+00:00"}, Refusal.EXPIRED),
+        *(({"expires": odd}, Refusal.MALFORMED) for odd in ("soon", 5, [], "9999-12-31T23:59:59-23:00", "0001-01-01")),
+        *(
+            ({"body": encoded(odd)}, Refusal.MALFORMED)
+            for odd in ([[], {}], [[], {"repair": 1}, {}], [[], {"repair": ANY}], {}, [[]], 5, [{}, {"repair": True}])
+        ),
+        ({"body": "!"}, Refusal.MALFORMED),
+        ({"properties": {}}, Refusal.MALFORMED),
+    ],
+)  # fmt: skip
+def test_a_sweep_that_is_refused(changes: dict[str, Any], reason: Refusal) -> None:
+    with pytest.raises(Refused) as refused:
+        envelope.sweep(sweep(**changes), "sweep", UNSIGNED)
+    assert refused.value.reason is reason

@@ -1,0 +1,151 @@
+"""Whatever somebody else puts into Redis: workers drop it, say so in a line, and go on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from datetime import datetime
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from recovery.queue import encode
+from recovery.records.ids import new_pass, new_process_id
+from recovery.stack.child import Child
+from recovery.store import Queued
+from tests.cluster.conftest import Cluster
+from tests.cluster.conftest import cluster as cluster
+from tests.queue.shapes import ARGUMENT, bomb, command, commands, damaged
+from tests.waiting import wait_until
+from workers.config import NUDGE, SPARK_QUEUE, SWEEP
+
+pytestmark = pytest.mark.cluster
+QUEUES = ("slow", "one_slow", NUDGE)
+
+
+class Stranger:
+    """Somebody who can write to Redis."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.redis = redis.Redis.from_url(cluster.settings.broker_url, socket_timeout=30)
+        self.now = cluster.app.resources.store.now()
+        database = cluster.settings.broker_url.rpartition("/")[2]
+        self.channel = f"/{database}.celery.pidbox"
+
+    def good(self, actor: str = "slow", queued_at: datetime | None = None) -> str:
+        """A message that is right, for a task that does not exist."""
+        return encode(Queued(f"{new_process_id()}/start", actor, new_pass(), queued_at or self.now))
+
+    def push(self, queue: str, *texts: str | bytes) -> None:
+        self.redis.lpush(queue, *texts)
+
+    def broadcast(self, text: bytes) -> int:
+        return int(self.redis.publish(self.channel, text))
+
+    def wait_taken(self, timeout: float = 20) -> None:
+        wait_until(lambda: not any(self.redis.llen(queue) for queue in QUEUES), timeout, "all messages taken")
+
+    def everything(self) -> None:
+        """All shapes, everywhere that a worker takes from."""
+        for queue in ("slow", NUDGE):
+            self.push(queue, *(text for _, text in damaged(self.good())))
+            self.push(queue, bomb(self.good()))
+        for _, text in commands():
+            self.broadcast(text)
+
+
+@pytest.fixture
+def stranger(cluster: Cluster) -> Stranger:
+    return Stranger(cluster)
+
+
+def family(worker: Child) -> set[int]:
+    parent = psutil.Process(worker.pid)
+    return {parent.pid, *(child.pid for child in parent.children(recursive=True))}
+
+
+def goes_on(cluster: Cluster) -> bool:
+    process_id = cluster.app.start("one_slow", cluster.folder, 0)
+    return isinstance(cluster.app.result(process_id, timeout=20), int)
+
+
+def no_trace(cluster: Cluster, worker: Child) -> None:
+    said = cluster.log(worker)
+    assert "Traceback" not in said
+    assert ARGUMENT not in said
+    assert not set(said) & {"\x1b", "\x07", "\x00", "\u202e"}
+    assert all(len(line) < 500 for line in said.splitlines())
+
+
+def test_no_message_ends_a_worker_nor_its_next(cluster: Cluster, stranger: Stranger) -> None:
+    worker = cluster.worker()
+    before = family(worker)
+    stranger.everything()
+    stranger.push("slow", stranger.good())
+    assert goes_on(cluster)
+    stranger.wait_taken()
+    assert family(worker) == before
+    stranger.everything()
+    worker.stop(30)
+    no_trace(cluster, worker)
+    second = cluster.worker()
+    assert goes_on(cluster)
+    stranger.wait_taken()
+    no_trace(cluster, second)
+    left = [key.decode() for key in stranger.redis.scan_iter()]
+    assert [key for key in left if not key.startswith("_kombu.binding")] == []
+
+
+def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) -> None:
+    """A time that is still to come; a sweep for a worker that runs none."""
+    worker = cluster.worker(heartbeat_interval=0.2, heartbeat_timeout=2.0)
+    stranger.push("one_slow", stranger.good("one_slow", stranger.now.replace(year=2999)))
+    sweep = json.loads(stranger.good())
+    sweep["headers"]["task"] = SWEEP
+    for queue in ("slow", SPARK_QUEUE):
+        stranger.push(queue, json.dumps(sweep))
+    stranger.wait_taken()
+    assert goes_on(cluster)
+
+    def taken() -> Any:
+        return (cluster.database["queues"].find_one({"_id": "one_slow"}) or {}).get("takenQueuedAt")
+
+    wait_until(lambda: taken() is not None, 20, "a time")
+    assert taken().year == stranger.now.year
+    assert "a message in slow is none of ours and is dropped: other task" in cluster.log(worker)
+    assert stranger.redis.llen(SPARK_QUEUE) == 1, "waits for a worker that sweeps"
+
+
+def test_a_value_of_any_size_is_passed_over(cluster: Cluster, stranger: Stranger) -> None:
+    worker = cluster.worker()
+    assert goes_on(cluster)
+    parent = psutil.Process(worker.pid)
+    peak = before = parent.memory_info().rss
+    stranger.push("slow", b"x" * 100_000_000)
+    for size in (16_384, 16_385, 65_534, 65_535, 65_536, 131_072):
+        stranger.push("slow", b"[" * size)
+    while stranger.redis.llen("slow"):
+        peak = max(peak, parent.memory_info().rss)
+    assert goes_on(cluster)
+    assert peak - before < 20_000_000
+    no_trace(cluster, worker)
+
+
+def test_only_a_ping_is_answered(cluster: Cluster, stranger: Stranger) -> None:
+    worker = cluster.worker()
+    key = str(uuid.uuid4())
+    answers = f"{key}\x06\x16\x06\x16answers"
+    stranger.redis.sadd("_kombu.binding.reply.celery.pidbox", answers, "junk", b"\xff\x06\x16")
+    asked: dict[str, Any] = {"reply_to": {"exchange": "elsewhere", "routing_key": key}, "ticket": str(uuid.uuid4())}
+    wait_until(lambda: stranger.broadcast(command(method="stats", **asked)), 20, "somebody listens")
+    for method in ("conf", "shutdown", "ping"):
+        stranger.broadcast(command(method=method, arguments={"timeout": ARGUMENT}, **asked))
+    answer = stranger.redis.brpop(["answers"], timeout=20)
+    assert answer is not None
+    assert "pong" in str(json.loads(base64.b64decode(json.loads(answer[1])["body"])))
+    assert goes_on(cluster)
+    assert not stranger.redis.llen("answers")
+    no_trace(cluster, worker)

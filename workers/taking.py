@@ -1,0 +1,102 @@
+"""How a worker takes messages from Redis through kombu: what comes is looked at by an `Intake` before kombu reads it.
+
+kombu keeps what is taken and not yet acknowledged in Redis as well (`unacked`), and restores it at its end or after an
+hour: two round trips for each message, and a message that kills a worker kills the next one. Here it is kept in memory
+alone. What a killed worker had taken is queued in MongoDB, and found as MESSAGE_LOST or by its claim's deadline; what
+one that ends in order had taken and not begun is put back into its queue as it came.
+"""
+
+from __future__ import annotations
+
+import logging
+from queue import Empty
+from typing import Any, ClassVar
+
+from kombu.transport import redis, virtual
+from kombu.utils.encoding import bytes_to_str
+from redis.exceptions import RedisError
+
+from recovery.queue.bounded import BoundedParser
+from workers.intake import Intake
+
+log = logging.getLogger(__name__)
+
+
+class InMemory(virtual.QoS):  # type: ignore[misc]
+    """What was taken and is not yet acknowledged."""
+
+    def restore_unacked(self) -> list[Any]:
+        """Put it back. What can't be is found in MongoDB: nothing is told to kombu, which would write it to a file."""
+        self._flush()
+        for message in reversed(self._delivered.values()):  # the first of them is the next again
+            try:
+                self.channel._restore(message)
+            except (RedisError, OSError) as error:
+                log.warning("%d messages not put back (%s): they are found missing", len(self._delivered), error)
+                break
+        self._delivered.clear()
+        return []
+
+
+class TakingChannel(redis.Channel):  # type: ignore[misc]
+    """A channel that takes what `intake` makes of what comes. Without one, in a process that is no worker's, it is
+    kombu's own."""
+
+    QoS = InMemory
+    intake: ClassVar[Intake | None] = None
+
+    def _brpop_read(self, **options: Any) -> bool:
+        if self.intake is None:
+            return bool(super()._brpop_read(**options))
+        try:
+            try:
+                popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
+            except self.connection_errors:
+                self.client.connection.disconnect()
+                raise
+            if not popped:
+                raise Empty
+            queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
+            self._queue_cycle.rotate(queue)
+            message = self.intake.take(queue, popped[1])
+            if message is not None:
+                self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+
+    def _receive_one(self, client: Any) -> bool | None:
+        if self.intake is None:
+            return bool(super()._receive_one(client))
+        try:
+            response = client.parse_response()
+        except self.connection_errors:
+            self._in_listen = None
+            raise
+        if not isinstance(response, list | tuple):
+            return None
+        event = self._handle_message(client, response)
+        if not bytes_to_str(event["type"]).endswith("message"):
+            return None
+        message = self.intake.command(event["data"])
+        if message is not None:
+            # A worker listens to nothing but remote control.
+            for queue in list(self.active_fanout_queues):
+                self.connection._deliver(message, queue)
+        return True
+
+    def _restore(self, message: Any, leftmost: bool = False) -> None:
+        """Put a message that was not begun back into its queue: where it is the next, or the last (`leftmost`)."""
+        with self.conn_or_acquire() as client:
+            (client.lpush if leftmost else client.rpush)(message.delivery_info["routing_key"], message._raw["text"])
+
+    def get_table(self, exchange: str) -> list[tuple[str, ...]]:
+        """Where answers go, as far as it can be read: it stands in Redis."""
+        return [row for row in super().get_table(exchange) if len(row) == 3]
+
+    def _connparams(self, asynchronous: bool = False) -> Any:
+        params = super()._connparams(asynchronous)
+        if asynchronous and self.intake is not None:
+            params["parser_class"] = BoundedParser
+        return params
