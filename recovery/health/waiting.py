@@ -55,7 +55,7 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
     process = snapshot.process
     if process is not None and process.state is ProcessState.RUNNING and not all_found and not served:
-        evidence = "no worker lives: nothing of it goes on"
+        evidence = "no worker that lives serves an actor: nothing of it goes on"
         all_found.append(Finding(Rule.SERVERS_WERE_DOWN, process.id, Repair.WAIT, evidence))
     return all_found
 

@@ -21,6 +21,8 @@ def workers(resources: Resources) -> Check:
         found += f"; silent: {among(worker.name for worker in silent)}"
     if not alive:
         return problem("workers", found, "start some: `recovery worker`")
+    if not any(worker.queues for worker in alive):  # a sweep's, say
+        return problem("workers", f"{found}; none of them serves an actor", "start some that do: `recovery worker`")
     if silent:
         # Others take what a silent one held and remove its record, within a nudge.
         return warning("workers", found, "they are dead or hang; if they stay here, nobody scans: is a beat running?")

@@ -102,7 +102,10 @@ def test_check_with_all_workers_gone(store: Store, process_id: str) -> None:
     working = {"state": "working", "worker": "w#1"}
     store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": working})
     (finding,) = json.loads(done("check", process_id, "--json", code=1))["findings"]
-    assert (finding["record"], finding["evidence"]) == (process_id, "no worker lives: nothing of it goes on")
+    assert (finding["record"], finding["evidence"]) == (
+        process_id,
+        "no worker that lives serves an actor: nothing of it goes on",
+    )
 
 
 def test_show_and_status(store: Store, process_id: str) -> None:

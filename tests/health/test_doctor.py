@@ -139,6 +139,12 @@ def waits_for_a_new_one(world: World) -> None:
     waits(world, "price_list", tasks=2)
 
 
+def only_sweeps(world: World) -> None:
+    """A worker of the queue `spark`, which is no actor's."""
+    no_worker(world)
+    world.store.workers.beat(worker("sweep", queues=()), 60)
+
+
 def block(world: World) -> None:
     world.store.database["actors"].update_one({"_id": "add"}, {"$set": {"blockedAt": world.store.now()}})
 
@@ -167,6 +173,7 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "process without deadline": ("deadlines", lambda w: process(w, recovery_time=None), PROBLEM, "1 processes"),
     "graph without deadline": ("deadlines", graph_of_a_running_process, PROBLEM, "1 graphs"),
     "no worker": ("workers", no_worker, PROBLEM, "0 alive"),
+    "a worker for sweeps alone": ("workers", only_sweeps, PROBLEM, "1 alive: sweep; none of them serves an actor"),
     "silent worker": ("workers", silent, WARNING, "1 alive: w; silent: hung"),
     "actor without a worker": ("actors", serve_another, WARNING, "no worker serves add, and no task waits"),
     "actors without any worker": ("actors", no_worker, WARNING, "no worker serves add, and no task waits"),
