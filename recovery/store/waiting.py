@@ -5,8 +5,8 @@ some worker told of at its start: tasks of an actor that is new in a client's co
 heard of. A queued decision is the fact.
 
 Since when each actor's oldest task waits is one seek in the index `waiting`: what that costs grows with the actors, not
-with what waits (1 ms for 20 actors, whether 2,000 tasks wait or a million). How many wait is counted where somebody
-reads it, from the index alone: 0.2 s for a million.
+with what waits (2 ms for 20 actors, whether 20,000 tasks wait or a million). How many wait is counted where somebody
+reads it, from the index alone: 1 ms for a thousand, on two busy cores.
 """
 
 from __future__ import annotations
@@ -123,11 +123,10 @@ class Waiting:
         return {document["_id"]: document["since"] for document in found}
 
     def _count(self, actors: Collection[str]) -> dict[str, int]:
-        if not actors:
-            return {}
-        of_them: Document = {"state": _QUEUED, "actor": {"$in": list(actors)}}
-        found = self._queued(of_them, {"$group": {"_id": "$actor", "count": {"$sum": 1}}})
-        return {document["_id"]: document["count"] for document in found}
+        # Not grouped: to count one range of an index takes about half of the time.
+        count: Document = {"$count": "tasks"}
+        found = {actor: self._queued({"state": _QUEUED, "actor": actor}, count) for actor in actors}
+        return {actor: counted[0]["tasks"] if counted else 0 for actor, counted in found.items()}
 
     def _queued(self, match: Document, *stages: Document) -> list[Document]:
         decisions = self._database[schema.DECISIONS]
