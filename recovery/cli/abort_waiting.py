@@ -16,12 +16,12 @@ def print_abort_waiting(
     out: Console, resources: Resources, actor: str, reason: str, limit: int | None, yes: bool
 ) -> None:
     """Abort those processes, or, without `yes`, say how many they are."""
-    from recovery.engine.abort import abort_waiting
+    from recovery.engine.abort import abort_waiting, waiting_for
 
     if yes:
         said = f"{count(abort_waiting(resources, actor, reason, limit), 'process')} aborted"
     else:
-        waiting = sum(1 for _ in resources.store.waiting.processes_of(actor))
+        waiting = len(waiting_for(resources, actor))
         processes = waiting if limit is None else min(limit, waiting)
         said = f"would abort {count(processes, 'process')} with tasks for {actor}; add --yes to do it"
     out.print(said, highlight=False, markup=False, soft_wrap=True)

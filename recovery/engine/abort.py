@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.lookup import find_process
+from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.engine.restart import pages
-from recovery.errors import InputError
+from recovery.errors import InputError, UnknownActor
 from recovery.records import ErrorInfo, Process, ProcessState, given
 from recovery.records.ids import new_pass
 from recovery.store import Selection
@@ -56,17 +57,25 @@ def abort_selected(resources: Resources, selection: Selection, reason: str, limi
     return done
 
 
-def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
-    """Abort the processes that wait for an actor which no worker serves, at most `limit` of them; how many were.
+def waiting_for(resources: Resources, actor: str) -> list[str]:
+    """Ids of the processes that have tasks to be done by an actor which no worker serves.
 
-    Raises InputError for one that is served: its tasks go on, and may be at it.
+    Raises UnknownActor, and InputError for one that is served: its tasks go on, and may be at it.
     """
-    _check(reason)
-    queue = resources.store.waiting.by_actor(count_served=False).get(actor)
-    if queue is not None and queue.is_served:
-        who = f"by {', '.join(queue.workers[:8])}" if queue.workers else "until a moment ago"
+    queues = resources.store.waiting.by_actor(count_served=False)
+    if actor in queues and queues[actor].is_served:
+        who = f"by {', '.join(queues[actor].workers[:8])}" if queues[actor].workers else "until a moment ago"
         raise InputError(f"{actor} is served {who}: its tasks go on. Abort processes by their ids")
-    waiting, done = list(resources.store.waiting.processes_of(actor)), 0
+    found = list(resources.store.waiting.processes_of(actor))
+    if not found and actor not in queues:
+        raise UnknownActor(f"no actor is named {actor!r}; {hint(actor, list(queues), 'none is known')}")
+    return found
+
+
+def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
+    """Abort these processes, at most `limit` of them; how many were. Raises as `waiting_for`."""
+    _check(reason)
+    waiting, done = waiting_for(resources, actor), 0
     while waiting and done != limit:  # more than once where some are over by now
         batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
         done += abort(resources, batch, reason)

@@ -205,6 +205,8 @@ def test_an_actor_in_use_is_not_forgotten(store: Store) -> None:
 def test_what_is_served_is_not_aborted_as_a_group(store: Store, process_id: str) -> None:
     serve(store, "twice")
     assert "twice is served by w" in refused("broken", "abort", "--waiting-for", "twice", "--yes")
+    assert "twice is served by w" in refused("broken", "abort", "--waiting-for", "twice")
+    assert "did you mean 'twice'?" in refused("broken", "abort", "--waiting-for", "twise", "--yes")
     assert "goes with" in refused("broken", "abort", process_id, "--waiting-for", "twice")
     process = store.processes.get(process_id)
     assert process is not None and process.state == "running"
