@@ -123,10 +123,10 @@ class Waiting:
         return {document["_id"]: document["since"] for document in found}
 
     def _count(self, actors: Collection[str]) -> dict[str, int]:
-        # Not grouped: to count one range of an index takes about half of the time.
-        count: Document = {"$count": "tasks"}
-        found = {actor: self._queued({"state": _QUEUED, "actor": actor}, count) for actor in actors}
-        return {actor: counted[0]["tasks"] if counted else 0 for actor, counted in found.items()}
+        # At once: to count range by range takes half of the time, and a round trip for each of a thousand odd names.
+        of_them: Document = {"state": _QUEUED, "actor": {"$in": list(actors)}}
+        found = self._queued(of_them, {"$group": {"_id": "$actor", "count": {"$sum": 1}}}) if actors else []
+        return {document["_id"]: document["count"] for document in found}
 
     def _queued(self, match: Document, *stages: Document) -> list[Document]:
         decisions = self._database[schema.DECISIONS]
