@@ -64,7 +64,7 @@ class Applier:
         with self._lock:
             buffer = self._buffers[key]
             if not ended.failed:
-                buffer.append(ended)
+                buffer.append(ended.light() if waits else ended)
             if waits and len(buffer) < TOGETHER:
                 self._start_flusher()
                 return None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recovery.records import Decision, Task
+
+HEAVY = 64 * 1024
+"""Characters from which on arguments and a value are not kept while their task waits to be applied."""
 
 
 class Applied(StrEnum):
@@ -35,6 +38,15 @@ class Ended:
     def failed(self) -> bool:
         """Whether it has no value that others could go on with."""
         return self.decision.outcome is None or self.decision.failed
+
+    def light(self) -> Ended:
+        """The same, without arguments and value where they are large: dozens of these wait to be applied, which takes
+        neither. Whoever wants the value reads it."""
+        task, outcome = self.task, self.decision.outcome
+        if len(task.args) + len((outcome and outcome.value) or "") <= HEAVY:
+            return self
+        decision = self.decision.evolve(outcome=outcome.evolve(value=None)) if outcome else self.decision
+        return replace(self, task=task.evolve(args=""), decision=decision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 
 from recovery.engine import Resources, break_off, each, enqueue, finish_process, register
 from recovery.engine.abort import settle
@@ -87,13 +88,16 @@ class ProcessRepairs:
         the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
         wanted, ids = {f.record for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
         versions = self._store.graphs.versions(ids)
-        still: dict[str, tuple[Snapshot, Finding]] = {}
-        for snapshot in self._store.snapshots(ids):
-            if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id):
-                for finding in judge_process(snapshot, around):
-                    if finding.rule is rule and finding.record in wanted:
-                        still.setdefault(snapshot.process_id, (snapshot, finding))  # one is enough
-        return each(still.values(), lambda one: self._give_up(*one))
+        broken = 0
+        for page in self._store.snapshot_pages(ids):
+            still: list[tuple[Snapshot, Finding]] = []
+            for snapshot in page:
+                if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id):
+                    found = judge_process(snapshot, around)
+                    again = (finding for finding in found if finding.rule is rule and finding.record in wanted)
+                    still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
+            broken += each(still, lambda one: self._give_up(*one))
+        return broken
 
     def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:
         process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]

@@ -32,9 +32,9 @@ class _WholeProcesses(Scanner[Snapshot]):
         """The first of these processes, as many as may be held in memory at once, to be judged as of now."""
         store = self.resources.store
         self._as_of = store.now()
-        portion = next(store.portions(process_ids), [])
-        self._left = len(portion) < len(process_ids)
-        return store.snapshots(portion)
+        page = next(store.snapshot_pages(process_ids), [])
+        self._left = len(page) < len(process_ids)
+        return page
 
     def is_last(self, page: Sequence[Snapshot]) -> bool:
         return super().is_last(page) and not self._left

@@ -40,6 +40,7 @@ __all__ = [
     "PATIENT_LOSSES",
     "PORTION",
     "PORTION_BYTES",
+    "PORTION_TASKS",
     "ActorQueue",
     "Finished",
     "GraphView",
@@ -94,6 +95,16 @@ class Store:
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them."""
         return snapshots.load(self.database, process_ids)
+
+    def snapshot_pages(self, process_ids: Iterable[str]) -> Iterator[list[Snapshot]]:
+        """The same of any number of processes, as many at a time as may be held in memory at once."""
+        for portion in self.portions(process_ids):
+            left = portion
+            while left:
+                page = snapshots.load(self.database, left, PORTION_TASKS)
+                yield page
+                read = {snapshot.process_id for snapshot in page}
+                left = [process_id for process_id in left if process_id not in read]
 
     def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
         """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they

@@ -17,7 +17,7 @@ from recovery.records.ids import HOLDER_END, SEPARATOR
 from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE, size_of, without
-from recovery.store.snapshots import record_range
+from recovery.store.snapshots import decision_of, record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
@@ -94,7 +94,7 @@ class DecisionQueries:
             return
         ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
         # With the hint, since without one the server plans each of a hundred ranges by itself.
-        found = map(_without_texts, self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_").sort("_id", 1))
+        found = map(decision_of, self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_").sort("_id", 1))
         for process_id, decisions in groupby(found, attrgetter("process_id")):
             yield process_id, {decision.task_id: decision for decision in decisions}
 
@@ -155,12 +155,6 @@ class DecisionQueries:
     def _find(self, decision_ids: Iterable[str], fields: Document) -> Iterator[Document]:
         for batch in batches(decision_ids):
             yield from self._restorable.find({"_id": {"$in": batch}}, fields)
-
-
-def _without_texts(document: Document) -> Decision:
-    for child in document.get("children", ()):
-        child["args"] = ""
-    return from_document(Decision, document)
 
 
 def _held(most: int) -> Document:

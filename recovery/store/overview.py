@@ -19,7 +19,7 @@ from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessSta
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE
-from recovery.store.snapshots import LEFT_OUT, record_range
+from recovery.store.snapshots import decision_of, record_range
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
 """Collections whose deadlines a scanner looks at."""
@@ -147,9 +147,7 @@ class Overview:
         found = self._database[schema.DECISIONS].find(record_range(process_id), _TEXTS_LEFT_OUT)
         decisions: dict[str, Decision] = {}
         for document in found:
-            for child in document.get("children", ()):
-                child["args"] = LEFT_OUT
-            decision = from_document(Decision, document)
+            decision = decision_of(document)
             decisions[decision.task_id] = decision
         return decisions
 

@@ -17,11 +17,17 @@ from pymongo.database import Database
 from recovery.records import Decision
 from recovery.records.ids import split_record_id
 from recovery.store import schema
+from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.snapshots import DECISION_FIELDS, decision_of
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
 PAGE = 2000
+STEP = 20
+"""Documents after which a page's weight is looked at: a page of the largest is no larger."""
+PAGE_WEIGHT = 100_000
+"""Tasks that the documents of a page name, about: 20 MB."""
+_MAY_BE_LARGE = (schema.GRAPHS, schema.DECISIONS)
 
 BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: dict.fromkeys(("state", "type", "startTask", "startedAt", "timedOutAt", "recoveryTime"), True),
@@ -50,8 +56,21 @@ def pages(database: Database[Document], collection: str, part: Range) -> Iterato
     """The documents of a range in key order, briefly, a page at a time. Index `_id_`."""
     found = database[collection].find(part.condition(), BRIEF[collection], batch_size=PAGE)
     found.sort("_id", 1).hint("_id_")
-    while page := found.to_list(PAGE):
+    page, heavy = list[Document](), 0
+    while some := found.to_list(STEP):
+        page += some
+        heavy += sum(map(_weight, some)) if collection in _MAY_BE_LARGE else 0
+        if len(page) >= PAGE or heavy > PAGE_WEIGHT:
+            yield page
+            page, heavy = [], 0
+    if page:
         yield page
+
+
+def _weight(document: Document) -> int:
+    """How many tasks a graph or a decision names."""
+    parts = (document.get(name) for name in ("children", "finished", "notFinished"))
+    return sum(len(part) for part in parts if isinstance(part, list | dict))
 
 
 def of_type(database: Database[Document], part: Range, process_type: str) -> list[str]:
@@ -62,8 +81,11 @@ def of_type(database: Database[Document], part: Range, process_type: str) -> lis
 
 def decisions(database: Database[Document], keys: Sequence[str]) -> dict[str, Decision]:
     """These decisions as rules look at them, by key. Index `_id_`."""
-    found = database[schema.DECISIONS].find({"_id": {"$in": list(keys)}}, DECISION_FIELDS)
-    return {document["_id"]: decision_of(document) for document in found.to_list()}
+    return {
+        document["_id"]: decision_of(document)
+        for batch in batches(keys)
+        for document in database[schema.DECISIONS].find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
+    }
 
 
 def walk(database: Database[Document], step: int) -> list[str]:

@@ -4,7 +4,7 @@ memory at once: so a page has fewer processes where they are large."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pymongo.database import Database
@@ -27,9 +27,12 @@ LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""
 
 
-def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snapshot]:
-    """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out."""
-    among = {"_id": {"$in": list(process_ids)}}
+def load(database: Database[Document], process_ids: Sequence[str], most: int | None = None) -> list[Snapshot]:
+    """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out.
+
+    Of some of them only, one at least, where their decisions together have more than `most` children: those of a
+    decision that is not applied are in no graph, and nobody knows before how many they are.
+    """
     of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
     if not process_ids:
         return []
@@ -39,10 +42,10 @@ def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snaps
     for document in database[schema.TASKS].find(of_them, ID_ONLY).hint("_id_").to_list():
         process_id, task = split_record_id(document["_id"])
         tasks[process_id].append(task)
-    decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
-    for document in database[schema.DECISIONS].find(of_them, DECISION_FIELDS).hint("_id_").to_list():
-        process_id, task = split_record_id(document["_id"])
-        decisions[process_id][task] = decision_of(document)
+    found = database[schema.DECISIONS].find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
+    decisions, unread = _by_process(found, most)
+    read = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
+    among = {"_id": {"$in": read}}
     graphs = {d["_id"]: from_document(Graph, d) for d in database[schema.GRAPHS].find(among)}
     processes = {
         d["_id"]: from_document(Process, d | {"args": LEFT_OUT})
@@ -53,18 +56,37 @@ def load(database: Database[Document], process_ids: Sequence[str]) -> list[Snaps
             process_id=process_id,
             process=processes.get(process_id),
             graph=graphs.get(process_id),
-            decisions=decisions[process_id],
+            decisions=decisions.get(process_id, {}),
             tasks=frozenset(tasks[process_id]),
         )
-        for process_id in process_ids
+        for process_id in read
     ]
+
+
+def _by_process(found: Iterable[Document], most: int | None) -> tuple[dict[str, dict[str, Decision]], str | None]:
+    """{process: its decisions} of documents in order; and from which process on they were not read, if from one."""
+    decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
+    children = 0
+    for document in found:
+        process_id, task = split_record_id(document["_id"])
+        children += len(children_of(document))
+        if most is not None and children > most and decisions.keys() - {process_id}:
+            return decisions, process_id
+        decisions[process_id][task] = decision_of(document)
+    return decisions, None
 
 
 def decision_of(document: Document) -> Decision:
     """The decision of a document that was read with `DECISION_FIELDS`."""
-    for child in document.get("children", ()):
+    for child in children_of(document):
         child["args"] = LEFT_OUT
     return from_document(Decision, document)
+
+
+def children_of(document: Document) -> list[Document]:
+    """The children of a decision's document; none where there is something else, which can't be read."""
+    found = document.get("children")
+    return [child for child in found if isinstance(child, dict)] if isinstance(found, list) else []
 
 
 def record_range(process_id: str) -> dict[str, Any]:

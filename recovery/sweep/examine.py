@@ -15,21 +15,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import islice
-from typing import TypeVar
 
 from recovery.engine import Applier, Resources
 from recovery.records import DecisionState
 from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
-from recovery.store import PORTION
+from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.ranges import Range, decisions, of_type
 from recovery.sweep.outline import suspects as suspected
-from recovery.sweep.read import Seen, survey
+from recovery.sweep.read import Outline, Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
-
-T = TypeVar("T")
 
 FEW = 500
 """So few processes of the type asked for are read one by one; from here on it is quicker to read the range."""
@@ -56,8 +52,7 @@ def _examine(errand: Errand, part: Range) -> RangeResult:
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    for page in resources.store.portions(_suspects(resources, errand, part, seen)):
-        snapshots = resources.store.snapshots(page)
+    for snapshots in resources.store.snapshot_pages(_suspects(resources, errand, part, seen)):
         findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
@@ -84,8 +79,7 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
 
 
 def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:
-    for page in resources.store.portions(chosen):
-        snapshots = resources.store.snapshots(page)
+    for snapshots in resources.store.snapshot_pages(chosen):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
         yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, errand.around))
@@ -104,9 +98,16 @@ def _queues(snapshots: Sequence[Snapshot]) -> set[str]:
     return {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
 
 
-def _pages(items: Iterable[T]) -> Iterator[list[T]]:
-    rest = iter(items)
-    while page := list(islice(rest, PORTION)):
+def _pages(outlines: Iterable[Outline]) -> Iterator[list[Outline]]:
+    """As many as may be held in memory at once."""
+    page, weight = list[Outline](), 0
+    for outline in outlines:
+        page.append(outline)
+        weight += outline.weight
+        if len(page) == PORTION or weight > PORTION_TASKS:
+            yield page
+            page, weight = [], 0
+    if page:
         yield page
 
 

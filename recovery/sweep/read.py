@@ -49,6 +49,12 @@ class Outline:
     tasks: list[str]
     """Keys of its Task records."""
 
+    @property
+    def weight(self) -> int:
+        """How many tasks it holds, whichever of its records names the most."""
+        named = sum(len(decision.get("children", ())) for decision in self.decisions)
+        return max(len(self.keys), len(self.tasks), named)
+
 
 class Stream:
     """The documents of one collection, handed out process by process, in the order of ids."""

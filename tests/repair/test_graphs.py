@@ -255,7 +255,7 @@ def test_what_changed_since_it_was_judged_is_not_broken(
     assert findings
     store = world.store
     target, name = {
-        "before it is judged again": (store, "snapshots"),
+        "before it is judged again": (store, "snapshot_pages"),
         "before it is noted": (store.graphs, "give_up"),
         "before it is broken": (store.processes, "break_"),
     }[moment]
