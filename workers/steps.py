@@ -25,6 +25,7 @@ from workers.lifeline import Lifeline
 from workers.nudges import NudgeConsumer, Scanning, keep_short
 from workers.patience import when_served
 from workers.sending import sign
+from workers.stale import StaleMessages
 from workers.tasks import Running
 from workers.transport import Channel
 
@@ -53,6 +54,7 @@ def install(celery: Celery, app: Recovery) -> None:
             self.consuming.pause(app.resources.store.actors.blocked())
             # Known before the pool forks, so that its children claim in this worker's name.
             Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
+            Running.stale = self.stale = StaleMessages(app)
             self.drain = Drain(app, self.lifeline, _pids(worker))
             self.scanning: Scanning | None = None
 
@@ -60,6 +62,7 @@ def install(celery: Celery, app: Recovery) -> None:
             _serve_metrics(app)
             _watch_children(worker)
             self.lifeline.start()
+            self.stale.start()
             if app.settings.scanners:
                 self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
                 self.scanning.start()
@@ -68,6 +71,7 @@ def install(celery: Celery, app: Recovery) -> None:
             signals.worker_shutdown.connect(self._shut_down, weak=False)
 
         def stop(self, _worker: Any) -> None:
+            self.stale.stop()
             if self.scanning is not None:
                 self.scanning.stop()
 

@@ -10,7 +10,7 @@ from typing import Any
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery import Celery, Task
-from celery.exceptions import Reject
+from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
 from recovery.engine import Actor, Recovery, Result, Slot
@@ -18,19 +18,21 @@ from recovery.records.ids import holder
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
 from workers.slots import PoolHost
+from workers.stale import StaleMessages
 
 log = logging.getLogger(__name__)
 
 
 class Running:
-    """The lifeline of the worker that this process, or its parent, is; None in any other process."""
+    """Parts of the worker that this process, or its parent, is; None in any other process."""
 
     lifeline: Lifeline | None = None
+    stale: StaleMessages | None = None
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
-    """Tells the lifeline when the pool child that ran the message died, or may not run it. Runs in the parent
-    process."""
+    """Tells the lifeline when the pool child that ran the message died, or may not run it, and `StaleMessages` when it
+    was stale. Runs in the parent process."""
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
         error = exc_info.exception
@@ -40,6 +42,8 @@ class AttemptRequest(Request):  # type: ignore[misc]
             Running.lifeline.child_died(self.worker_pid)
         if isinstance(error, Reject) and Running.lifeline is not None:
             Running.lifeline.met_blocked()
+        if isinstance(error, Ignore) and Running.stale is not None:
+            Running.stale.met(self.name)
         return super().on_failure(exc_info, *args, **kwargs)
 
 
@@ -74,6 +78,8 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
             return
         if result is Result.BLOCKED:
             raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
+        if result is Result.STALE_MESSAGE:
+            raise Ignore("stale message")  # which the parent process learns by this
 
     attempt.__module__ = actor.function.__module__
     return attempt

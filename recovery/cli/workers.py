@@ -1,4 +1,4 @@
-"""`recovery worker` and `recovery beat`: Celery's own commands, with the settings handed on.
+"""`recovery worker` and `recovery beat`: Celery's own commands, with the settings handed on. `recovery ping`.
 
 This process becomes Celery's (`exec`), so both ways of starting a worker run the same code from the first import
 on; prometheus-client, for one, must not have been imported before `workers` has told it where to keep its files.
@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.output import AppOption, paragraphs
+from recovery.cli.output import AppOption, finite, paragraphs
 from recovery.errors import InputError, SettingsError
 from recovery.settings import Settings, load
 
@@ -29,7 +29,15 @@ BEAT_HELP = """Nudge the workers' scanners every RECOVERY_SCAN_INTERVAL. Any num
 Example: [bold]recovery beat --app shop.orders:app[/bold]
 """
 
+PING_HELP = """Ask a worker of this machine whether its main loop answers: for health checks. Leaves nothing behind.
+
+Ends with 0 if it does, 1 if it does not within the time given, 2 if Redis does not answer.
+
+Example: [bold]recovery ping --name mail[/bold]
+"""
+
 SPARK = "spark"
+SILENT = 1
 
 
 class Pool(StrEnum):
@@ -65,9 +73,7 @@ def worker(
     loglevel: LevelOption = LogLevel.INFO,
 ) -> None:
     settings = _settings(app)
-    if not name or set(name) & set("@/ \t\n"):
-        raise InputError(f"--name {name!r}: must be a word without '@' and '/'")
-    options = ["--hostname", f"{name}@%h", "--pool", pool.value, "--loglevel", loglevel.value]
+    options = ["--hostname", f"{_checked(name)}@%h", "--pool", pool.value, "--loglevel", loglevel.value]
     # What Celery's workers tell each other is not needed: Redis holds hints, MongoDB knows who lives.
     options += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     if concurrency is not None:
@@ -82,6 +88,30 @@ def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> Non
     settings = _settings(app)
     options = ["--scheduler", "workers.schedule:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
     become_celery("beat", options, settings)
+
+
+def ping(
+    name: Annotated[str, typer.Option("--name", "-n", help="The worker's name.")] = "worker",
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=60, metavar="SECONDS", callback=finite, help="How long to wait.")
+    ] = 5.0,
+) -> None:
+    import socket
+
+    from recovery.cli.output import console
+    from recovery.queue import Broker
+
+    broker, worker_name = Broker(load().broker_url), f"{_checked(name)}@{socket.gethostname()}"
+    broker.check()
+    answers = broker.answers(worker_name, timeout)
+    console().print(f"{worker_name} {'answers' if answers else f'does not answer within {timeout:g} s'}")
+    raise typer.Exit(0 if answers else SILENT)
+
+
+def _checked(name: str) -> str:
+    if not name or not name.isprintable() or set(name) & set("@/% "):
+        raise InputError(f"--name {name!r}: must be a word without '@', '/' and '%'")
+    return name
 
 
 def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
@@ -117,3 +147,4 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
     app.command(help=paragraphs(WORKER_HELP))(worker)
     app.command(help=paragraphs(BEAT_HELP))(beat)
+    app.command(help=paragraphs(PING_HELP))(ping)

@@ -12,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
@@ -19,10 +20,11 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
+from recovery.queue.bounded import BoundedParser
 from recovery.queue.condition import Condition
 from recovery.queue.connection import connect
-from recovery.queue.message import encode
-from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
+from recovery.queue.message import MessageId, encode, id_of
+from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
 from recovery.store import Queued
 
@@ -73,6 +75,20 @@ class Broker:
                 pipeline.llen(name)
             return dict(zip(names, pipeline.execute(), strict=True))
 
+    def next_in_line(self, queue: str, count: int) -> list[tuple[str, MessageId]]:
+        """The messages of ours among the `count` of a queue that are taken next: as they are, and what they tell."""
+        # Consumers take from the right. What is too large for a message of ours is not kept, only read.
+        texts: Any = _client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)
+        found = ((text, id_of(text)) for text in (raw.decode(errors="replace") for raw in reversed(texts)))
+        return [(text, message) for text, message in found if message is not None]
+
+    def drop(self, queue: str, texts: Iterable[str]) -> int:
+        """Drop these messages of a queue, which were next in line; how many were still there."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for text in texts:
+                pipeline.lrem(queue, -1, text)  # looked for from the right
+            return sum(pipeline.execute())
+
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""
         self._redis.ltrim(queue, 0, most - 1)
@@ -91,6 +107,10 @@ class Broker:
         if not told:
             log.warning("workers could not be told of the change: they take it up with their next heartbeats")
         return told
+
+    def answers(self, worker: str, timeout: float) -> bool:
+        """Whether the main loop of a worker, `name@host`, answers in time."""
+        return answers(self._url, worker, timeout)
 
     def condition(self) -> Condition:
         """How the server is, by what it tells of itself."""
@@ -118,8 +138,8 @@ def _is_refusal(error: RedisError) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _client(url: str, _pid: int) -> Redis:
+def _client(url: str, _pid: int, bounded: bool = False) -> Redis:
     try:
-        return connect(url)
+        return connect(url, parser_class=BoundedParser) if bounded else connect(url)
     except (ValueError, OSError) as error:
         raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

@@ -45,9 +45,9 @@ _SOCKETS = {
 }
 
 
-def connect(url: str, within: float = ANSWER_WITHIN) -> Redis:
+def connect(url: str, within: float = ANSWER_WITHIN, **options: Any) -> Redis:
     """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
-    sockets: dict[str, Any] = {} if url.startswith("unix:") else dict(_SOCKETS, socket_connect_timeout=within)
+    sockets = dict(_SOCKETS, socket_connect_timeout=within) | options
     # No retries: redis-py would send a command again whose reply was lost.
     return Redis.from_url(url, retry=Retry(NoBackoff(), 0), **sockets | {"socket_timeout": within})
 

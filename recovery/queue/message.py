@@ -62,6 +62,14 @@ def parse_id(message_id: object) -> MessageId | None:
     return MessageId(decision_id, pass_key, queued_at)
 
 
+def id_of(text: str) -> MessageId | None:
+    """The same of a message as it lies in Redis; None for what is none of ours."""
+    try:
+        return parse_id(json.loads(text)["headers"]["id"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 

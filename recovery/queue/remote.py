@@ -1,5 +1,5 @@
-"""Telling all workers something at once, by Celery's remote control. A hint: whoever does not hear it learns of it
-later."""
+"""Celery's remote control: telling all workers something at once, and asking one whether it answers. What is told is a
+hint: whoever does not hear it learns of it later."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ def tell_workers(url: str, command: str) -> bool:
     sending.start()
     sending.join(WITHIN)
     return sent.is_set()
+
+
+def answers(url: str, worker: str, timeout: float) -> bool:
+    """Whether the main loop of a worker, `name@host`, answers in time. Raises KombuError, RedisError, OSError."""
+    with Celery(set_as_current=False) as app:
+        app.conf.update(celery_settings(url))
+        return bool(app.control.ping([worker], timeout=timeout))

@@ -69,6 +69,11 @@ class DecisionQueries:
         found = self._find(decision_ids, _OUTLINE)
         return {document["_id"]: from_document(Decision, document) for document in found}
 
+    def queued_passes(self, decision_ids: Iterable[str]) -> dict[str, str]:
+        """{decision: the pass it is queued under}, of those that are queued: their messages are worth taking."""
+        wanted = {"_id": {"$in": list(decision_ids)}, "state": DecisionState.QUEUED.value}
+        return {found["_id"]: found.get("pass", "") for found in self._restorable.find(wanted, {"pass": True})}
+
     def effects(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
         """The decisions that are there, by id, as an apply needs them: with their children, without their values."""
         found = self._find(decision_ids, {"outcome.value": False})

@@ -15,8 +15,20 @@ from recovery.settings import load
 from recovery.stack import Stack
 from tests.bench.rows import Row, as_table
 
-ALL = ("requeue", "drain", "lag", "storm", "scan_cost", "process_scan_cost", "throughput", "kill", "wide", "sweep")
-WITH_WORKERS = ("lag", "storm", "throughput", "kill", "wide")
+ALL = (
+    "requeue",
+    "drain",
+    "lag",
+    "storm",
+    "scan_cost",
+    "process_scan_cost",
+    "throughput",
+    "kill",
+    "wide",
+    "stale",
+    "sweep",
+)
+WITH_WORKERS = ("lag", "storm", "throughput", "kill", "wide", "stale")
 
 
 def main(names: list[str]) -> None:

@@ -1,0 +1,71 @@
+"""Stale messages are dropped by the thousand; nothing else is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
+from recovery.repair import stale
+from recovery.repair.stale import drop_stale
+from recovery.store import Queued
+from tests.world import World
+
+
+def push_stale(world: World, count: int) -> None:
+    """Messages of a process of which nothing is queued."""
+    process, pass_key, now = new_process_id(), new_pass(), datetime.now(UTC)
+    tasks = [child_task_id("start", 0, place) for place in range(count)]
+    world.app.resources.broker.push([Queued(record_id(process, task), "order", pass_key, now) for task in tasks])
+
+
+def order(number: int) -> int:
+    return number
+
+
+def test_what_waits_behind_them_is_next(world: World) -> None:
+    process = world.app.process()(order)
+    push_stale(world, 2 * stale.PORTION + 500)
+    started = world.app.start(process, 1)
+    assert drop_stale(world.app.resources, "order") == 2 * stale.PORTION + 500
+    assert world.redis.llen("order") == 1
+    assert world.pump() == 1
+    assert world.app.result(started, timeout=0) == 1
+
+
+def test_what_somebody_waits_for_stays_in_its_place(world: World) -> None:
+    process = world.app.process()(order)
+    first = world.app.start(process, 1)
+    push_stale(world, 30)
+    world.redis.lpush(
+        "order", "no message of ours", '{"headers": {"id": "another program\'s"}}', b"\xff\x80", "x" * 2_000_000
+    )
+    push_stale(world, 30)
+    second = world.app.start(process, 2)
+    before = world.redis.lrange("order", 0, -1)
+    assert drop_stale(world.app.resources, "order") == 60
+    left = world.redis.lrange("order", 0, -1)
+    assert left == [text for text in before if text in left] and len(left) == 6
+    assert first.encode() in left[-1] and second.encode() in left[0]
+    assert drop_stale(world.app.resources, "order") == 0
+
+
+def test_a_message_of_a_pass_before_is_stale(world: World) -> None:
+    process_id = world.app.start(world.app.process()(order), 1)
+    decision = world.decisions(process_id)["start"]
+    world.app.resources.broker.push([Queued(decision.id, "order", new_pass(), datetime.now(UTC))])
+    assert drop_stale(world.app.resources, "order") == 1
+    assert world.pump() == 1
+
+
+def test_those_of_an_aborted_process_are_stale(world: World) -> None:
+    process_id = world.app.start(world.app.process()(order), 1)
+    world.app.abort(process_id, "not wanted any more")
+    assert drop_stale(world.app.resources, "order") == 1
+
+
+def test_a_line_of_what_is_wanted_is_looked_at_once(world: World) -> None:
+    process = world.app.process()(order)
+    for number in range(3):
+        world.app.start(process, number)
+    assert drop_stale(world.app.resources, "order") == 0
+    assert world.pump() == 3
