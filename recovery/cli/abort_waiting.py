@@ -24,4 +24,4 @@ def print_abort_waiting(
         waiting = len(waiting_for(resources, actor))
         processes = waiting if limit is None else min(limit, waiting)
         said = f"would abort {count(processes, 'process')} with tasks for {actor}; add --yes to do it"
-    out.print(said, highlight=False, markup=False, soft_wrap=True)
+    out.print(said, soft_wrap=True)

@@ -89,7 +89,7 @@ def forget(name: Name) -> None:
 def _say(text: str) -> None:
     from recovery.cli.output import console
 
-    console().print(text, highlight=False, markup=False, soft_wrap=True)
+    console().print(text, soft_wrap=True)
 
 
 def look(resources: Resources) -> dict[str, Found]:

@@ -33,7 +33,7 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
             if not told and (reasons := _reasons(app.resources, process_id)):
                 told = True
                 for reason in reasons:
-                    messages().print(f"{process_id} {reason}", style="yellow", soft_wrap=True, markup=False)
+                    messages().print(f"{process_id} {reason}", style="yellow", soft_wrap=True)
             if last:
                 raise ResultTimeout(f"process {process_id} has not ended within {seconds:g} s; it goes on") from None
 

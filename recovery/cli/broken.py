@@ -221,7 +221,7 @@ def _print_plan(out: Console, resources: Resources, selection: Selection, what: 
         print_none(out, resources.store.interruptions, selection)
         return
     print_groups(out, groups)
-    out.print(f"would {what}; add --yes to do it", highlight=False)
+    out.print(f"would {what}; add --yes to do it")
 
 
 def _print_if_none(out: Console, resources: Resources, selection: Selection, done: int) -> None:

@@ -67,29 +67,28 @@ def _show(
     from recovery.records import ProcessState
 
     for line in _summary(first.snapshot, first.around.now):
-        out.print(line, highlight=False, soft_wrap=True, markup=False)
+        out.print(line, soft_wrap=True)
     _print_findings(out, "found", first.findings)
     if repaired is not None and first.findings:
         told = ", ".join(f"{rule} {count}" for rule, count in repaired.items()) or "nothing"
-        out.print(f"repaired   {told}", style="green" if repaired else "yellow", highlight=False)
+        out.print(f"repaired   {told}", style="green" if repaired else "yellow")
         _print_findings(out, "left", last.findings)
     if last.findings:
         return
     process = last.snapshot.process
     if process is not None and process.state is ProcessState.BROKEN:
         why = f"{process.error.kind}: {without_rule(process.error.message)}" if process.error else "without an error"
-        out.print(f"broken     {why}", style="red", highlight=False, soft_wrap=True, markup=False)
+        out.print(f"broken     {why}", style="red", soft_wrap=True)
         out.print(
             f"  nothing else is wrong with it; `recovery broken show {process.id}` tells what can be done",
             style="dim",
             soft_wrap=True,
-            highlight=False,
         )
     else:
         out.print("healthy", style="green")
     for one in coming[:MOST_LINES]:
         line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
-        out.print(line, highlight=False, soft_wrap=True, markup=False)
+        out.print(line, soft_wrap=True)
     if len(coming) > MOST_LINES:
         out.print(f"  and {len(coming) - MOST_LINES} more, later", style="dim")
     if not coming:
@@ -116,7 +115,7 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
 def _print_findings(out: Console, what: str, findings: Sequence[Finding]) -> None:
     for place, finding in enumerate(findings):
         line = f"{'' if place else what:<11}{finding.rule}  {finding.record}  {finding.evidence} → {finding.repair}"
-        out.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
+        out.print(line, style="yellow", soft_wrap=True)
 
 
 def _as_dict(

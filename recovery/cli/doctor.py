@@ -49,11 +49,11 @@ def doctor(json: JsonOption = False) -> None:
 
 
 def _lines(check: Check) -> Text:
-    from rich.text import Text
+    from recovery.cli.output import line
 
-    text = Text.assemble((f"{check.level:<8}", STYLES[check.level]), (f"{check.name:<13}", "bold"), check.found)
+    text = line((f"{check.level:<8}", STYLES[check.level]), (f"{check.name:<13}", "bold"), check.found)
     if check.advice:
-        text.append(f"\n{'':<21}→ {check.advice}", style=STYLES[check.level])
+        text.append("\n").append(line((f"{'':<21}→ {check.advice}", STYLES[check.level])))
     return text
 
 

@@ -20,17 +20,15 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from recovery.cli.output import UNLIMITED, whole_words
+    from recovery.cli.output import UNLIMITED, line, whole_words
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
         table.add_column(name, justify="right" if name == "tasks" else "left")
     for group in groups:
-        example = Text.assemble(_first_line(group.message), (f"\n{group.example.partition('/')[0]}", "dim"))
-        times = _times(group)
-        # As texts: what users named is no markup.
-        cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *times)
-        table.add_row(*map(Text, cells), example)
+        example = Text("\n").join([line(_first_line(group.message)), line((group.example.partition("/")[0], "dim"))])
+        cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *_times(group))
+        table.add_row(*cells, example)
     if Measurement.get(out, out.options.update_width(UNLIMITED), whole_words(table)).minimum <= out.width:
         out.print(table)
     else:
@@ -40,14 +38,15 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
 
 def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
     """The same for a terminal in which a table would be wrapped beyond reading."""
-    from rich.text import Text
+    from recovery.cli.output import line
 
     for group in groups:
         first, last = _times(group)
         of = f"{count(group.count, 'task')} of {group.type}, {group.actor}: "
-        more = f"{group.kind}: {_first_line(group.message)}\n    fingerprint  {group.fingerprint}\n"
-        more += f"    example      {group.example.partition('/')[0]}\n    {first} to {last}"
-        yield Text.assemble((of, "bold"), more)
+        yield line((of, "bold"), f"{group.kind}: {_first_line(group.message)}")
+        yield line(f"    fingerprint  {group.fingerprint}")
+        yield line(f"    example      {group.example.partition('/')[0]}")
+        yield line(f"    {first} to {last}")
 
 
 def print_none(out: Console, interruptions: Interruptions, selection: Selection) -> None:
@@ -63,7 +62,7 @@ def print_none(out: Console, interruptions: Interruptions, selection: Selection)
             told += f"; no {what} {wanted!r} is listed, {hint(wanted, known, '')}"
     if groups and told == "nothing is interrupted":
         told += " that is all of this at once"
-    out.print(told, highlight=False, markup=False, soft_wrap=True)
+    out.print(told, soft_wrap=True)
 
 
 def without_rule(message: str) -> str:
@@ -86,14 +85,16 @@ def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
     """All that is known of one, its stack last."""
     from rich.text import Text
 
-    yield Text(one.id, style="bold")
+    from recovery.cli.output import line
+
+    yield line(one.id, style="bold")
     at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
     life = f", restarted {count(one.restarts, 'time')}" if one.restarts else ""
     what = f"{one.actor} of {one.type}, attempt {one.attempt}"
     if not one.attempt and _error(decision) is None:
         what = f"{one.type}, the process as a whole"
-    yield Text(f"{what}{life}, {at}, fingerprint {one.fingerprint}")
-    yield Text(f"{one.kind}: {without_rule(one.message)}", style="red")
+    yield line(f"{what}{life}, {at}, fingerprint {one.fingerprint}")
+    yield line(f"{one.kind}: {without_rule(one.message)}", style="red")
     if (stack := _stack(decision)) is not None:
         yield Text(stack)
 

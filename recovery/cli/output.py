@@ -7,10 +7,11 @@ read JSON, which has escapes of its own.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -20,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recovery.errors import ServerUnavailable
-from recovery.printable import printable_lines
+from recovery.printable import printable, printable_lines
 from recovery.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 UNLIMITED = 100_000
 """Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
 
+MAX_MESSAGE = 10_000
+"""Characters of an error: a hundred lines or so."""
+
 _LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
 ANSWER_WITHIN = 3.0
@@ -50,15 +54,32 @@ def paragraphs(text: str) -> str:
 
 class PlainConsole(Console):
     """A console on which a text is what it is: no markup, no emoji codes, no escape sequences of its own. Colours are
-    those of our styles alone."""
+    those of our styles alone. A str, printed or in a cell, is one line; what has several is a Text."""
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
         super().__init__(stderr=stderr, file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What rich makes of a str."""
+        return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What rich makes of anything that is printed, with its text made printable."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
+
+
+def line(*parts: str | tuple[str, str], style: str = "") -> Text:
+    """One line of texts and (text, style): no part of it begins another."""
+    shown = [printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts]
+    return Text.assemble(*shown, style=style)
+
+
+def finite(value: float | None) -> float | None:
+    """What Typer is to ask of a time: Python reads nan and inf as numbers, and nan passes for any limit."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("must be a number of seconds")
+    return value
 
 
 def console() -> Console:
@@ -91,7 +112,8 @@ def whole_words(table: Table, *folded: str) -> Table:
 
 
 def fail(message: str, notes: Iterable[str] = ()) -> None:
-    """Print an error."""
+    """Print an error. What is too long for anybody to read is cut: it may repeat an argument or a stack."""
+    message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
     text = Text.assemble(("error: ", "bold red"), (message, "red"), *(f"\n{note}" for note in notes))
     # Not wrapped: an address or a path in it is copied from here.
     messages().print(text, soft_wrap=True)

@@ -90,7 +90,7 @@ def _tell(name: str, stored: Stored[Any], settings: Iterable[str]) -> None:
     from recovery.cli.output import console
     from recovery.cli.settings import holding
 
-    console().print(f"{name}: {holding(stored, settings)}", highlight=False, markup=False, soft_wrap=True)
+    console().print(f"{name}: {holding(stored, settings)}", soft_wrap=True)
 
 
 def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -> None:

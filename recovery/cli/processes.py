@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recovery.cli.output import AppOption, paragraphs
+from recovery.cli.output import AppOption, finite, paragraphs
 
 START_HELP = """Start a process of your application and print its id.
 
@@ -38,7 +38,8 @@ def start(
         str | None, typer.Option(help="Your name for it; if a process has it, that one's id is printed.")
     ] = None,
     wait: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the result, and print it.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", callback=finite, help="Wait so long for the result, and print it."),
     ] = None,
 ) -> None:
     from recovery.cli.awaiting import await_result
@@ -51,7 +52,7 @@ def start(
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     connect(recovery_app.settings)
     process_id = recovery_app.start(process_type, *values, custom_id=custom_id)
-    console().print(process_id, highlight=False)
+    console().print(process_id)
     if wait is not None:
         result = await_result(recovery_app, process_id, wait)
         print(printable_json(json.dumps(result, ensure_ascii=False, default=plain_failure)))

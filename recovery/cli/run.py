@@ -45,18 +45,16 @@ def run(
     for started in workload.start(resources, workflows, processes, time_scale):
         runs.append(started)
         tasks = count(len(started.workflow.tasks), "task")
-        out.print(f"{started.id}  {started.workflow.name}, {tasks}", highlight=False, soft_wrap=True)
+        out.print(f"{started.id}  {started.workflow.name}, {tasks}", soft_wrap=True)
     good = _wait(resources, runs, began + timeout)
     for one in runs:
         if one.error or not one.ended:
             out.print(
                 f"{one.id}  {one.state}{f': {one.error}' if one.error else ''}",
                 style="red",
-                highlight=False,
-                markup=False,
                 soft_wrap=True,
             )
-    out.print(f"{good} of {len(runs)} finished in {time.monotonic() - began:.1f} s", highlight=False)
+    out.print(f"{good} of {len(runs)} finished in {time.monotonic() - began:.1f} s")
     raise typer.Exit(0 if good == len(runs) else 1)
 
 

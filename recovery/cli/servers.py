@@ -65,7 +65,7 @@ def up(
     )
     with stack:
         for name, value in stack.environment().items():
-            out.print(f"export {name}='{value}'", highlight=False, soft_wrap=True)
+            out.print(f"export {name}='{value}'", soft_wrap=True)
         out.print(f"logs in {stack.data_dir / 'logs'}", style="dim", soft_wrap=True)
         children = _start_workers(stack, settings.app, workers, out)
         out.print("running; Ctrl-C stops everything", style="green")
@@ -79,19 +79,19 @@ def _start_workers(stack: Stack, app: str | None, workers: int | None, out: Cons
     from recovery.cli.interrupted import count
 
     children = [stack.start_worker(app) for _ in range(workers or 1)]
-    out.print(f"{count(len(children), 'worker')} and a beat for {app}", highlight=False)
+    out.print(f"{count(len(children), 'worker')} and a beat for {app}")
     return [*children, stack.start_beat(app)]
 
 
 def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Console) -> None:
     """Wait for the end; tell of a worker that ends before. A server that ends ends all."""
+    from rich.text import Text
+
     while not stop.wait(LOOK_EVERY):
         for child in [child for child in children if not child.running]:
             children.remove(child)
             lines = "\n  ".join(child.last_lines(10))
-            out.print(
-                f"{child.name} ended with code {child.exit_code}:\n  {lines}", style="red", markup=False, soft_wrap=True
-            )
+            out.print(Text(f"{child.name} ended with code {child.exit_code}:\n  {lines}", "red"), soft_wrap=True)
         for server in (stack.mongod, stack.valkey):
             if server is not None and not server.running:
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
@@ -113,15 +113,15 @@ def init(
         if not schema.is_index_different(error):
             raise
         raise ServerError(_different(drift.different(database), error)) from None
-    out.print(f"MongoDB and Redis answer; database {resources.settings.database}", highlight=False)
+    out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
     for name in schema.VALIDATORS:
         told = f"was there, about {before[name]:,} records" if name in before else "created"
         if name in before and (restored := _of_collection(name, missing)):
             told += f"; restored: {', '.join(restored)}"
-        out.print(f"  {name:<13} {told}", highlight=False)
+        out.print(f"  {name:<13} {told}")
     if with_roles:
         roles.create(database)
-        out.print(f"roles {', '.join(roles.ROLES)} are up to date", highlight=False)
+        out.print(f"roles {', '.join(roles.ROLES)} are up to date")
 
 
 def _different(indexes: Mapping[str, str], error: Exception) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import seconds_between, short
+from recovery.cli.output import line, seconds_between, short
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.overview import TaskLine
 
@@ -36,19 +36,19 @@ STYLES = {
 
 def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     """What there is to say of the process itself. Of its result, of so many characters, it has the start."""
-    yield Text.assemble((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
+    yield line((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
     if process.custom_id:
-        yield Text(f"custom id  {process.custom_id}")
+        yield line(f"custom id  {process.custom_id}")
     lasted = short(seconds_between(process.started_at, process.ended_at or now))
-    yield Text(
+    yield line(
         f"started    {process.started_at:%Y-%m-%d %H:%M:%S} UTC, {'took' if process.ended_at else 'for'} {lasted}"
     )
     if process.result is not None:
         more = characters - RESULT_SHOWN
-        yield Text(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")
+        yield line(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")
     if process.error is not None:
         where = f" in task {process.error.task}" if process.error.task else ""
-        yield Text(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
+        yield line(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
 
 
 def tree(
@@ -106,13 +106,13 @@ def _counted(
         again = sum(count for number, count in attempts.items() if number > 1)
         more = f", {again} of them more than once attempted" if again else ""
         waits = lonely.get(actor, "") if state == DecisionState.QUEUED else ""
-        branch.add(Text.assemble(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more, _waits(waits)))
+        branch.add(line(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more, _waits(waits)))
     return alone
 
 
 def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapping[str, str]) -> Text:
     state = _state(decision)
-    text = Text.assemble((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
+    text = line((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
     if decision is None:
         return text
     if decision.attempts > 1:
@@ -120,12 +120,12 @@ def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapp
     if decision.timeouts:
         text.append(f"  {decision.timeouts} timeouts", style="yellow")
     if age := _age(decision, now):
-        text.append(f"  {age}", style="dim")
+        text.append(line((f"  {age}", "dim")))
     if decision.state is DecisionState.QUEUED:
-        text.append(*_waits(lonely.get(decision.actor, "")))
+        text.append(line(_waits(lonely.get(decision.actor, ""))))
     if decision.outcome and decision.outcome.error:
         error = decision.outcome.error
-        text.append(f"  {error.kind}: {error.message.splitlines()[0] if error.message else ''}", style="red")
+        text.append(line((f"  {error.kind}: {error.message.splitlines()[0] if error.message else ''}", "red")))
     return text
 
 

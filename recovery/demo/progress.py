@@ -59,7 +59,7 @@ class Progress:
         if self._live:
             self._live.update(Panel(Text(text, style="dim"), title=self._title, title_align="left"))
         else:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
     def struck(self, what: str) -> None:
         """A fault, when it begins. From any thread."""
@@ -67,7 +67,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Something that is to stay on the screen."""
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
     def show(self, standing: Standing) -> None:
         """How far it is; as often as you like."""
@@ -76,7 +76,7 @@ class Progress:
             self._live.update(Panel(self._panel(standing, now), title=self._title, title_align="left"))
         elif now >= self._shown + PLAIN_EVERY:
             self._shown = now
-            self._console.print(self._line(standing, now), highlight=False, soft_wrap=True)
+            self._console.print(self._line(standing, now), soft_wrap=True)
 
     def _line(self, at: Standing, now: float) -> str:
         faults = f"faults {at.faults}  " if at.faults else ""

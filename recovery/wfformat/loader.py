@@ -22,6 +22,8 @@ from recovery.wfformat.fields import Fields, read_fields
 MAX_BYTES = 64_000_000
 # Enough to see a pattern; a file with one systematic mistake has it in every task.
 MAX_PROBLEMS = 10
+# An id may be as long as the file; four of a usual length are in a problem at most.
+MAX_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def _read(path: Path) -> bytes:
 
 
 def _message(path: Path, problems: list[str]) -> str:
+    problems = [one if len(one) <= MAX_LENGTH else f"{one[:MAX_LENGTH]}…" for one in problems]
     if len(problems) == 1:
         return f"{path}: {problems[0]}"
     lines = [f"{path}: {len(problems)} problems:", *problems[:MAX_PROBLEMS]]
