@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from recovery.cli.output import PlainConsole, fail
+from recovery.cli.output import PlainConsole, fail, line
 from recovery.printable import PrintableRecord, printable, printable_json, printable_lines
 
 ESCAPES = (
@@ -53,7 +53,10 @@ def test_a_console_shows_texts_as_they_are() -> None:
     table.add_row(f"[bold]{ESCAPES}", Text("[/x] :smile:"))
     console.print("[/red] [link=http://x]y[/link]", ESCAPES)
     console.print(table, style="bold")
+    console.print("a\nb")
+    console.print(line("c\nd ", ("e\nf", "bold")))
     shown = out.getvalue()
+    assert "a\\nb\nc\\nd e\\nf\n" in shown
     assert "[/red] [link=http://x]y[/link]" in shown and "[bold]\\x1b" in shown and "[/x] :smile:" in shown
     assert shown.replace("\n", "").isprintable()
 

@@ -5,6 +5,9 @@ import random
 
 import pytest
 
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+
 
 @pytest.fixture
 def seed() -> int:

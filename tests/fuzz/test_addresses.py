@@ -149,7 +149,7 @@ def test_what_is_taken_is_taken_by_the_drivers(rounds: int, seed: int) -> None:
     assert opened
 
 
-@rounds(ci=10, soak=300)
+@rounds(ci=6, soak=300)
 def test_commands_show_no_password(
     rounds: int,
     seed: int,
@@ -159,6 +159,9 @@ def test_commands_show_no_password(
 ) -> None:
     draw = random.Random(seed)
     caplog.set_level(logging.DEBUG)
+    # Nobody answers; to wait for that takes most of the time.
+    monkeypatch.setattr("recovery.cli.output.ANSWER_WITHIN", 0.1)
+    monkeypatch.setattr("recovery.health.doctor.ASK_WITHIN", 0.1)
     for _ in range(rounds):
         given = address(draw).replace("\0", "")
         name = "RECOVERY_MONGO_URI" if draw.random() < 0.5 else "RECOVERY_BROKER_URL"

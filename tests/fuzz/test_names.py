@@ -1,0 +1,104 @@
+"""What others named, in every field that is stored: commands show it, none raises or prints what a terminal acts on."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from recovery.cli.main import execute
+from recovery.settings import Settings
+from recovery.store.expressions import RESTORABLE
+from tests.fuzz.conftest import rounds
+from tests.fuzz.texts import acts, nasty
+from tests.world import World
+
+FIELDS = {
+    "processes": ["type", "customId", "error.kind", "error.message", "error.task", "result"],
+    "decisions": [
+        "actor",
+        "worker",
+        "outcome.error.kind",
+        "outcome.error.message",
+        "outcome.error.stack",
+        "outcome.error.actor",
+    ],
+    "tasks": ["actor"],
+    "interruptions": ["type", "actor", "kind", "message", "fingerprint"],
+    "workers": ["name", "host"],
+    "actors": ["_id"],
+    "processTypes": ["_id"],
+}
+"""Of each collection. What another program wrote is past the validators."""
+
+
+def commands(process: str) -> list[list[str]]:
+    of_it = ["show {}", "check {}", "check {} --json", "broken show {}", "broken show {} --json", "broken abort {}"]
+    of_all = [
+        "status",
+        "status --json",
+        "doctor",
+        "broken list",
+        "broken list --json",
+        "actor list",
+        "actor list --json",
+    ]
+    of_all += ["process-type list", "broken list --type nosuch", "actor show nosuch", "process-type show nosuch"]
+    return [command.format(process).split() for command in [*of_all, *of_it]]
+
+
+@rounds(ci=2, soak=300)
+def test_names_are_shown_as_they_are(
+    rounds: int, seed: int, emptied: Settings, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emptied.environment().items():
+        monkeypatch.setenv(name, value)
+    draw, world = random.Random(seed), World(emptied)
+    # It answers: to ask each time takes most of the time.
+    monkeypatch.setattr("recovery.store.check_server", lambda *_, **__: None)
+    # Nobody scans here, and what Java there is doesn't change.
+    monkeypatch.setattr("recovery.health.doctor.CHECKS", doctors())
+
+    @world.app.process()
+    def order(kind: str, text: str) -> None:
+        raise type(kind, (Exception,), {})(text)
+
+    for _ in range(rounds):
+        for collection in ("workers", "actors", "processTypes"):
+            world.store.database[collection].with_options(write_concern=RESTORABLE).delete_many({})
+        world._told = 0
+        started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw))
+        world.pump()
+        spoil(world, draw)
+        for command in commands(started):
+            code = execute(command)
+            out, err = capfd.readouterr()
+            assert code in (0, 1, 2), (command, err)
+            assert acts(out + err) is None, (command, acts(out + err))
+            if command[:2] != ["broken", "show"]:  # which shows stacks, as they are
+                assert "\nFORGED" not in out + err, command
+            if "--json" in command and code != 2:
+                json.loads(out)
+
+
+def doctors() -> Any:
+    from recovery.health import doctor
+
+    return tuple(one for one in doctor.CHECKS if one[0] not in ("sweeps", "writes", "nudges", "beat"))
+
+
+def spoil(world: World, draw: random.Random) -> None:
+    database = world.store.database
+    workers: dict[str, Any] = {"_id": nasty(draw), "name": nasty(draw), "host": "", "pid": 1, "queues": [nasty(draw)]}
+    database["workers"].insert_one(workers, bypass_document_validation=True)
+    for collection, fields in FIELDS.items():
+        for field in fields:
+            if draw.random() < 0.5:
+                continue
+            if field == "_id":
+                database[collection].insert_one({"_id": nasty(draw)}, bypass_document_validation=True)
+            else:
+                found = {field: {"$exists": True}}
+                database[collection].update_one(found, {"$set": {field: nasty(draw)}}, bypass_document_validation=True)
