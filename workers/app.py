@@ -23,7 +23,7 @@ def make_celery() -> Celery:
     log_printable()
     recovery_app = load_app(current().app)
     transport.install()
-    celery = Celery("recovery", set_as_current=True)
+    celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
     steps.install(celery, recovery_app)

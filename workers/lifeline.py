@@ -1,8 +1,8 @@
 """The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
 
-Every `heartbeat_interval` it writes the worker's record with a new deadline and the poll statistics of its
-queues, and looks whether a worker of the same host is gone; that one's claims are requeued at once. When the
-pool tells that a child died, what the child ran is requeued at once. With the setting `events` off it does
+Every `heartbeat_interval` it writes the worker's record with a new deadline and the statistics of those of its queues
+whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once.
+When the pool tells that a child died, what the child ran is requeued at once. With the setting `events` off it does
 neither: then the deadlines alone bring everything on.
 
 With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
@@ -16,8 +16,10 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from queue import SimpleQueue
+from typing import Any
 
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
@@ -32,6 +34,8 @@ from recovery.store.overview import impatient
 from recovery.store.transient import is_transient
 from workers.consuming import Consuming
 from workers.identity import is_gone
+from workers.polls import POLLS, Polls
+from workers.watch import ServerClock, Watch
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +48,10 @@ RETRY = 1.0
 class Lifeline:
     """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
 
-    def __init__(self, app: Recovery, worker: Worker, consuming: Consuming) -> None:
+    def __init__(self, app: Recovery, worker: Worker, consuming: Consuming, polls: Polls = POLLS) -> None:
         self.worker = worker
         self._consuming = consuming
+        self._polls = polls
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
@@ -57,11 +62,15 @@ class Lifeline:
         self._served_last = 0.0
         self._failed = False
         self._hold_until = -math.inf
+        self._clock, self._clock_lock = ServerClock(), threading.Lock()
+        self._stepped = False
+        self._watch = Watch(app.settings.heartbeat_timeout)
         self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
         self._rescuing = threading.Thread(target=self._rescue_always, name="rescue", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""
+        self._polls.on_return = self._hurry.set  # what is polled again is told at once
         self._beating.start()
         self._rescuing.start()
 
@@ -104,9 +113,18 @@ class Lifeline:
         fresh = now - self._served_last < 2 * self._settings.heartbeat_interval
         return fresh and now - self._served_since > self._settings.heartbeat_timeout
 
+    def silent(self) -> Mapping[str, Any]:
+        """Workers that this one may call lost by their silence, and the deadlines in their records."""
+        return self._watch.silent(time.monotonic()) if self.may_judge() else {}
+
     def comes_back(self) -> bool:
-        """Whether the database was away until less than a heartbeat timeout ago. What is overdue then is so for that:
-        its workers are given the time to write what they could not, before others are set to do it again."""
+        """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
+        then is so for that: its workers are given the time to write what they could not, before others are set to do
+        it again. Asked before each scan; asks the database."""
+        try:
+            self._look_at_clock()
+        except PyMongoError as error:
+            log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
         return self._failed or time.monotonic() < self._hold_until
 
     def _beat_always(self) -> None:
@@ -138,20 +156,55 @@ class Lifeline:
                 store.preferences.forget()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
             store.workers.beat(self.worker.evolve(paused=tuple(sorted(paused))), self._settings.heartbeat_timeout)
-            taken = {queue: youngest for queue, youngest in self._taken.items() if queue not in paused}
-            store.queues.polled(taken)
-        for queue, youngest in taken.items():
-            # Kept there from now on. A time that no message can have must not hide here those that come after it.
-            if self._taken[queue] == youngest:
-                self._taken[queue] = None
+            self._watch.look(store.workers.deadlines(), self._look_at_clock(), time.monotonic())
         self._served_last = now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all
         elif self._served_since is None:
             self._served_since = now
         self._hold(now)
+        if self._stepped:
+            self._beat_for_claims()
+        self._tell_polled(paused)
         if self._settings.events:
             self._look_around()
+
+    def _tell_polled(self, paused: frozenset[str]) -> None:
+        """Write which queues are polled, by Redis's own word."""
+        consumed = self._taken.keys() - paused
+        polled = self._polls.recent(consumed)
+        # No beat is late for it.
+        if (full := self._polls.full(consumed - polled)) and self._app.resources.broker.is_there(
+            within=self._settings.heartbeat_interval / 2
+        ):
+            polled |= full
+        taken = {queue: self._taken[queue] for queue in polled}
+        with impatient(self._settings.heartbeat_timeout / 2):
+            self._app.resources.store.queues.polled(taken)
+        for queue, youngest in taken.items():
+            # Kept there from now on. A time that no message can have must not hide here those that come after it.
+            if self._taken[queue] == youngest:
+                self._taken[queue] = None
+
+    def _look_at_clock(self) -> datetime:
+        """The time by MongoDB's clock. Where it stepped, scans are held back until all workers have noticed."""
+        with self._clock_lock:
+            asked = time.monotonic()
+            now = self._app.resources.store.now()
+            if self._clock.look(now, asked, time.monotonic()):
+                log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
+                self._hold_until = time.monotonic() + self._settings.heartbeat_timeout
+                self._stepped = True
+                self._hurry.set()
+        return now
+
+    def _beat_for_claims(self) -> None:
+        """A heartbeat for each attempt that this worker runs: a step is none of their time."""
+        decisions, preferences = self._app.resources.store.decisions, self._app.resources.store.preferences
+        for queue in self.worker.queues:
+            holds = preferences.actor(self._app.actors[queue].preferences)
+            decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
+        self._stepped = False
 
     def _hold(self, now: float) -> None:
         """After an outage; but where one follows the other, recovery has to go on between them."""

@@ -43,7 +43,7 @@ class Scanning:
     def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
         resources, applier = app.resources, app.applier
         self._scanners: list[Scanner[Any]] = [
-            WorkerScanner(resources, applier, lifeline.may_judge),
+            WorkerScanner(resources, applier, lifeline.silent),
             DecisionScanner(resources, applier),
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),

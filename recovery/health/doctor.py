@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
-from recovery.health import clocks, installation, records, rights, scanners, servers, workers
+from recovery.health import clocks, installation, polls, records, rights, scanners, servers, workers
 from recovery.health.model import Check, unasked
 from recovery.store.overview import impatient
 
@@ -35,7 +35,8 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("workers", workers.workers, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
-    ("beat", scanners.beat, (MONGODB, REDIS)),
+    ("polls", polls.polls, (MONGODB,)),
+    ("beat", scanners.beat, (MONGODB,)),
     ("nudges", scanners.nudges, (REDIS,)),
     ("scanners", scanners.scanners, (MONGODB,)),
     ("deadlines", records.deadlines, (MONGODB,)),

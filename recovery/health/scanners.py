@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from redis.exceptions import RedisError
+
 from recovery.engine import Resources
 from recovery.health.model import Check, Level, among, ok, problem, warning
 from recovery.records import ScannerRun
@@ -34,13 +36,20 @@ def beat(resources: Resources) -> Check:
     """A beat nudges, and a worker answered not long ago."""
     runs, now = resources.store.scanners.all(), resources.store.now()
     alive = bool(Overview(resources.store.database).workers_alive())
-    return judge_beat(_last(runs), now, _quiet(resources), _waiting(resources), alive)
+    try:
+        waiting = _waiting(resources)
+    except RedisError:
+        waiting = None
+    return judge_beat(_last(runs), now, _quiet(resources), waiting, alive)
 
 
-def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int, workers: bool) -> Check:
-    """What the last answer to a nudge means; `waiting` nudges are in the queue, `workers`: there are some."""
+def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int | None, workers: bool) -> Check:
+    """What the last answer to a nudge means; `waiting` nudges are in the queue, None: Redis does not answer;
+    `workers`: there are some."""
     ago = (now - last).total_seconds() if last else None
     found = "no nudge was ever answered" if ago is None else f"last nudge answered {ago:,.1f} s ago"
+    if waiting is None:
+        return problem("beat", f"{found}; none comes while Redis does not answer", "see `redis`")
     if not workers:
         found = f"not known, since no worker lives that would answer one; {found}, {waiting} wait"
         return warning("beat", found, "start workers, see `workers`; then ask again")

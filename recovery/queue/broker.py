@@ -22,7 +22,7 @@ from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.bounded import BoundedParser
 from recovery.queue.condition import Condition
-from recovery.queue.connection import connect
+from recovery.queue.connection import ANSWER_WITHIN, connect
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
@@ -112,6 +112,13 @@ class Broker:
         """Whether the main loop of a worker, `name@host`, answers in time."""
         return answers(self._url, worker, timeout)
 
+    def is_there(self, within: float) -> bool:
+        """Whether the server answers within so many seconds. Does not raise."""
+        try:
+            return bool(_client(self._url, os.getpid(), within).ping())
+        except RedisError:
+            return False
+
     def condition(self) -> Condition:
         """How the server is, by what it tells of itself."""
         return condition.ask(self._redis)
@@ -138,8 +145,8 @@ def _is_refusal(error: RedisError) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _client(url: str, _pid: int, bounded: bool = False) -> Redis:
+def _client(url: str, _pid: int, within: float = ANSWER_WITHIN, bounded: bool = False) -> Redis:
     try:
-        return connect(url, parser_class=BoundedParser) if bounded else connect(url)
+        return connect(url, within, parser_class=BoundedParser) if bounded else connect(url, within)
     except (ValueError, OSError) as error:
         raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

@@ -1,15 +1,16 @@
 """The Worker scanner: workers that are gone, and what they had claimed.
 
-A worker is gone if its heartbeat is overdue, or if a worker of the same host sees that its process is. Its
-claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), and what it had finished is
-applied. Only then is its record removed: cut off in between, the next scan goes on.
+A worker is gone if it was seen to be silent for longer than it may, or if a worker of the same host sees that its
+process is. Its claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), and what it had
+finished is applied. Only then is its record removed: cut off in between, the next scan goes on.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from recovery.engine import Applier, Resources
 from recovery.records import Worker
@@ -19,27 +20,30 @@ from recovery.scan.scanner import Scanner
 
 
 class WorkerScanner(Scanner[Worker]):
-    """Looks at workers that have been silent past their deadline.
+    """Looks at workers that have been silent for longer than they may.
 
-    `may_judge` tells whether this process itself was up, and served by the database, for a whole heartbeat
-    timeout: until then silence proves nothing, since the database may have been away for all.
+    `silent` tells which, and the deadlines that stand in their records. Who tells it watched them for a whole heartbeat
+    timeout by a clock of its own, up and served by the database: until then silence proves nothing, since the database
+    may have been away for all, or its clock may have stepped.
     """
 
     name = "workers"
     page = 100
 
-    def __init__(self, resources: Resources, applier: Applier, may_judge: Callable[[], bool]) -> None:
+    def __init__(self, resources: Resources, applier: Applier, silent: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__(resources, applier)
-        self._may_judge = may_judge
+        self._silent = silent
 
     def find(self, limit: int) -> Sequence[Worker]:
-        if not self._may_judge():
+        silent = dict(list(self._silent().items())[:limit])
+        if not silent:
             return []
         began = time.monotonic()
-        overdue = self.resources.store.workers.overdue(limit)
+        found = self.resources.store.workers.unchanged(silent)
         # The query itself may have waited for a new primary, while all others waited too: ask again.
         slow = time.monotonic() - began > self.resources.settings.heartbeat_interval
-        return [] if slow or not self._may_judge() else overdue
+        still = self._silent()
+        return [worker for worker in found if worker.id in still and not slow]
 
     def key(self, item: Worker) -> str:
         return item.id

@@ -15,6 +15,7 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
+from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.decision_queries import DecisionQueries
 from recovery.store.expressions import ACKNOWLEDGED, after, task_end
@@ -127,6 +128,14 @@ class Decisions(DecisionQueries):
             [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
         )
         return changed.matched_count == 1
+
+    def extend_all(self, worker: str, actor: str, timeout: float, limit: TaskLimit | None = None) -> int:
+        """A heartbeat for all attempts of an actor that a worker runs: how many. Index `worker`."""
+        changed = self._restorable.update_many(
+            {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor},
+            [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
+        )
+        return changed.matched_count
 
     def finish(
         self,

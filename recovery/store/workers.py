@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from pymongo import UpdateOne
 from pymongo.collection import Collection
@@ -11,6 +12,8 @@ from pymongo.collection import Collection
 from recovery.records import QueueStatistics, Worker, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal
+
+_DEADLINE = {"recoveryTime": True}
 
 
 class Workers:
@@ -32,6 +35,16 @@ class Workers:
     def on_host(self, host: str) -> list[Worker]:
         """Workers that said they run on this host."""
         return [from_document(Worker, document) for document in self._collection.find({"host": host})]
+
+    def deadlines(self) -> dict[str, Any]:
+        """What stands as deadline in each worker's record, {worker: deadline}; of another program's perhaps no date."""
+        return {document["_id"]: document.get("recoveryTime") for document in self._collection.find({}, _DEADLINE)}
+
+    def unchanged(self, deadlines: Mapping[str, Any]) -> list[Worker]:
+        """Those of these workers whose deadlines still are what is given."""
+        either = [{"_id": worker, "recoveryTime": deadline} for worker, deadline in deadlines.items()]
+        found = self._collection.find({"$or": either}) if either else ()
+        return [from_document(Worker, document) for document in found]
 
     def overdue(self, limit: int) -> list[Worker]:
         """Workers that have been silent past their deadline. Index `deadline`."""

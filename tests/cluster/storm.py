@@ -61,11 +61,13 @@ class Storm:
         wait_until(lambda: {one["pid"] for one in told.find()} >= {one.pid for one in hired}, 30, "workers")
         return hired
 
-    def worker(self, *, concurrency: int = 2, env: Mapping[str, str] = {}, **changes: Any) -> Child:
+    def worker(
+        self, *, concurrency: int = 2, pool: str | None = None, env: Mapping[str, str] = {}, **changes: Any
+    ) -> Child:
         """A worker; it may not be ready yet. `changes` are of its settings."""
         settings = self.settings.model_copy(update=changes)
         variables = {**settings.environment(), ledger.VARIABLE: str(self._ledger), **env}
-        child = self.stack.start_worker(APP, concurrency=concurrency, env=variables)
+        child = self.stack.start_worker(APP, concurrency=concurrency, pool=pool, env=variables)
         self.children.append(child)
         return child
 

@@ -269,10 +269,12 @@ def test_a_server_that_is_away_hides_only_what_it_alone_tells(world: World) -> N
     away = world.settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
     checks = {check.name: check for check in examine(Recovery(away).resources)}
     assert {name for name, check in checks.items() if not check.asked} == {
-        "redis", "redis memory", "clocks", "queues", "beat", "nudges"
+        "redis", "redis memory", "clocks", "queues", "nudges"
     }  # fmt: skip
     assert "does not answer" in checks["redis"].found
     assert "since redis did not answer" in checks["queues"].found
+    assert (checks["beat"].level, checks["beat"].found[:19]) == (PROBLEM, "last nudge answered")
+    assert "none comes while Redis does not answer" in checks["beat"].found
     assert checks["workers"].level is OK
 
 

@@ -6,14 +6,22 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from recovery.engine import Resources
 from recovery.records import Decision, DecisionState, Graph, Process, Task
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
 from tests.store.writing import put
 from tests.world import World
 
 DAY = timedelta(days=1)
+
+
+def overdue_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
+    """As told by a worker that has watched for long enough: MongoDB's clock alone decides who is silent."""
+    return lambda: {one.id: one.recovery_time for one in resources.store.workers.overdue(100)}
+
+
 SCANNERS: dict[str, Callable[[World], Scanner[Any]]] = {
-    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, lambda: True),
+    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, overdue_workers(w.app.resources)),
     "decisions": lambda w: DecisionScanner(w.app.resources, w.app.applier),
     "graphs": lambda w: GraphScanner(w.app.resources, w.app.applier),
     "processes": lambda w: ProcessScanner(w.app.resources, w.app.applier),

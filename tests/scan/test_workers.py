@@ -77,7 +77,7 @@ def test_who_may_not_judge_does_not(world: World) -> None:
     """Silence proves nothing while the database was away for all."""
     claimed(world)
     worker(world, "w", silent=True)
-    one = WorkerScanner(world.app.resources, world.app.applier, lambda: False)
+    one = WorkerScanner(world.app.resources, world.app.applier, dict)
     assert one.run_once().looked_at == 0
     assert states(world) == ["working"]
 

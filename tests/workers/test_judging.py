@@ -71,23 +71,28 @@ class TestSilence:
         world.store.workers.beat(me, timeout=-1)
         return world
 
-    def scanner(self, world: World, *, may_judge: Any) -> WorkerScanner:
-        return WorkerScanner(world.app.resources, world.app.applier, may_judge)
+    def scanner(self, world: World, *, silent: Any = None) -> WorkerScanner:
+        return WorkerScanner(world.app.resources, world.app.applier, silent or world.store.workers.deadlines)
 
-    def test_who_was_served_may_judge(self, world: World) -> None:
-        assert self.scanner(world, may_judge=lambda: True).run_once().looked_at == 1
+    def test_who_was_seen_to_be_silent_is_lost(self, world: World) -> None:
+        assert self.scanner(world).run_once().looked_at == 1
         assert world.store.workers.all() == []
 
-    def test_who_was_not_served_may_not(self, world: World) -> None:
-        assert self.scanner(world, may_judge=lambda: False).run_once().looked_at == 0
+    def test_who_was_not_seen_to_be_is_not(self, world: World) -> None:
+        assert self.scanner(world, silent=dict).run_once().looked_at == 0
 
-    def test_who_was_cut_off_while_he_looked_may_not(self, world: World) -> None:
-        answers = iter([True, False])
-        assert self.scanner(world, may_judge=lambda: next(answers)).run_once().looked_at == 0
+    def test_who_has_beaten_since_is_not(self, world: World, me: Worker) -> None:
+        seen = world.store.workers.deadlines()
+        world.store.workers.beat(me, timeout=-1)
+        assert self.scanner(world, silent=lambda: seen).run_once().looked_at == 0
+
+    def test_who_was_cut_off_while_he_looked_may_not_judge(self, world: World) -> None:
+        answers = iter([world.store.workers.deadlines(), {}])
+        assert self.scanner(world, silent=lambda: next(answers)).run_once().looked_at == 0
         assert len(world.store.workers.all()) == 1
 
-    def test_who_waited_for_the_answer_may_not(self, world: World) -> None:
-        scanner = self.scanner(world, may_judge=lambda: True)
+    def test_who_waited_for_the_answer_may_not_judge(self, world: World) -> None:
+        scanner = self.scanner(world)
         # As if the query had taken longer than any heartbeat may.
         impatient = world.settings.model_copy(update={"heartbeat_interval": 0.0})
         scanner.resources = replace(scanner.resources, settings=impatient)

@@ -1,0 +1,42 @@
+"""The check of the way between workers and Redis: are the polls of those that live answered?
+
+A worker may live by its heartbeats in MongoDB and hear nothing from Redis, behind a firewall that drops, while Redis
+answers whoever asks here. No task begins then, and no nudge comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from recovery.engine import Resources
+from recovery.health.model import Check, among, ok, problem
+from recovery.records import QueueStatistics, Worker
+from recovery.store.overview import Overview
+
+
+def polls(resources: Resources) -> Check:
+    """Redis answers the polls of all queues that workers consume."""
+    store, settings = resources.store, resources.settings
+    alive, polled = Overview(store.database).workers_alive(), store.queues.all()
+    within = timedelta(seconds=settings.heartbeat_timeout + settings.heartbeat_interval)
+    return judge_polls(alive, polled, store.now(), within)
+
+
+def judge_polls(
+    alive: Iterable[Worker], polled: Mapping[str, QueueStatistics], now: datetime, within: timedelta
+) -> Check:
+    """What the last answers mean; a worker has `within` for its first one."""
+    older = [one for one in alive if one.started_at is not None and one.started_at < now - within]
+    consumed = {queue for worker in older for queue in worker.queues if queue not in worker.paused}
+    last = {queue: polled[queue].polled_at if queue in polled else None for queue in consumed}
+    silent = [queue for queue, moment in last.items() if moment is None or moment < now - within]
+    if not silent:
+        return ok("polls", f"{len(consumed)} queues are polled")
+    names = [f"{queue} ({_ago(last[queue], now)})" for queue in silent]
+    advice = "see whether workers reach Redis (address, firewall); their logs tell. No task begins, and no nudge comes"
+    return problem("polls", f"workers live, and Redis does not answer their polls of {among(names)}", advice)
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return "never" if moment is None else f"{(now - moment).total_seconds():,.0f} s ago"

@@ -1,0 +1,83 @@
+"""Redis goes silent without a reset, between it and all workers and beats: nothing waits for it for ever, it is told,
+and once it speaks again everything is at work within seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+
+from recovery import Settings
+from recovery.health import Level, examine
+from recovery.repair import look_around
+from recovery.stack.ports import HOST
+from recovery.store.overview import Overview
+from tests.cluster.storm import PROCESSES, Storm
+from tests.silence import Way, way_to
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+AT_WORK_WITHIN = 15.0
+QUEUES = ("workflow", "workflow_task", "collect")
+
+
+@pytest.fixture
+def way(settings: Settings) -> Iterator[Way]:
+    """What workers and beats take for Redis; the test itself speaks with Redis directly."""
+    with way_to(urlsplit(settings.broker_url).port or 0) as way:
+        yield way
+
+
+def by(way: Way, storm: Storm) -> dict[str, str]:
+    database = urlsplit(storm.settings.broker_url).path
+    return {"RECOVERY_BROKER_URL": f"redis://{HOST}:{way.port}{database}"}
+
+
+def polled_ago(storm: Storm) -> timedelta:
+    """How long ago the queue was polled that was polled last."""
+    store = storm.resources.store
+    return store.now() - max(one.polled_at for one in store.queues.all().values() if one.polled_at)
+
+
+CASES = [
+    pytest.param("prefork", 4.0, False, False, id="prefork, no calls, forgets"),
+    pytest.param("threads", 4.0, True, False, id="threads, calls, forgets", marks=pytest.mark.soak),
+    pytest.param("prefork", 45.0, True, True, id="prefork, calls, remembers, for long", marks=pytest.mark.soak),
+    pytest.param("threads", 45.0, False, False, id="threads, no calls, forgets, for long", marks=pytest.mark.soak),
+]
+
+
+@pytest.mark.parametrize(("pool", "seconds", "answers_calls", "remembers"), CASES)
+def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_calls: bool, remembers: bool) -> None:
+    """So many seconds after its polls are told as unanswered, which is within some more."""
+    storm.hire(env=by(way, storm), pool=pool)
+    storm.start(PROCESSES)
+    storm.wait_lines(PROCESSES)
+    way.silence(answers_calls=answers_calls)
+    around = look_around(storm.resources, queues=QUEUES)
+    unpolled = around.polled_within + timedelta(seconds=seconds)
+    wait_until(lambda: polled_ago(storm) > unpolled, 2 * unpolled.total_seconds() + 5, "nobody to poll")
+    around = look_around(storm.resources, queues=QUEUES)
+    assert not any(map(around.is_polled, QUEUES))
+    living = Overview(storm.resources.store.database).workers_alive()
+    assert len(living) == 2, "Redis's silence is none of theirs"
+    told = {check.name: check for check in examine(storm.resources)}
+    assert told["polls"].level is Level.PROBLEM, told["polls"]
+
+    storm.start(PROCESSES)
+    ran, ended = last_scan(storm), len(storm.lines())
+    way.speak(remembers=remembers)
+    spoke = time.monotonic()
+    wait_until(lambda: len(storm.lines()) > ended, AT_WORK_WITHIN, "work")
+    wait_until(lambda: last_scan(storm) > ran, AT_WORK_WITHIN, "a scan")
+    wait_until(lambda: polled_ago(storm) < timedelta(seconds=2), AT_WORK_WITHIN, "polls")
+    assert time.monotonic() - spoke <= AT_WORK_WITHIN
+    storm.check(timeout=60)
+
+
+def last_scan(storm: Storm) -> datetime:
+    return max(one.ran_at for one in storm.resources.store.scanners.all().values() if one.ran_at)

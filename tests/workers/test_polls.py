@@ -1,0 +1,122 @@
+"""What counts as a poll: one that Redis answered, or that there is no room for while Redis answers something else."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu import Connection, Consumer, Queue
+
+from recovery import Recovery
+from recovery.settings import Settings
+from recovery.stack.ports import HOST
+from recovery.store import schema
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from workers import polls as module
+from workers import transport
+from workers.consuming import Consuming
+from workers.identity import identify
+from workers.lifeline import Lifeline
+from workers.polls import Polls
+from workers.transport import PAUSE, TryingConnection
+
+
+class Channel:
+    closed = False
+
+    def __init__(self, room: bool) -> None:
+        self.qos = SimpleNamespace(can_consume=lambda: room)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a Redis that takes connections and says nothing."""
+    with socket.create_server((HOST, 0)) as server:
+        yield f"redis://{HOST}:{server.getsockname()[1]}/0"
+
+
+def test_a_poll_counts_while_its_answer_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, returned = [100.0], []
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    polls = Polls()
+    polls.on_return = lambda: returned.append(now[0])
+    assert polls.recent(["a", "b"]) == set()
+    polls.answered(["a"])
+    polls.answered(["a"])
+    assert polls.recent(["a", "b"]) == {"a"}
+    now[0] += module.RECENT + 0.1
+    assert polls.recent(["a", "b"]) == set()
+    polls.answered(["a"])
+    assert returned == [100.0, now[0]], "told at once when polls begin, and begin again"
+
+
+def test_what_there_is_no_room_for() -> None:
+    polls, gone = Polls(), Channel(room=False)
+    gone.closed = True
+    for queue, channel in {"free": Channel(room=True), "full": Channel(room=False), "gone": gone}.items():
+        polls.asked(channel, [queue])
+    assert polls.full(["free", "full", "gone", "never"]) == {"full"}
+
+
+def told(settings: Settings, polls: Polls) -> set[str]:
+    """The queues that a worker's heartbeat says are polled."""
+    app = Recovery(settings.model_copy(update={"heartbeat_interval": 0.4}))
+    schema.create(app.resources.store.database)
+    celery: Any = Celery(set_as_current=False)
+    worker = identify("one", ("free", "full", "other"))
+    lifeline = Lifeline(app, worker, Consuming(SimpleNamespace(app=celery), ()), polls)
+    lifeline.beat_once()
+    return set(app.resources.store.queues.all())
+
+
+def test_a_heartbeat_says_what_redis_said(emptied: Settings) -> None:
+    assert told(emptied, Polls()) == set(), "a worker that lives, and was not answered yet"
+
+
+def test_a_worker_without_room_polls_as_long_as_redis_answers(emptied: Settings, silent: str) -> None:
+    polls = Polls()
+    polls.asked(Channel(room=True), ["free"])
+    polls.asked(Channel(room=False), ["full"])
+    assert told(emptied.model_copy(update={"broker_url": silent}), polls) == set()
+    polls.answered(["other"])
+    assert told(emptied, polls) == {"full", "other"}
+
+
+def test_the_transport_tells_which_polls_were_answered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = Polls()
+    monkeypatch.setattr(transport, "POLLS", polls)
+    with Connection(settings.broker_url, transport=transport.Transport) as connection:
+        queues = [Queue(name) for name in ("empty", "full")]
+        connection.SimpleQueue("full").put("a message")
+        got: list[object] = []
+        with Consumer(connection.channel(), queues, callbacks=[lambda _, message: got.append(message)], no_ack=True):
+            connection.drain_events(timeout=5)
+            assert got
+            assert polls.recent(["empty", "full"]) == {"empty", "full"}, "a poll asks for all of them at once"
+            monkeypatch.setattr(polls, "_answered", {})
+            with contextlib.suppress(TimeoutError):
+                connection.drain_events(timeout=3)
+            assert polls.recent(["empty", "full"]) == {"empty", "full"}, "nothing is an answer as well"
+
+
+def test_a_connection_is_tried_again_every_few_seconds(silent: str) -> None:
+    pauses: list[float] = []
+
+    def note(_error: Exception, pause: float) -> None:
+        pauses.append(pause)
+        if len(pauses) == 8:
+            raise KeyboardInterrupt
+
+    options = {"socket_timeout": 0.01}
+    connection = TryingConnection(silent, transport=transport.Transport, transport_options=options)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("kombu.utils.functional.sleep", lambda _: None)
+        connection.ensure_connection(note)
+    assert pauses == [1, 2, 3, 4, 4, 4, 4, 4]
+    assert max(pauses) == PAUSE
