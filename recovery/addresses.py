@@ -28,12 +28,12 @@ _ADDRESS = re.compile(
     r"(?:\?(?P<query>[^#@?\s]*))?"
 )
 
-_TOLD = re.compile(
-    r"(?i)authsource|authmechanism|replicaset|readpreference|readconcernlevel|w|journal|tls|ssl|directconnection|appname"
-    r"|retry(reads|writes)|loadbalanced|compressors|ssl_cert_reqs|ssl_check_hostname|\w+ms|\w+size|tlsinsecure"
-    r"|tlsallowinvalid\w+|tlscafile|tlscertificatekeyfile|tlscrlfile|ssl_ca_certs|ssl_(cert|key)file"
+_NAMES = re.compile(
+    r"(?i)authsource|replicaset|tlscafile|tlscertificatekeyfile|tlscrlfile|ssl_(ca_certs|certfile|keyfile)"
 )
-"""Options whose values are no secret."""
+"""Options whose values are names or paths, and no secret. An error that repeats one says which is wrong."""
+_PLAIN = re.compile(r"true|false|[0-9]{1,9}|majority|required|optional|none")
+"""Values that are no secret whatever they are given for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Address:
 
     def secrets(self) -> Iterator[str]:
         """What is not to be shown, as it is written and as it is read."""
-        hidden = [self.user, self.password, *(value for name, value in self.options if not _TOLD.fullmatch(name))]
-        for text in filter(None, hidden):
+        options = (value for name, value in self.options if not (_NAMES.fullmatch(name) or _PLAIN.fullmatch(value)))
+        for text in filter(None, (self.user, self.password, *options)):
             yield from {text, unquote(text), unquote_plus(text)}
 
 

@@ -150,4 +150,8 @@ def _serve_metrics(app: Recovery) -> None:
     if app.settings.metrics_port is not None:
         from recovery.metrics.exporter import serve
 
-        serve(app.settings, app.resources.store, app.resources.broker)
+        try:
+            serve(app.settings, app.resources.store, app.resources.broker)
+        except RecoveryError as error:  # a host that is none of ours, a port that is taken
+            log.critical("%s", error)
+            raise SystemExit(UNUSABLE) from None

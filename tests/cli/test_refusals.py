@@ -152,3 +152,11 @@ def test_no_worker_for_run(settings: Settings) -> None:
     assert recovery("init", env=settings.environment()).returncode == 0
     said = refused("run", "recovery/wfformat/example.json", env=settings.environment())
     assert "workflow_task" in said and "recovery worker --app recovery.demo.app:app" in said
+
+
+def test_a_host_that_metrics_can_not_be_served_on(settings: Settings) -> None:
+    changes = {"RECOVERY_APP": APP, "RECOVERY_METRICS_HOST": "192.0.2.1", "RECOVERY_METRICS_PORT": str(free_port())}
+    done = recovery("worker", "--concurrency", "1", env=settings.environment() | changes)
+    assert done.returncode == 2
+    assert "metrics can't be served on 192.0.2.1:" in done.stderr and "set RECOVERY_METRICS_HOST" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -80,7 +80,9 @@ def address(draw: random.Random) -> str:
     scheme, host, options = draw.choice(SCHEMES), draw.choice(HOSTS), draw.choice(OPTIONS)
     user = draw.choice(["", "u", "u@v", "%75", SECRET])
     at = draw.choice(["@", "@", "@", "", "%40"])
-    made = f"{scheme}{user}:{password(draw)}{at}{host}{options}" if draw.random() < 0.8 else f"{scheme}{host}{options}"
+    # Half of a password that ends at its own @ is a host, to whoever reads it.
+    hidden = password(draw) if at == "@" else password(draw).replace("@", "")
+    made = f"{scheme}{user}:{hidden}{at}{host}{options}" if draw.random() < 0.8 else f"{scheme}{host}{options}"
     if draw.random() < 0.2:
         place = draw.randrange(len(made) + 1)
         made = made[:place] + draw.choice(ODD) + made[place:]
