@@ -48,9 +48,9 @@ def told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> 
 
 @pytest.mark.parametrize("changes", [SHORT, pytest.param({}, marks=pytest.mark.soak)], ids=["short", "default"])
 def test_an_actor_that_workers_do_not_know(
-    cluster: Cluster, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, mongod: Mongod, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then a Redis that forgets, then no worker at all, then workers of the new version."""
+    """Then a Redis that forgets, a MongoDB that does not answer, no worker at all, and workers of the new version."""
     port = free_port()
     cluster.settings = cluster.settings.model_copy(update=changes)
     cluster.app = Recovery(cluster.settings)
@@ -59,20 +59,22 @@ def test_an_actor_that_workers_do_not_know(
     old = cluster.worker(metrics_port=port)
     process_id = cluster.app.start("price_list", [1, 2])
 
-    def all_tell() -> bool:
-        return (
-            "no worker serves price_list (1 waiting" in said(cluster, "actors")["actors"].found
-            and all(LONELY in told(cluster, monkeypatch, *words) for words in (
-                ("status",), ("show", process_id), ("check", process_id)
-            ))
-            and firing(scraped(port)).get("RecoveryWaitsForNobody") == ["price_list"]
-        )  # fmt: skip
+    def doctor_tells() -> bool:
+        return "no worker serves price_list (1 waiting" in said(cluster, "actors")["actors"].found
 
-    wait_until(all_tell, WITHIN, "all to tell of what waits for nobody")
+    wait_until(doctor_tells, WITHIN, "the doctor to tell of what waits for nobody")
     with redis.Redis.from_url(cluster.settings.broker_url) as broker:
         broker.flushdb()
-    assert all_tell()
-    assert "healthy" not in told(cluster, monkeypatch, "check", process_id)
+    assert doctor_tells()
+    for words in (("status",), ("show", process_id), ("check", process_id)):
+        printed = told(cluster, monkeypatch, *words)
+        assert LONELY in printed and "healthy" not in printed
+    assert firing(scraped(port))["RecoveryWaitsForNobody"] == ["price_list"]
+
+    mongod.freeze()
+    assert firing(scraped(port)) == {"RecoveryMongoDBAway": [""]}
+    mongod.thaw()
+    wait_until(lambda: "RecoveryMongoDBAway" not in firing(scraped(port)), 30, "MongoDB's return")
 
     old.kill_group()
     names = ("workers", "beat", "scanners")
@@ -91,14 +93,3 @@ def test_an_actor_that_workers_do_not_know(
     cluster.stack.start_worker(NEWER, env=cluster.settings.environment())
     assert cluster.app.result(process_id, timeout=30) == [10, 20]
     wait_until(lambda: not {"PROBLEM"} & {c.level for c in said(cluster, "actors", *names).values()}, 30, "all is well")
-
-
-def test_mongodb_that_does_not_answer(cluster: Cluster, mongod: Mongod) -> None:
-    """A frozen one breaks no connection."""
-    port = free_port()
-    cluster.worker(metrics_port=port)
-    assert firing(scraped(port)).keys() <= {"RecoveryNobodyScans"}
-    mongod.freeze()
-    assert "RecoveryMongoDBAway" in firing(scraped(port))
-    mongod.thaw()
-    wait_until(lambda: firing(scraped(port)).keys() <= {"RecoveryNobodyScans"}, 30, "MongoDB's return")
