@@ -17,7 +17,7 @@ from pymongo.database import Database
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import Store, schema
-from recovery.store.expressions import RESTORABLE
+from recovery.store.concerns import RESTORABLE
 
 REDIS_DATABASE = 15
 

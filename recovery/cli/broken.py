@@ -100,7 +100,7 @@ def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json:
 
     resources = connect()
     found = _of_target(resources, target)
-    decision = resources.store.decisions.get  # one at a time: each may have a stack of 20 kB
+    decision = resources.store.decisions.get_committed  # one at a time: each may have a stack of 20 kB
     if json:
         told = [as_dict(one, decision(one.id)) for one in found]
         print(json_module.dumps(told, default=datetime.isoformat))

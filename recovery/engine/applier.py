@@ -1,4 +1,4 @@
-"""When finished decisions are applied, and when it is written that they are.
+"""When finished decisions are applied.
 
 A graph's update is what costs most of a task that does nothing. So a finished task waits for others of its process,
 and they are applied in one update, where nobody waits for it to be applied:
@@ -7,8 +7,10 @@ and they are applied in one update, where nobody waits for it to be applied:
 - its graph is large, and slow to write.
 
 Nothing waits for longer than PATIENCE, far below `apply_timeout`, from which on others would apply it. That a
-decision is applied needs no haste at all: those words are written for many at once, and one whose word is lost is
-applied once more, which changes nothing.
+decision is applied needs no haste at all to be written: see `clearing`.
+
+Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so (`repair.applying`).
+What is applied from memory after a failover is true, then, on any primary.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from pymongo.errors import PyMongoError
 
 from recovery.engine.apply import apply
+from recovery.engine.clearing import Clearing
 from recovery.engine.effects import Applied, Effect, Ended, Take
 from recovery.engine.resources import Resources
 from recovery.records import Decision
@@ -36,6 +39,8 @@ TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
 PATIENCE = 0.1
 """Seconds that a finished task waits for others."""
+CATCH_UP_WITHIN = 1.0
+"""Seconds that a flush waits for the majority: a thousand times what it takes while all is well."""
 
 
 class Applier:
@@ -47,10 +52,7 @@ class Applier:
         self._wake = threading.Event()
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         self._sizes: dict[str, int] = {}
-        self._term: object = None
-        self._applied: dict[int | None, list[str]] = {}
-        """{restarts: decisions in that life}: a word of an earlier one must not put a later one to rest."""
-        self._complete: list[str] = []
+        self._clearing = Clearing(resources)
         self._flusher: threading.Thread | None = None
 
     def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
@@ -83,10 +85,12 @@ class Applier:
         return effect.applied
 
     def flush(self) -> None:
-        """Apply what waits, and write which decisions are applied. When it returns, that is done, by whomever."""
+        """Apply what waits, and clear the deadlines of what is applied. When it returns, that is done, by whomever; but
+        for deadlines while the majority lags behind."""
         with self._flushing:
             self._apply_waiting()
-            self._write_applied()
+            if self._clearing.waits:
+                self._clear(catch_up=True)
 
     def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
         effect = apply(self._resources, together, take)
@@ -106,18 +110,9 @@ class Applier:
                 self._sizes.pop(process_id, None)
                 while len(self._sizes) > LARGE_GRAPHS:  # of processes that others finish nothing is heard any more
                     del self._sizes[next(iter(self._sizes))]
-            if self._term != (term := self._resources.store.term()):
-                # What an old primary had applied may be taken back, and must not be called applied by a new one.
-                self._term, self._applied = term, {}
-            if effect.applied is not Applied.NOT_YET:
-                for ended in together:
-                    self._applied.setdefault(ended.decision.restarts, []).append(ended.decision.id)
-            if effect.complete:
-                self._complete.append(process_id)
-            full = sum(map(len, self._applied.values())) >= TOGETHER
             self._start_flusher()
-        if full:
-            self._write_applied()
+        if self._clearing.note(together, effect):
+            self._clear()
 
     def _apply_waiting(self) -> None:
         with self._lock:
@@ -131,18 +126,13 @@ class Applier:
         if failed is not None:
             raise failed
 
-    def _write_applied(self) -> None:
-        with self._lock:
-            applied, self._applied = self._applied, {}
-            complete, self._complete = self._complete, []
-            same = self._term == self._resources.store.term()
+    def _clear(self, *, catch_up: bool = False) -> None:
         try:
-            for restarts, ids in applied.items() if same else ():
-                self._resources.store.decisions.rest(ids, restarts)
-            if complete:
-                self._resources.store.graphs.rest(complete)
+            if catch_up:  # what was applied a moment ago is proven then
+                self._resources.store.catch_up(CATCH_UP_WITHIN)
+            self._clearing.write()
         except PyMongoError as error:  # only a hint: they are found applied when they are overdue
-            log.warning("not written that %d decisions are applied (%s)", sum(map(len, applied.values())), error)
+            log.warning("deadlines of applied decisions not cleared (%s)", error)
 
     def _start_flusher(self) -> None:
         if self._flusher is None:
@@ -159,11 +149,11 @@ class Applier:
                 with self._flushing:
                     self._apply_waiting()
                     if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
-                        self._write_applied()
+                        self._clear()
                         written = time.monotonic()
             except PyMongoError as error:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception:  # one process's records must not end this thread, which applies for all
                 log.exception("could not apply: it is tried again after the apply timeout")
-            if self._applied or self._complete:
+            if self._clearing.waits:
                 self._wake.set()

@@ -9,9 +9,11 @@ from recovery.records.ids import is_process_id
 
 
 def find_process(resources: Resources, process_id: str) -> Process:
-    """The process of this id, of whatever form: others may have made it; briefly. Raises ProcessNotFound, and
-    InputError for what is no text."""
-    process = resources.store.processes.brief(given.text(process_id, "process_id"))
+    """The process of this id, of whatever form: others may have made it; briefly, as a majority has it.
+
+    Raises ProcessNotFound, and InputError for what is no text.
+    """
+    process = resources.store.processes.told(given.text(process_id, "process_id"))
     if process is None:
         raise not_found(resources, process_id)
     return process

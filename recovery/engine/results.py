@@ -27,11 +27,11 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
     pause, waiter = FIRST_PAUSE, threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
-        if process is None:
+        if process is None and not resources.store.processes.is_there(process_id):
             raise not_found(resources, process_id)
-        if process.state is ProcessState.FINISHED:
+        if process is not None and process.state is ProcessState.FINISHED:
             return decode(process.result or "null")
-        if process.state is not ProcessState.RUNNING:
+        if process is not None and process.state is not ProcessState.RUNNING:
             raise _broken(process)
         if deadline is not None and time.monotonic() >= deadline:
             raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")

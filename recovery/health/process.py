@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+
+from pymongo.errors import PyMongoError
 
 from recovery.engine import Applier, Resources
 from recovery.errors import ProcessNotFound
@@ -24,6 +27,9 @@ SOURCE = "operator"
 LEFT_ALONE = frozenset({Repair.WAIT, Repair.REPORT})
 MOST_ROUNDS = 5
 """A repair may show what it hid: a rebuilt graph what is ready in it. More than this is a repair that does not help."""
+
+CATCH_UP_WITHIN = 2.0
+"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,9 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
 
 
 def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
-    (snapshot,) = scanner.read([process_id])
+    with suppress(PyMongoError):  # it is told as it was, then
+        resources.store.catch_up(CATCH_UP_WITHIN)
+    (snapshot,) = scanner.read([process_id], told=True)
     if not (snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")

@@ -1,5 +1,8 @@
 """Applying decisions again, one process at a time.
 
+As a majority has them, never as the primary says: what an apply begins (children are run, a process ends) is not undone
+by a failover that takes the decision back. One that a majority does not have yet stays overdue until it has.
+
 Their values are not read, nor their tasks' arguments. What else they hold, such as their children's arguments, is read
 for so many of them at once as fit into PORTION_BYTES.
 """

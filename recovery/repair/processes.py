@@ -50,7 +50,8 @@ class ProcessRepairs:
         return each([f.record for f in findings], lambda key: self._register(key, around))
 
     def _register(self, process_id: str, around: Surroundings) -> bool:
-        process = self._store.processes.get(process_id)  # one at a time: with their arguments
+        # One at a time: with their arguments. Of a start that is not acknowledged nothing is run.
+        process = self._store.processes.get_committed(process_id)
         return process is not None and register(self._resources, process, around.now) > 0
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:

@@ -28,11 +28,12 @@ class _WholeProcesses(Scanner[Snapshot]):
     def key(self, item: Snapshot) -> str:
         return item.process_id
 
-    def read(self, process_ids: Sequence[str]) -> list[Snapshot]:
-        """The first of these processes, as many as may be held in memory at once, to be judged as of now."""
+    def read(self, process_ids: Sequence[str], *, told: bool = False) -> list[Snapshot]:
+        """The first of these processes, as many as may be held in memory at once, to be judged as of now. `told`: as a
+        majority has them, for people."""
         store = self.resources.store
         self._as_of = store.now()
-        page = next(store.snapshot_pages(process_ids), [])
+        page = next(store.snapshot_pages(process_ids, told=told), [])
         self._left = len(page) < len(process_ids)
         return page
 

@@ -40,8 +40,19 @@ class Member(Mongod):
         self.label = name
 
     def _command(self) -> Sequence[str | Path]:
-        # Told to end, a primary looks for a successor for 15 s, and all others are ending as well.
-        return [*super()._command(), "--setParameter", "shutdownTimeoutMillisForSignaledShutdown=0"]
+        parameters = {
+            # Told to end, a primary looks for a successor for 15 s, and all others are ending as well.
+            "shutdownTimeoutMillisForSignaledShutdown": 0,
+            # For `hold_back`.
+            "enableTestCommands": 1,
+        }
+        given = [part for name, value in parameters.items() for part in ("--setParameter", f"{name}={value}")]
+        return [*super()._command(), *given]
+
+    def hold_back(self, held: bool = True) -> None:
+        """Have it take nothing from the primary, though it lives, votes and answers; or go on with it."""
+        with self.connect(timeout=5.0) as client:
+            client.admin.command("configureFailPoint", "stopReplProducer", mode="alwaysOn" if held else "off")
 
     def hello(self) -> dict[str, Any]:
         """What it says of itself; empty if it does not answer."""
@@ -92,6 +103,21 @@ class ReplicaSet:
         """The members that run and are not primary."""
         primary = self.primary()
         return [member for member in self.members if member.running and member is not primary]
+
+    def stop_replication(self) -> Member:
+        """From here on only the primary has what is written: nothing more is acknowledged by a majority, and all of it
+        is taken back once the primary is gone. Who it is."""
+        primary = self.primary()
+        for member in self.members:
+            if member is not primary and member.running:
+                member.hold_back()
+        return primary
+
+    def resume_replication(self) -> None:
+        """All that run take from the primary again, whoever that is."""
+        for member in self.members:
+            if member.running and not member.frozen:
+                member.hold_back(False)
 
     def step_down(self, seconds: float = 5.0) -> Member:
         """Have the primary step down and not stand for election for so long; who it was."""

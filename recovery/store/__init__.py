@@ -2,8 +2,8 @@
 
 `Store` is the door: one attribute per collection. Updates are compare-and-sets whose filter holds the whole
 condition; deadlines are set by the database's clock (`$$NOW`), never a worker's. What was acknowledged to
-somebody is written with majority and journal, what a rule can restore with the primary's word alone; each
-update says which and why.
+somebody is written with majority and journal, what a rule can restore with the primary's word alone; what somebody is
+told, or what has consequences, is read as a majority has it (`concerns`). Each query and update says which and why.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
+import pymongo
 from pymongo.database import Database
 
 from recovery.rules import Snapshot
@@ -21,6 +22,7 @@ from recovery.store.aborts import Aborts
 from recovery.store.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, is_too_large
+from recovery.store.concerns import committed, current, named
 from recovery.store.decision_queries import Held
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.far_off import FarOff
@@ -71,7 +73,7 @@ class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
 
     def __init__(self, settings: Settings) -> None:
-        self.database: Database[Document] = client(settings.mongo_uri)[settings.database]
+        self.database: Database[Document] = named(client(settings.mongo_uri), settings.database)
         self.processes = Processes(self.database[schema.PROCESSES])
         self.tasks = Tasks(self.database[schema.TASKS])
         self.decisions = Decisions(self.database[schema.DECISIONS])
@@ -93,15 +95,24 @@ class Store:
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
-        """All records of these processes, as rules look at them."""
-        return snapshots.load(self.database, process_ids)
+        """All records of these processes, as rules look at them, as they are now: for repairs, which compare and
+        set."""
+        return snapshots.load(self.database, process_ids, current)
 
-    def snapshot_pages(self, process_ids: Iterable[str]) -> Iterator[list[Snapshot]]:
-        """The same of any number of processes, as many at a time as may be held in memory at once."""
+    def catch_up(self, seconds: float) -> None:
+        """Wait up to so many seconds until a majority has what the primary has now: what was written a moment ago is
+        then read as committed. Raises PyMongoError if the majority lags behind."""
+        with pymongo.timeout(seconds):
+            self.decisions.catch_up()
+
+    def snapshot_pages(self, process_ids: Iterable[str], *, told: bool = False) -> Iterator[list[Snapshot]]:
+        """The same of any number of processes, as many at a time as may be held in memory at once. `told`: as a
+        majority has them, for people."""
+        concern = committed if told else current
         for portion in self.portions(process_ids):
             left = portion
             while left:
-                page = snapshots.load(self.database, left, PORTION_TASKS)
+                page = snapshots.load(self.database, left, concern, PORTION_TASKS)
                 yield page
                 read = {snapshot.process_id for snapshot in page}
                 left = [process_id for process_id in left if process_id not in read]
@@ -114,14 +125,6 @@ class Store:
             counts = self.decisions.counts([key for key in page if key not in sizes])
             weights = {key: sizes[key] // TASK_BYTES if key in sizes else counts[key] for key in page}
             yield from portions(weights, PORTION_TASKS)
-
-    def term(self) -> object:
-        """Which primary serves us, and since which election; no round trip. Changes with every failover."""
-        topology = self.database.client.topology_description
-        for server in topology.server_descriptions().values():
-            if server.is_writable:
-                return server.address, server.election_id
-        return None
 
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""

@@ -15,8 +15,9 @@ from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome,
 from recovery.records.ids import record_id
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.concerns import committed, current
 from recovery.store.decisions import FINISHED
-from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
+from recovery.store.expressions import literal
 from recovery.store.graph_stages import IDLE
 from recovery.store.snapshots import record_range
 from recovery.store.tasks import insert_missing
@@ -29,9 +30,11 @@ class Aborts:
     """Updates over the collections `processes`, `graphs` and `decisions`. Processes are of one epoch each time."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._processes = database[schema.PROCESSES].with_options(write_concern=ACKNOWLEDGED)
-        self._graphs = database[schema.GRAPHS].with_options(write_concern=RESTORABLE)
-        self._decisions = database[schema.DECISIONS].with_options(write_concern=RESTORABLE)
+        self._processes = committed(database[schema.PROCESSES])
+        # Each step is durable before the next one says that it is done.
+        self._graphs = committed(database[schema.GRAPHS])
+        self._decisions = committed(database[schema.DECISIONS])
+        self._seen_graphs = current(database[schema.GRAPHS])
 
     def announce(self, process_ids: Sequence[str]) -> None:
         """Give graphs that are at rest, those of broken processes, a deadline: what is cut off after the next step is
@@ -60,7 +63,7 @@ class Aborts:
         """Take graphs to the aborted epoch, so that no apply matches any more; they stay live. One that is not there
         is made, so that a start which is still under way finds it."""
         among = {"_id": {"$in": list(process_ids)}}
-        there = {document["_id"] for document in self._graphs.find(among, {"_id": True})}
+        there = {document["_id"] for document in self._seen_graphs.find(among, {"_id": True})}
         absent = [Graph(id=key, epoch=epoch, aborted=True) for key in process_ids if key not in there]
         insert_missing(self._graphs, [to_document(graph) for graph in absent])
         made = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}

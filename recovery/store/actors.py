@@ -15,16 +15,16 @@ from pymongo.collection import Collection
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
 from recovery.records.preferences import P, default_of, fits, setting_names, within_limits
 from recovery.store.client import Document
-from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, literal
+from recovery.store.concerns import committed
+from recovery.store.expressions import literal
 
 
 class KeptSettings(Generic[P]):
     """A collection of settings, one document per name."""
 
     def __init__(self, collection: Collection[Document], kind: type[P]) -> None:
-        # What an operator was told is kept; what a worker says it says again at its next start.
-        self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
-        self._restorable = collection.with_options(write_concern=RESTORABLE)
+        # What an operator was told is kept, and no task is begun for a word that may be taken back.
+        self._collection = committed(collection)
         self._kind: type[P] = kind
 
     def save(self, told: Iterable[P]) -> None:
@@ -39,15 +39,15 @@ class KeptSettings(Generic[P]):
             for one in told
         ]
         if updates:
-            self._restorable.bulk_write(updates, ordered=False)
+            self._collection.bulk_write(updates, ordered=False)
 
     def stored(self) -> dict[str, Stored[P]]:
         """What is kept of all of them, by name. There are as many as actors or process types."""
-        return {document["_id"]: self._decoded(document) for document in self._restorable.find()}
+        return {document["_id"]: self._decoded(document) for document in self._collection.find()}
 
     def get(self, name: str) -> Stored[P] | None:
         """What is kept of one of them."""
-        document = self._restorable.find_one({"_id": name})
+        document = self._collection.find_one({"_id": name})
         return self._decoded(document) if document else None
 
     def all(self) -> dict[str, P]:
@@ -57,12 +57,12 @@ class KeptSettings(Generic[P]):
     def override(self, name: str, changes: Mapping[str, Any]) -> bool:
         """Set these settings over what the code says; False: nothing of that name is known."""
         fields = {f"overrides.{field_name(setting)}": value for setting, value in changes.items()}
-        return self._acknowledged.update_one({"_id": name}, {"$set": fields}).matched_count == 1
+        return self._collection.update_one({"_id": name}, {"$set": fields}).matched_count == 1
 
     def unset(self, name: str, settings: Sequence[str]) -> bool:
         """Let the code's word hold again for these settings; False: nothing of that name is known."""
         fields = {f"overrides.{field_name(setting)}": "" for setting in settings}
-        return self._acknowledged.update_one({"_id": name}, {"$unset": fields}).matched_count == 1
+        return self._collection.update_one({"_id": name}, {"$unset": fields}).matched_count == 1
 
     def _decoded(self, document: Document) -> Stored[P]:
         over = document.get("overrides") or {}
@@ -84,27 +84,25 @@ class Actors(KeptSettings[ActorPreferences]):
 
     def blocked(self) -> list[str]:
         """Names of the actors that are blocked. There are as many documents as actors."""
-        return [document["_id"] for document in self._restorable.find({"blockedAt": {"$ne": None}}, {"_id": True})]
+        return [document["_id"] for document in self._collection.find({"blockedAt": {"$ne": None}}, {"_id": True})]
 
     def block(self, name: str) -> bool:
         """Have no task of this actor begun any more; False: it is blocked already, or not known."""
-        changed = self._acknowledged.update_one({"_id": name, "blockedAt": None}, [{"$set": {"blockedAt": "$$NOW"}}])
+        changed = self._collection.update_one({"_id": name, "blockedAt": None}, [{"$set": {"blockedAt": "$$NOW"}}])
         return changed.modified_count == 1
 
     def unblock(self, name: str) -> bool:
         """Have tasks of this actor begun again; False: it was not blocked, or is not known."""
-        changed = self._acknowledged.update_one(
-            {"_id": name, "blockedAt": {"$ne": None}}, {"$unset": {"blockedAt": ""}}
-        )
+        changed = self._collection.update_one({"_id": name, "blockedAt": {"$ne": None}}, {"$unset": {"blockedAt": ""}})
         return changed.modified_count == 1
 
     def forget(self, name: str) -> Document | None:
         """Remove an actor that is not blocked: the document as it was; None: there is none such."""
-        return self._acknowledged.find_one_and_delete({"_id": name, "blockedAt": None})
+        return self._collection.find_one_and_delete({"_id": name, "blockedAt": None})
 
     def restore(self, document: Document) -> None:
         """Put back what was removed, unless a worker has told of the actor since."""
-        self._acknowledged.update_one({"_id": document["_id"]}, {"$setOnInsert": document}, upsert=True)
+        self._collection.update_one({"_id": document["_id"]}, {"$setOnInsert": document}, upsert=True)
 
 
 class ProcessTypes(KeptSettings[ProcessTypePreferences]):

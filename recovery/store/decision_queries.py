@@ -16,7 +16,8 @@ from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR
 from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, size_of, without
+from recovery.store.concerns import committed, current
+from recovery.store.expressions import OVERDUE, size_of, without
 from recovery.store.snapshots import decision_of, record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -49,6 +50,9 @@ class Held:
     left_out: bool
 
 
+_NOBODY = ""
+"""No record's id."""
+
 _TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
 """States that are never without a deadline; a finished decision has none once it is applied."""
 
@@ -57,49 +61,56 @@ class DecisionQueries:
     """What is asked of the collection `decisions`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._restorable = collection.with_options(write_concern=RESTORABLE)
+        self._current, self._committed = current(collection), committed(collection)
 
     def get(self, decision_id: str) -> Decision | None:
         """The decision of this id, `P/T`, as a whole: up to 16 MB."""
-        found = self._restorable.find_one({"_id": decision_id})
+        found = self._current.find_one({"_id": decision_id})
+        return from_document(Decision, found) if found else None
+
+    def get_committed(self, decision_id: str) -> Decision | None:
+        """The same as a majority has it, for whoever is told."""
+        found = self._committed.find_one({"_id": decision_id})
         return from_document(Decision, found) if found else None
 
     def briefs(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
-        """The decisions that are there, by id, without values, children, calls and stacks."""
-        found = self._find(decision_ids, _OUTLINE)
+        """The decisions that a majority has, by id, as it has them, without values, children, calls and stacks."""
+        found = _find(self._committed, decision_ids, _OUTLINE)
         return {document["_id"]: from_document(Decision, document) for document in found}
 
     def queued_passes(self, decision_ids: Iterable[str]) -> dict[str, str]:
         """{decision: the pass it is queued under}, of those that are queued: their messages are worth taking."""
         wanted = {"_id": {"$in": list(decision_ids)}, "state": DecisionState.QUEUED.value}
-        return {found["_id"]: found.get("pass", "") for found in self._restorable.find(wanted, {"pass": True})}
+        return {found["_id"]: found.get("pass", "") for found in self._current.find(wanted, {"pass": True})}
 
     def effects(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
-        """The decisions that are there, by id, as an apply needs them: with their children, without their values."""
-        found = self._find(decision_ids, {"outcome.value": False})
+        """The decisions that a majority has, by id, as it has them, as an apply needs them: with their children,
+        without their values. What an apply begins is not undone by a failover."""
+        found = _find(self._committed, decision_ids, {"outcome.value": False})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
     def effect_sizes(self, decision_ids: Iterable[str]) -> dict[str, int]:
         """{decision: bytes that `effects` reads of it}, of those that are there."""
-        return {found["_id"]: found["size"] for found in self._find(decision_ids, {"size": without("outcome.value")})}
+        sizes = _find(self._committed, decision_ids, {"size": without("outcome.value")})
+        return {found["_id"]: found["size"] for found in sizes}
 
     def present(self, decision_ids: Iterable[str]) -> set[str]:
         """The ids of those of these decisions that are there."""
-        return {document["_id"] for document in self._find(decision_ids, {"_id": True})}
+        return {document["_id"] for document in _find(self._current, decision_ids, {"_id": True})}
 
     def states(self, decision_ids: Iterable[str]) -> dict[str, DecisionState]:
         """The states of the decisions that are there, by id."""
-        found = self._find(decision_ids, {"state": True})
+        found = _find(self._current, decision_ids, {"state": True})
         return {document["_id"]: DecisionState(document["state"]) for document in found}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
-        """(process, {task: decision}), without values and arguments, one process after the other by id; without those
-        that have none. Index `_id`, one range for each process."""
+        """(process, {task: decision}) as a majority has them, without values and arguments, one process after the other
+        by id; without those that have none. Index `_id`, one range for each process."""
         if not process_ids:
             return
         ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
         # With the hint, since without one the server plans each of a hundred ranges by itself.
-        found = map(decision_of, self._restorable.find(ranges, _WITHOUT_TEXTS).hint("_id_").sort("_id", 1))
+        found = map(decision_of, self._committed.find(ranges, _WITHOUT_TEXTS).hint("_id_").sort("_id", 1))
         for process_id, decisions in groupby(found, attrgetter("process_id")):
             yield process_id, {decision.task_id: decision for decision in decisions}
 
@@ -110,27 +121,42 @@ class DecisionQueries:
         of_them: Document = {"$match": {"$or": [record_range(process_id) for process_id in process_ids]}}
         process: Document = {"$arrayElemAt": [{"$split": ["$_id", SEPARATOR]}, 0]}
         stages = [of_them, {"$project": {"_id": True}}, {"$group": {"_id": process, "count": {"$sum": 1}}}]
-        found = {one["_id"]: one["count"] for one in self._restorable.aggregate(stages, hint="_id_")}
+        found = {one["_id"]: one["count"] for one in self._current.aggregate(stages, hint="_id_")}
         return {process_id: found.get(process_id, 0) for process_id in process_ids}
 
     def outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
-        """The outcomes of those of these decisions that are finished, by id; of errors those that stand for a value.
+        """The outcomes of those of these decisions that are finished, by id, as a majority has them; of errors those
+        that stand for a value.
 
         A value is read at once where it is small, so that all that are come to 1 MB; else `values` has it.
         """
+        held = self._outcomes(decision_ids)
+        if missing := [key for key in decision_ids if key not in held]:
+            self.catch_up()
+            held |= self._outcomes(missing)
+        return held
+
+    def _outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
         held: dict[str, Held] = {}
         for batch in batches(decision_ids):
             query = {"_id": {"$in": batch}, **_HAS_VALUE}
-            for found in self._restorable.find(query, _held(VALUES_BYTES // len(decision_ids))):
+            for found in self._committed.find(query, _held(VALUES_BYTES // len(decision_ids))):
                 outcome = from_document(Outcome, found.get("outcome") or {})
                 held[found["_id"]] = Held(outcome, found["size"], found["left"])
         return held
 
+    def catch_up(self) -> None:
+        """Wait until a majority has all that the primary has now. A new primary serves, for a moment, less than the one
+        before it had acknowledged."""
+        # An acknowledged update that matches nothing waits for all that was written before it.
+        self._committed.update_one({"_id": _NOBODY}, {"$unset": {"recoveryTime": ""}})
+
     def values(self, decision_ids: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-        """(decision, its value as it is stored) of those of these decisions that are finished."""
+        """(decision, its value as it is stored) of those of these decisions that are finished, as a majority has
+        them."""
         for batch in batches(decision_ids):
             query = {"_id": {"$in": batch}, **_HAS_VALUE}
-            for found in self._restorable.find(query, {"outcome.value": True}):
+            for found in self._committed.find(query, {"outcome.value": True}):
                 yield found["_id"], found["outcome"].get("value")
 
     def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
@@ -138,13 +164,13 @@ class DecisionQueries:
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
-        found = self._restorable.find(OVERDUE, _BRIEF).sort("recoveryTime", -1 if latest else 1).limit(limit)
+        found = self._current.find(OVERDUE, _BRIEF).sort("recoveryTime", -1 if latest else 1).limit(limit)
         return [from_document(Decision, document) for document in found]
 
     def without_deadline(self, limit: int) -> list[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
         query = {"state": {"$in": _TIMED}, "recoveryTime": None}
-        found = self._restorable.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
+        found = self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
         return [from_document(Decision, document) for document in found]
 
     def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
@@ -154,12 +180,13 @@ class DecisionQueries:
         """
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
-        found = self._restorable.find({"$or": ranges, **only}, _BRIEF).limit(limit)
+        found = self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)
         return [from_document(Decision, document) for document in found]
 
-    def _find(self, decision_ids: Iterable[str], fields: Document) -> Iterator[Document]:
-        for batch in batches(decision_ids):
-            yield from self._restorable.find({"_id": {"$in": batch}}, fields)
+
+def _find(collection: Collection[Document], decision_ids: Iterable[str], fields: Document) -> Iterator[Document]:
+    for batch in batches(decision_ids):
+        yield from collection.find({"_id": {"$in": batch}}, fields)
 
 
 def _held(most: int) -> Document:

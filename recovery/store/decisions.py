@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pymongo import UpdateOne
-from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.decision_queries import DecisionQueries
-from recovery.store.expressions import ACKNOWLEDGED, after, task_end
+from recovery.store.expressions import after, task_end
 from recovery.store.tasks import insert_missing
 from recovery.store.transitions import claimed, claimed_ready, finished, work_deadline
 
@@ -47,16 +46,12 @@ class Queued:
 class Decisions(DecisionQueries):
     """The collection `decisions`."""
 
-    def __init__(self, collection: Collection[Document]) -> None:
-        super().__init__(collection)
-        self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
-
     def insert(self, decisions: Sequence[Decision]) -> int:
         """Save new decisions, all waiting; those that are there already are left as they are. How many were not.
 
         Restorable: CHILDREN_MISSING and START_NOT_REGISTERED make them again.
         """
-        return insert_missing(self._restorable, [to_document(decision) for decision in decisions])
+        return insert_missing(self._current, [to_document(decision) for decision in decisions])
 
     def insert_queued(
         self,
@@ -78,7 +73,7 @@ class Decisions(DecisionQueries):
             queued_at=now,
             recovery_time=now + timedelta(seconds=first_look),
         )
-        made = insert_missing(self._restorable, [to_document(queued)])
+        made = insert_missing(self._current, [to_document(queued)])
         return Queued(decision.id, decision.actor, pass_key, now) if made else None
 
     def claim(
@@ -92,7 +87,7 @@ class Decisions(DecisionQueries):
         guard: Document = {"_id": decision_id, "actor": actor, "state": QUEUED, "pass": pass_key}
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
-        found = self._restorable.find_one_and_update(
+        found = self._current.find_one_and_update(
             guard, [{"$set": claimed(worker, timeout, limit)}], projection=_CLAIMED, return_document=True
         )
         return from_document(Decision, found) if found else None
@@ -104,7 +99,7 @@ class Decisions(DecisionQueries):
 
         None: it has an eta, or somebody else was first. Restorable, as both of its parts are.
         """
-        found = self._restorable.find_one_and_update(
+        found = self._current.find_one_and_update(
             {"_id": decision_id, "actor": actor, "state": WAITING, "eta": None, "delay": None},
             [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             projection=_CLAIMED,
@@ -115,7 +110,7 @@ class Decisions(DecisionQueries):
     def wait_again(self, claimed: Decision) -> bool:
         """working → waiting, for a claim on what turns out not to be ready: its graph has to be looked at. No timeout
         is counted, and its time as a whole begins when it can be taken again. False: it no longer holds the claim."""
-        changed = self._restorable.update_one(
+        changed = self._current.update_one(
             {"_id": claimed.id, "state": WORKING, "pass": claimed.pass_key},
             {"$set": {"state": WAITING}, "$unset": dict.fromkeys(("worker", "recoveryTime", "enqueuedAt"), "")},
         )
@@ -123,7 +118,7 @@ class Decisions(DecisionQueries):
 
     def extend(self, decision_id: str, pass_key: str, timeout: float, limit: TaskLimit | None = None) -> bool:
         """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
-        changed = self._restorable.update_one(
+        changed = self._current.update_one(
             {"_id": decision_id, "state": WORKING, "pass": pass_key},
             [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
         )
@@ -155,7 +150,7 @@ class Decisions(DecisionQueries):
         gets True if its own result is the one that was taken.
         """
         guard, stages = finished(decision, outcome, children, accept_first, worker, apply_timeout)
-        if self._acknowledged.update_one(guard, stages).matched_count == 1:
+        if self._committed.update_one(guard, stages).matched_count == 1:
             return True
         return self._was_taken(decision, outcome)
 
@@ -183,7 +178,7 @@ class Decisions(DecisionQueries):
         claim = {**claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
         writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claim}])]
         try:
-            done = self._acknowledged.bulk_write(writes, ordered=True)
+            done = self._committed.bulk_write(writes, ordered=True)
         except BulkWriteError as error:
             if not any(one["code"] in _NOT_MATCHED for one in error.details["writeErrors"]):
                 raise
@@ -193,13 +188,16 @@ class Decisions(DecisionQueries):
         return True, successor.evolve(state=DecisionState.WORKING, worker=worker, attempts=successor.attempts + 1)
 
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
-        """Whether a result that is not accepted now was accepted before, and the reply lost."""
+        """Whether a result that is not accepted now was accepted before, and the reply lost.
+
+        A majority has it by now, if it was: the update that has just matched nothing waited for that (`catch_up`).
+        """
         ours = {"_id": decision.id, "epoch": decision.epoch, "outcome.pass": outcome.pass_key}
-        return self._acknowledged.find_one(ours, {"_id": True}) is not None
+        return self._committed.find_one(ours, {"_id": True}) is not None
 
     def rest(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
         """Take the deadlines off decisions whose effects have reached the graph, unless restarted since."""
-        changed = self._restorable.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(decision_ids)}, "state": FINISHED, "restarts": restarts},
             {"$unset": {"recoveryTime": "", "worker": ""}},
         )
@@ -207,7 +205,7 @@ class Decisions(DecisionQueries):
 
     def apply_later(self, decision_id: str, seconds: float) -> None:
         """Move the deadline of a finished decision whose parent has to be applied first."""
-        self._restorable.update_one(
+        self._current.update_one(
             {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": after(seconds)}}],
         )

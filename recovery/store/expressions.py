@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pymongo import WriteConcern
-
 from recovery.limits import LONGEST
 
 Expression = dict[str, Any]
-
-ACKNOWLEDGED = WriteConcern("majority", j=True)
-"""For what somebody was told: the start of a process, the finish of a task, the end of a process."""
-
-RESTORABLE = WriteConcern(1)
-"""For what a rule restores: if a failover takes such a write back, its record is overdue again."""
 
 OVERDUE: Expression = {
     # Without $exists the partial index is not used and the whole collection is read.

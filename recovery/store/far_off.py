@@ -14,7 +14,8 @@ from recovery.limits import FAR_OFF
 from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.expressions import RESTORABLE, Expression, after
+from recovery.store.concerns import current
+from recovery.store.expressions import Expression, after
 
 _FAR_OFF: Document = {
     "recoveryTime": {"$exists": True},
@@ -39,7 +40,7 @@ class FarOff:
     """Queries and updates over the collections whose deadlines a scanner looks at. Index `deadline`."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._collections = {name: database[name].with_options(write_concern=RESTORABLE) for name in _LIVE}
+        self._collections = {name: current(database[name]) for name in _LIVE}
 
     def count(self) -> dict[str, int]:
         """{collection: live records with such a deadline}."""

@@ -6,55 +6,71 @@ changes nothing the second time. What it writes, and what comes back with it, st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, after, age, idle_time, later_by, literal
+from recovery.store.concerns import committed, current
+from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal
 from recovery.store.graph_stages import IDLE, TOUCHED, Finished, GraphView, apply_stages, decode_view, projection
 from recovery.store.tasks import insert_missing
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a graph knows of how some tasks ended: those that are finished or failed, and how often which were
+    restarted."""
+
+    epoch: int
+    ended: frozenset[str]
+    restarted: Mapping[str, int]
+
+    def is_over(self, task: str, epoch: int, restarts: int | None) -> bool:
+        """Whether the end of a task in this epoch and life has reached the graph, or can't any more."""
+        return self.epoch != epoch or task in self.ended or self.restarted.get(task, 0) > (restarts or 0)
 
 
 class Graphs:
     """The collection `graphs`."""
 
     def __init__(self, collection: MongoCollection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current, self._committed = current(collection), committed(collection)
 
     def insert(self, graphs: Sequence[Graph]) -> int:
         """Save the first graphs of processes; one that has a graph keeps it. How many had none."""
-        return insert_missing(self._collection, [to_document(graph) for graph in graphs])
+        return insert_missing(self._current, [to_document(graph) for graph in graphs])
 
     def get(self, process_id: str) -> Graph | None:
         """The graph of this process."""
-        found = self._collection.find_one({"_id": process_id})
+        found = self._current.find_one({"_id": process_id})
         return from_document(Graph, found) if found else None
 
     def sizes(self, process_ids: Sequence[str]) -> dict[str, int]:
         """{process: bytes of its graph}, of those that have one: some 50 for each task."""
-        found = self._collection.find({"_id": {"$in": list(process_ids)}}, {"size": {"$bsonSize": "$$ROOT"}})
+        found = self._current.find({"_id": {"$in": list(process_ids)}}, {"size": {"$bsonSize": "$$ROOT"}})
         return {document["_id"]: document["size"] for document in found}
 
     def versions(self, process_ids: Sequence[str]) -> dict[str, int]:
         """{process: version of its graph}, of those that have one."""
-        found = self._collection.find({"_id": {"$in": list(process_ids)}}, {"version": True})
+        found = self._current.find({"_id": {"$in": list(process_ids)}}, {"version": True})
         return {document["_id"]: document["version"] for document in found}
 
     def complete(self, process_ids: Sequence[str]) -> list[str]:
         """Those of these processes of whose graph nothing is open."""
-        found = self._collection.find({"_id": {"$in": list(process_ids)}, "notFinished": {}}, {"_id": True})
+        found = self._current.find({"_id": {"$in": list(process_ids)}, "notFinished": {}}, {"_id": True})
         return [document["_id"] for document in found]
 
     def absent(self, process_ids: Iterable[str]) -> set[str]:
         """Those of these processes that have no graph."""
         ids = set(process_ids)
-        return ids - {document["_id"] for document in self._collection.find({"_id": {"$in": list(ids)}}, {"_id": True})}
+        return ids - {document["_id"] for document in self._current.find({"_id": {"$in": list(ids)}}, {"_id": True})}
 
     def get_many(self, process_ids: Iterable[str]) -> dict[str, Graph]:
         """The graphs that are there, by process."""
-        found = self._collection.find({"_id": {"$in": list(process_ids)}})
+        found = self._current.find({"_id": {"$in": list(process_ids)}})
         return {document["_id"]: from_document(Graph, document) for document in found}
 
     def apply(self, process_id: str, epoch: int, finished: Sequence[Finished]) -> GraphView | None:
@@ -66,7 +82,7 @@ class Graphs:
         guard: Document = {"_id": process_id, "epoch": epoch}
         guard |= {f"notFinished.{one.task}": {"$exists": True} for one in finished}
         candidates = tuple(dict.fromkeys(c for one in finished for c in one.candidates))
-        found = self._collection.find_one_and_update(
+        found = self._current.find_one_and_update(
             guard,
             apply_stages(finished),
             projection=projection(finished[0].task, candidates),
@@ -76,8 +92,24 @@ class Graphs:
 
     def view(self, process_id: str, finished: Finished) -> GraphView | None:
         """The graph as far as this task is concerned, without a change; None if there is no graph."""
-        found = self._collection.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
+        found = self._current.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
         return decode_view(found, finished.candidates) if found else None
+
+    def committed_ends(self, tasks: Mapping[str, Collection[str]]) -> dict[str, Ends]:
+        """{process: what its graph, as a majority has it, knows of how these tasks of it ended}, {process: tasks}; of
+        those that have a graph."""
+        names = sorted({task for of_process in tasks.values() for task in of_process})
+        among: Document = {"$setIntersection": [{"$ifNull": ["$finished", []]}, literal(names)]}
+        fields: Document = {"epoch": True, "failed": True, "restarted": True, "finished": among}
+        found = self._committed.find({"_id": {"$in": list(tasks)}}, fields)
+        return {
+            document["_id"]: Ends(
+                epoch=document["epoch"],
+                ended=frozenset((*document["finished"], *document.get("failed", ()))),
+                restarted=document.get("restarted", {}),
+            )
+            for document in found
+        }
 
     def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:
         """Note that a task ended with an error. It stays open, so what waits for it goes on waiting.
@@ -85,7 +117,7 @@ class Graphs:
         False if it is not open, or was restarted since: `restarts` is that of the decision that failed.
         """
         life = {"epoch": epoch, f"restarted.{task}": restarts}
-        changed = self._collection.update_one(
+        changed = self._current.update_one(
             {"_id": process_id, f"notFinished.{task}": {"$exists": True}, **life},
             [{"$set": {f"failed.{task}": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}}],
         )
@@ -121,12 +153,12 @@ class Graphs:
     def _change_seen(self, seen: Graph, stages: Sequence[Document], guard: Mapping[str, object] | None = None) -> bool:
         """Every change of what is open and what waits for what makes a new version; that a task failed does not."""
         same = {"_id": seen.id, "epoch": seen.epoch, "version": seen.version, **(guard or {})}
-        return self._collection.update_one(same, stages).matched_count == 1
+        return self._current.update_one(same, stages).matched_count == 1
 
     def stamp(self, process_ids: Sequence[str]) -> int:
         """Give a deadline, now, to graphs that have something open and lack one."""
         lacking: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, **lacking}, [{"$set": {"recoveryTime": "$$NOW"}}]
         )
         return changed.modified_count
@@ -134,18 +166,18 @@ class Graphs:
     def is_failed(self, process_id: str, task: str, restarts: int | None) -> bool:
         """Whether it is noted that a task ended with an error, and was not restarted since."""
         noted = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
-        return self._collection.find_one(noted, {"_id": True}) is not None
+        return self._current.find_one(noted, {"_id": True}) is not None
 
     def touch(self, process_ids: Iterable[str]) -> None:
         """Set new idle deadlines: something is going on in these processes."""
-        self._collection.update_many(
+        self._current.update_many(
             {"_id": {"$in": list(process_ids)}, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": IDLE}}],
         )
 
     def hurry(self, process_id: str, seconds: float) -> None:
         """Look at an open graph within so many seconds: something in it is not as it should be."""
-        self._collection.update_one(
+        self._current.update_one(
             {"_id": process_id, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": {"$min": ["$recoveryTime", after(seconds)]}}}],
         )
@@ -155,7 +187,7 @@ class Graphs:
         those whose deadline is past still; it is not if somebody, an abort say, has begun to work on them since they
         were looked at."""
         guard: Document = {"$and": [OVERDUE]} if overdue else {}
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, "$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard},
             {"$unset": {"recoveryTime": ""}},
         )
@@ -163,12 +195,12 @@ class Graphs:
 
     def overdue(self, limit: int) -> list[str]:
         """Processes whose graph's deadline is past, the longest first. Index `deadline`."""
-        found = self._collection.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
+        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
     def put_off(self, process_id: str, seconds: float) -> int:
         """Look at a graph that can't be read, or whose process's records can't, after so many seconds."""
-        changed = self._collection.update_one(
+        changed = self._current.update_one(
             {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(seconds)}}],
             bypass_document_validation=True,
@@ -178,7 +210,7 @@ class Graphs:
     def look_later(self, process_ids: Sequence[str]) -> int:
         """Move the deadlines of graphs found healthy: as far off as they are idle, so looks grow rare."""
         later = later_by({"$max": [idle_time("$idleTimeout"), age("$touchedAt")]})
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count

@@ -18,7 +18,8 @@ from pymongo.errors import DuplicateKeyError
 from recovery.records import Interruption, from_document, to_document
 from recovery.records.ids import SEPARATOR
 from recovery.store.client import Document
-from recovery.store.expressions import RESTORABLE, literal
+from recovery.store.concerns import committed
+from recovery.store.expressions import literal
 from recovery.store.snapshots import record_range
 
 
@@ -57,12 +58,12 @@ class Interruptions:
     """The collection `interruptions`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._collection = committed(collection)
 
     def add(self, interruption: Interruption) -> None:
         """Save an interruption, unless that of the same failure or of a later one is there.
 
-        Restorable: its decision is live until it is applied, which writes this first.
+        Acknowledged: its process is broken next, and what is broken has to be listed.
         """
         fields = {key: literal(value) for key, value in to_document(interruption).items()}
         earlier = {"_id": interruption.id, "restarts": {"$lt": interruption.restarts}}

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pymongo
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker, from_document
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE
 from recovery.store.snapshots import decision_of, record_range
 
@@ -58,15 +60,19 @@ def impatient(seconds: float) -> AbstractContextManager[None]:
 
 
 class Overview:
-    """Queries over all collections."""
+    """Queries over all collections, as a majority has them; what is of this moment and takes nothing back (heartbeats,
+    what is overdue) as it is now."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
 
+    def _told(self, collection: str) -> Collection[Document]:
+        return committed(self._database[collection])
+
     def processes(self) -> dict[str, int]:
         """{state: processes}. Running: index `deadline`. Broken and aborted: index `unsuccessful`. Finished: the
         rest of the collection's count."""
-        collection = self._database[schema.PROCESSES]
+        collection = self._told(schema.PROCESSES)
         counts = {ProcessState.RUNNING.value: collection.count_documents(_HAS_DEADLINE, hint="deadline")}
         for state in (ProcessState.BROKEN, ProcessState.ABORTED):
             counts[state.value] = collection.count_documents({"state": state.value}, hint="unsuccessful")
@@ -76,7 +82,7 @@ class Overview:
     def decisions(self) -> dict[str, int]:
         """{state: decisions}. Live ones: index `deadline`, and the documents it holds. The rest: the collection's
         count."""
-        collection = self._database[schema.DECISIONS]
+        collection = self._told(schema.DECISIONS)
         stages = [{"$match": _HAS_DEADLINE}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}]
         live = {d["_id"]: d["count"] for d in collection.aggregate(stages, hint="deadline")}
         counts = {
@@ -88,14 +94,14 @@ class Overview:
         return counts
 
     def overdue(self) -> dict[str, int]:
-        """{collection: records whose deadline is past}. Index `deadline`: costs what is overdue."""
-        return {name: self._database[name].count_documents(OVERDUE) for name in DEADLINES}
+        """{collection: records whose deadline is past}, now. Index `deadline`: costs what is overdue."""
+        return {name: current(self._database[name]).count_documents(OVERDUE) for name in DEADLINES}
 
     def oldest_overdue(self, collection: str) -> float:
         """Seconds that the longest overdue record is past its deadline; 0 if none is. Index `deadline`: one
-        find of one record. A null for a deadline, which another program wrote, has no age."""
+        find of one record, as scanners see them. A null for a deadline, which another program wrote, has no age."""
         overdue: Document = {"$and": [OVERDUE, {"recoveryTime": {"$gte": datetime.fromtimestamp(0, UTC)}}]}
-        found = self._database[collection].find(overdue, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
+        found = current(self._database[collection]).find(overdue, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
         return max((float(document["age"]) for document in found), default=0.0)
 
     def without_deadline(self) -> dict[str, int]:
@@ -112,39 +118,39 @@ class Overview:
         }
 
     def _count_missing(self, collection: str, live: Document) -> int:
-        return self._database[collection].count_documents(live | {"recoveryTime": None}, hint="deadlineMissing")
+        return self._told(collection).count_documents(live | {"recoveryTime": None}, hint="deadlineMissing")
 
     def _graphs_without(self, of_processes: Document, index: str) -> int:
         odd: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
-        processes = self._database[schema.PROCESSES].find(of_processes, {"_id": True}).hint(index)
+        processes = self._told(schema.PROCESSES).find(of_processes, {"_id": True}).hint(index)
         found = 0
         # Pages and not one $lookup, which takes ten times as long: 0.4 s for 100,000 running processes.
         while page := [document["_id"] for document in processes.to_list(PAGE)]:
-            found += self._database[schema.GRAPHS].count_documents({"_id": {"$in": page}, **odd}, hint="_id_")
+            found += self._told(schema.GRAPHS).count_documents({"_id": {"$in": page}, **odd}, hint="_id_")
         return found
 
     def workers_alive(self) -> list[Worker]:
         """Workers whose heartbeat is not overdue. There are as many as workers."""
         alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
-        return [from_document(Worker, document) for document in self._database[schema.WORKERS].find(alive)]
+        return [from_document(Worker, document) for document in current(self._database[schema.WORKERS]).find(alive)]
 
     def actor_names(self) -> list[str]:
         """Names of all actors that a worker has served: the queues there may be."""
-        return sorted(document["_id"] for document in self._database[schema.ACTORS].find({}, {"_id": True}))
+        return sorted(document["_id"] for document in self._told(schema.ACTORS).find({}, {"_id": True}))
 
     def blocked_actors(self) -> list[str]:
         """Names of the actors of which no task is begun until an operator unblocks them."""
-        found = self._database[schema.ACTORS].find({"blockedAt": {"$ne": None}}, {"_id": True})
+        found = self._told(schema.ACTORS).find({"blockedAt": {"$ne": None}}, {"_id": True})
         return sorted(document["_id"] for document in found)
 
     def task_lines(self, process_id: str) -> list[TaskLine]:
         """All tasks of a process. Index `_id`, one range."""
-        found = self._database[schema.TASKS].find(record_range(process_id), {"actor": True, "parent": True})
+        found = self._told(schema.TASKS).find(record_range(process_id), {"actor": True, "parent": True})
         return [TaskLine(d["_id"].partition("/")[2], d["actor"], d.get("parent")) for d in found]
 
     def decisions_of(self, process_id: str) -> dict[str, Decision]:
         """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
-        found = self._database[schema.DECISIONS].find(record_range(process_id), _TEXTS_LEFT_OUT)
+        found = self._told(schema.DECISIONS).find(record_range(process_id), _TEXTS_LEFT_OUT)
         decisions: dict[str, Decision] = {}
         for document in found:
             decision = decision_of(document)
@@ -154,4 +160,4 @@ class Overview:
     def collections(self) -> dict[str, int]:
         """{collection: about how many records}, of those that are there."""
         names = set(self._database.list_collection_names())
-        return {name: self._database[name].estimated_document_count() for name in schema.VALIDATORS if name in names}
+        return {name: self._told(name).estimated_document_count() for name in schema.VALIDATORS if name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
@@ -10,10 +11,9 @@ from pymongo.errors import DuplicateKeyError
 from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
 from recovery.store.batches import batches
 from recovery.store.client import Document
+from recovery.store.concerns import certain, committed, current
 from recovery.store.expressions import (
-    ACKNOWLEDGED,
     OVERDUE,
-    RESTORABLE,
     after,
     age,
     idle_time,
@@ -32,8 +32,8 @@ class Processes:
     """The collection `processes`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._acknowledged = collection.with_options(write_concern=ACKNOWLEDGED)
-        self._restorable = collection.with_options(write_concern=RESTORABLE)
+        self._current, self._committed = current(collection), committed(collection)
+        self._certain = certain(collection)
 
     def insert(self, process: Process, first_look: float) -> Process:
         """Save a process, its first deadline `first_look` seconds away; this alone acknowledges its start.
@@ -62,24 +62,47 @@ class Processes:
                 }
             }
         ]
+        save = partial(
+            # Not merely read where it is there: that is told as well, so a majority has to have it.
+            self._committed.find_one_and_update,
+            key,
+            stages,
+            upsert=True,
+            return_document=True,
+            projection=PROCESS_FIELDS,
+        )
         try:
-            found = self._acknowledged.find_one_and_update(
-                key, stages, upsert=True, return_document=True, projection=PROCESS_FIELDS
-            )
+            found = save()
         except DuplicateKeyError:  # two upserts of one custom id at once; ours lost
-            found = self._acknowledged.find_one(key, PROCESS_FIELDS)
+            found = save()
         assert found is not None
         saved = _brief(found)
         return saved.evolve(args=process.args) if saved.id == process.id else saved
 
     def get(self, process_id: str) -> Process | None:
         """The process of this id, as a whole: up to 16 MB."""
-        found = self._acknowledged.find_one({"_id": process_id})
+        found = self._current.find_one({"_id": process_id})
         return from_document(Process, found) if found else None
+
+    def get_committed(self, process_id: str) -> Process | None:
+        """The same, if a majority has it, as it has it: its start was acknowledged, or will be."""
+        found = self._committed.find_one({"_id": process_id})
+        return from_document(Process, found) if found else None
+
+    def is_there(self, process_id: str) -> bool:
+        """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
+        that the one before it had acknowledged."""
+        return self._certain.find_one({"_id": process_id}, {"_id": True}) is not None
 
     def brief(self, process_id: str) -> Process | None:
         """The process of this id, without arguments and result."""
-        found = self._acknowledged.find_one({"_id": process_id}, PROCESS_FIELDS)
+        found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
+        return _brief(found) if found else None
+
+    def told(self, process_id: str) -> Process | None:
+        """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
+        key = {"_id": process_id}
+        found = self._committed.find_one(key, PROCESS_FIELDS) or self._certain.find_one(key, PROCESS_FIELDS)
         return _brief(found) if found else None
 
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
@@ -87,23 +110,31 @@ class Processes:
         return {
             document["_id"]: _brief(document)
             for batch in batches(process_ids)
-            for document in self._acknowledged.find({"_id": {"$in": batch}}, PROCESS_FIELDS)
+            for document in self._current.find({"_id": {"$in": batch}}, PROCESS_FIELDS)
         }
 
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
-        """The processes that are there, by id, with the results of those that have finished, and without arguments."""
-        found = self._acknowledged.find({"_id": {"$in": list(process_ids)}}, {"args": False})
+        """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
+        without arguments."""
+        found = self._committed.find({"_id": {"$in": list(process_ids)}}, {"args": False})
         return {document["_id"]: _brief(document) for document in found}
 
     def ending(self, process_id: str) -> tuple[Process, int] | None:
         """The process of this id, briefly, and the bytes that its arguments take."""
-        found = self._acknowledged.find_one({"_id": process_id}, _ENDING)
+        found = self._current.find_one({"_id": process_id}, _ENDING)
         return (_brief(found), found["bytes"]) if found else None
 
     def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
-        """The process of this id, briefly, with the first `length` characters of its result, and how many it has."""
-        found = self._acknowledged.find_one({"_id": process_id}, _shown(length))
+        """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
+        a majority has it. None only if there is none for certain."""
+        key, fields = {"_id": process_id}, _shown(length)
+        found = self._committed.find_one(key, fields) or self._certain.find_one(key, fields)
         return (_brief(found), found["characters"]) if found else None
+
+    def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
+        """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
+        goes_on = {"_id": {"$in": list(process_ids)}, "state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
+        return {document["_id"]: document["epoch"] for document in self._committed.find(goes_on, {"epoch": True})}
 
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""
@@ -116,7 +147,7 @@ class Processes:
         return self._end(process_id, epoch, fields, {"reopened": reopened})
 
     def _end(self, process_id: str, epoch: int, fields: Document, guard: Document | None = None) -> bool:
-        changed = self._acknowledged.update_one(
+        changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
             _ending(fields),
         )
@@ -124,17 +155,17 @@ class Processes:
 
     def overdue(self, limit: int) -> list[str]:
         """Ids of running processes whose deadline is past, the longest first. Index `deadline`."""
-        found = self._restorable.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
+        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
     def without_deadline(self, limit: int) -> list[str]:
         """Ids of running processes that lack a deadline. Index `deadlineMissing`, empty while all is well."""
-        found = self._restorable.find({"state": RUNNING, "recoveryTime": None}, {"_id": True})
+        found = self._current.find({"state": RUNNING, "recoveryTime": None}, {"_id": True})
         return [document["_id"] for document in found.hint("deadlineMissing").limit(limit)]
 
     def stamp(self, process_ids: Sequence[str]) -> int:
         """Give a deadline, now, to running processes that lack one."""
-        changed = self._restorable.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, "state": RUNNING, "recoveryTime": None},
             [{"$set": {"recoveryTime": "$$NOW"}}],
         )
@@ -146,14 +177,14 @@ class Processes:
         Restorable: a mark that a failover takes back is made again.
         """
         guard = _late(process_ids, process_type, seconds)
-        return self._restorable.update_many(guard, [{"$set": {"timedOutAt": "$$NOW"}}]).modified_count
+        return self._current.update_many(guard, [{"$set": {"timedOutAt": "$$NOW"}}]).modified_count
 
     def break_late(self, process_ids: Sequence[str], process_type: str, seconds: float, error: ErrorInfo) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
         once more. How many."""
         broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
-        return self._acknowledged.update_many(_late(process_ids, process_type, seconds), stages).modified_count
+        return self._committed.update_many(_late(process_ids, process_type, seconds), stages).modified_count
 
     def hurry(self, process_type: str, seconds: float) -> int:
         """Running processes of a type whose settings changed: look when their time is over.
@@ -163,12 +194,12 @@ class Processes:
         over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
         guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
-        changed = self._restorable.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
+        changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
         return changed.modified_count
 
     def put_off(self, process_id: str, seconds: float) -> int:
         """Look at a process some of whose records can't be read after so many seconds."""
-        changed = self._restorable.update_one(
+        changed = self._current.update_one(
             {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(seconds)}}],
             bypass_document_validation=True,
@@ -185,7 +216,7 @@ class Processes:
         if timeouts:
             over = _end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
-        changed = self._restorable.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
         )
         return changed.modified_count

@@ -19,6 +19,7 @@ from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.batches import batches
 from recovery.store.client import Document
+from recovery.store.concerns import committed
 from recovery.store.snapshots import DECISION_FIELDS, decision_of
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
@@ -54,7 +55,7 @@ class Range:
 
 def pages(database: Database[Document], collection: str, part: Range) -> Iterator[list[Document]]:
     """The documents of a range in key order, briefly, a page at a time. Index `_id_`."""
-    found = database[collection].find(part.condition(), BRIEF[collection], batch_size=PAGE)
+    found = committed(database[collection]).find(part.condition(), BRIEF[collection], batch_size=PAGE)
     found.sort("_id", 1).hint("_id_")
     page, heavy = list[Document](), 0
     while some := found.to_list(STEP):
@@ -76,7 +77,9 @@ def _weight(document: Document) -> int:
 def of_type(database: Database[Document], part: Range, process_type: str) -> list[str]:
     """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
     query = part.condition() | {"type": process_type}
-    return [d["_id"] for d in database[schema.PROCESSES].find(query, {"_id": True}).sort("_id", 1).hint("_id_")]
+    return [
+        d["_id"] for d in committed(database[schema.PROCESSES]).find(query, {"_id": True}).sort("_id", 1).hint("_id_")
+    ]
 
 
 def decisions(database: Database[Document], keys: Sequence[str]) -> dict[str, Decision]:
@@ -84,7 +87,7 @@ def decisions(database: Database[Document], keys: Sequence[str]) -> dict[str, De
     return {
         document["_id"]: decision_of(document)
         for batch in batches(keys)
-        for document in database[schema.DECISIONS].find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
+        for document in committed(database[schema.DECISIONS]).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
     }
 
 
@@ -93,7 +96,7 @@ def walk(database: Database[Document], step: int) -> list[str]:
     found: list[str] = []
     while True:
         beyond = {"_id": {"$gt": found[-1]}} if found else {}
-        query = database[schema.PROCESSES].find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
+        query = committed(database[schema.PROCESSES]).find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
         reached = next(query.skip(step - 1).limit(1), None)
         if reached is None:
             return found
@@ -108,13 +111,13 @@ def sample(database: Database[Document], size: int) -> list[str]:
     in memory, it draws too rarely: of 100,000 processes just inserted, the last 28,000 made up a twentieth.
     """
     pipeline: list[dict[str, Any]] = [{"$sample": {"size": size}}, {"$project": {"_id": True}}]
-    drawn = database[schema.DECISIONS].aggregate(pipeline)
+    drawn = committed(database[schema.DECISIONS]).aggregate(pipeline)
     return sorted(split_record_id(document["_id"])[0] for document in drawn)
 
 
 def volume(database: Database[Document]) -> tuple[int, int]:
     """How many processes and decisions there are, from the collections' metadata: cheap, roughly right."""
     return (
-        database[schema.PROCESSES].estimated_document_count(),
-        database[schema.DECISIONS].estimated_document_count(),
+        committed(database[schema.PROCESSES]).estimated_document_count(),
+        committed(database[schema.DECISIONS]).estimated_document_count(),
     )

@@ -5,8 +5,8 @@ of its ids and marks what it changed with the batch's own new pass; one find rea
 What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
 round trips, and the new pass is both the mark of the claim and what makes old messages and results stale.
 
-All restorable: if a failover takes a requeue back, the record is overdue once more, and the message that was
-pushed carries a pass that no longer matches.
+Restorable, but for the ends: if a failover takes a requeue back, the record is overdue once more, and the message that
+was pushed carries a pass that no longer matches.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pymongo.collection import Collection
 from recovery.limits import LONGEST
 from recovery.records import ErrorInfo, TaskLimit, to_document
 from recovery.store.client import Document
+from recovery.store.concerns import committed, current
 from recovery.store.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
 from recovery.store.expressions import (
     FIRST_QUEUED,
     OVERDUE,
-    RESTORABLE,
     Expression,
     after,
     jittered,
@@ -62,7 +62,7 @@ class Requeues:
     def __init__(
         self, collection: Collection[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
     ) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current, self._committed = current(collection), committed(collection)
         self._message_timeout = message_timeout
         self._task_timeouts = task_timeouts
 
@@ -122,7 +122,7 @@ class Requeues:
         age = {"$subtract": ["$$NOW", {"$ifNull": ["$queuedAt", "$$NOW"]}]}
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
         later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age]}, most]})]}
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
         )
         return changed.modified_count
@@ -131,14 +131,14 @@ class Requeues:
         """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
         spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
         )
         return changed.modified_count
 
     def put_off_damaged(self, decision_id: str) -> int:
         """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
-        changed = self._collection.update_one(
+        changed = self._current.update_one(
             {"_id": decision_id, "$or": [OVERDUE, {"recoveryTime": None}]},
             [{"$set": {"recoveryTime": after(LONGEST_WAIT * self._message_timeout)}}],
             bypass_document_validation=True,
@@ -147,7 +147,7 @@ class Requeues:
 
     def look_later(self, ids: Sequence[str]) -> int:
         """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": after(self._message_timeout)}}]
         )
         return changed.modified_count
@@ -155,7 +155,7 @@ class Requeues:
     def stamp(self, ids: Sequence[str]) -> int:
         """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
         due = {"$max": ["$eta", {"$add": [{"$min": ["$queuedAt", "$$NOW"]}, _DELAY]}, "$$NOW"]}
-        changed = self._collection.update_many(
+        changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
             [{"$set": {"recoveryTime": {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]}}}],
         )
@@ -198,7 +198,7 @@ class Requeues:
     def _sooner(self, guard: Document, deadline: Expression) -> int:
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
         stages = [{"$set": {"recoveryTime": deadline}}]
-        return self._collection.update_many({**guard, **later}, stages, hint="deadline").modified_count
+        return self._current.update_many({**guard, **later}, stages, hint="deadline").modified_count
 
     def _in_time(self, deadline: Expression) -> Expression:
         """A deadline of what is queued, or the end of the task's time if that is sooner."""
@@ -216,8 +216,9 @@ class Requeues:
         }
         fields = {"state": FINISHED, "outcome": outcome, "recoveryTime": "$$NOW", **counted}
         selection = {"_id": {"$in": list(ids)}}
-        self._collection.update_many({**selection, **guard}, [{"$set": fields}])
-        marked = self._collection.find({**selection, "outcome.pass": pass_key}, {"_id": True})
+        # Its process is broken for it, and somebody told: a majority has to have it first.
+        self._committed.update_many({**selection, **guard}, [{"$set": fields}])
+        marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True})
         return [document["_id"] for document in marked]
 
     def _requeue(
@@ -250,14 +251,14 @@ class Requeues:
         if not ids:
             return []
         if len(ids) == 1:  # one round trip instead of two
-            one = self._collection.find_one_and_update(
+            one = self._current.find_one_and_update(
                 {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True
             )
             return [_queued(one, first)] if one and one["state"] == QUEUED else []
         selection = {"_id": {"$in": list(ids)}}
-        if not self._collection.update_many({**selection, **guard}, stages).matched_count:
+        if not self._current.update_many({**selection, **guard}, stages).matched_count:
             return []
-        marked = self._collection.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
+        marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
         return [_queued(document, first) for document in marked]
 
 

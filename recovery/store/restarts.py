@@ -17,8 +17,9 @@ from recovery.records import Process, ProcessState
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.concerns import committed, current
 from recovery.store.decisions import FINISHED, QUEUED, Queued
-from recovery.store.expressions import ACKNOWLEDGED, RESTORABLE, after, task_end_by_actor
+from recovery.store.expressions import after, task_end_by_actor
 from recovery.store.graph_stages import IDLE
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
@@ -54,9 +55,10 @@ class Restarts:
     def __init__(
         self, database: Database[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
     ) -> None:
-        self._decisions = database[schema.DECISIONS].with_options(write_concern=ACKNOWLEDGED)
-        self._processes = database[schema.PROCESSES].with_options(write_concern=ACKNOWLEDGED)
-        self._graphs = database[schema.GRAPHS].with_options(write_concern=RESTORABLE)
+        self._decisions = committed(database[schema.DECISIONS])
+        self._marked = current(database[schema.DECISIONS])
+        self._processes = committed(database[schema.PROCESSES])
+        self._graphs = current(database[schema.GRAPHS])
         self._message_timeout, self._task_timeouts = message_timeout, task_timeouts
 
     def queue(self, failed: Sequence[Restarted], pass_key: str) -> list[Queued]:
@@ -86,7 +88,7 @@ class Restarts:
             stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
             self._decisions.update_many({**broken, **same}, stages)
         marked = {"_id": {"$in": [one.id for one in failed]}, "pass": pass_key}
-        found = self._decisions.find(marked, _MESSAGE)
+        found = self._marked.find(marked, _MESSAGE)
         # Behind what waits already: thousands that an operator restarts must not hold up all others.
         return [Queued(d["_id"], d["actor"], pass_key, d["queuedAt"]) for d in found]
 

@@ -6,20 +6,21 @@ from pymongo.collection import Collection
 
 from recovery.records import ScannerRun, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import RESTORABLE, literal
+from recovery.store.concerns import current
+from recovery.store.expressions import literal
 
 
 class Scanners:
     """The collection `scanners`: one note per scanner, whichever worker ran it."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current = current(collection)
 
     def note(self, run: ScannerRun) -> None:
         """Say that a scanner ran just now: over what any worker said before. Nothing is decided by a note."""
         fields = {key: literal(value) for key, value in to_document(run).items()}
-        self._collection.update_one({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True)
+        self._current.update_one({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True)
 
     def all(self) -> dict[str, ScannerRun]:
         """The last run of each scanner that ever ran, by name."""
-        return {d["_id"]: from_document(ScannerRun, d) for d in self._collection.find()}
+        return {d["_id"]: from_document(ScannerRun, d) for d in self._current.find()}

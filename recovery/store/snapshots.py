@@ -4,9 +4,10 @@ memory at once: so a page has fewer processes where they are large."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.records import Decision, Graph, Process, from_document
@@ -27,7 +28,13 @@ LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""
 
 
-def load(database: Database[Document], process_ids: Sequence[str], most: int | None = None) -> list[Snapshot]:
+Concern = Callable[[Collection[Document]], Collection[Document]]
+"""How records are read: `current` or `committed` of `concerns`."""
+
+
+def load(
+    database: Database[Document], process_ids: Sequence[str], concern: Concern, most: int | None = None
+) -> list[Snapshot]:
     """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out.
 
     Of some of them only, one at least, where their decisions together have more than `most` children: those of a
@@ -39,17 +46,17 @@ def load(database: Database[Document], process_ids: Sequence[str], most: int | N
     # Tasks first and the graph last: what the graph names was written before. With hints, since without one the server
     # plans each of a hundred ranges by itself, which takes as long again.
     tasks: dict[str, list[str]] = defaultdict(list)
-    for document in database[schema.TASKS].find(of_them, ID_ONLY).hint("_id_").to_list():
+    for document in concern(database[schema.TASKS]).find(of_them, ID_ONLY).hint("_id_").to_list():
         process_id, task = split_record_id(document["_id"])
         tasks[process_id].append(task)
-    found = database[schema.DECISIONS].find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
+    found = concern(database[schema.DECISIONS]).find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
     decisions, unread = _by_process(found, most)
     read = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
     among = {"_id": {"$in": read}}
-    graphs = {d["_id"]: from_document(Graph, d) for d in database[schema.GRAPHS].find(among)}
+    graphs = {d["_id"]: from_document(Graph, d) for d in concern(database[schema.GRAPHS]).find(among)}
     processes = {
         d["_id"]: from_document(Process, d | {"args": LEFT_OUT})
-        for d in database[schema.PROCESSES].find(among, PROCESS_FIELDS)
+        for d in concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS)
     }
     return [
         Snapshot(

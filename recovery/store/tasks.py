@@ -11,7 +11,8 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from recovery.records import Task, from_document, to_document
 from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.expressions import RESTORABLE, without
+from recovery.store.concerns import current
+from recovery.store.expressions import without
 from recovery.store.snapshots import LEFT_OUT
 
 _LINKS = {"args": False, "deps": False}
@@ -21,15 +22,15 @@ class Tasks:
     """The collection `tasks`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current = current(collection)
 
     def insert(self, tasks: Sequence[Task]) -> int:
         """Save tasks; those that are there already are left as they are. How many were not."""
-        return insert_missing(self._collection, [to_document(task) for task in tasks])
+        return insert_missing(self._current, [to_document(task) for task in tasks])
 
     def get(self, task_id: str) -> Task | None:
         """The task of this id, `P/T`, as a whole: up to 16 MB."""
-        found = self._collection.find_one({"_id": task_id})
+        found = self._current.find_one({"_id": task_id})
         return from_document(Task, found) if found else None
 
     def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
@@ -51,7 +52,7 @@ class Tasks:
 
     def _find(self, task_ids: Iterable[str], fields: Document) -> Iterator[Document]:
         for batch in batches(task_ids):
-            yield from self._collection.find({"_id": {"$in": batch}}, fields)
+            yield from self._current.find({"_id": {"$in": batch}}, fields)
 
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:

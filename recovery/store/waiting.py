@@ -22,6 +22,7 @@ from recovery.records import DecisionState
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.concerns import committed, current
 from recovery.store.snapshots import record_range
 
 _QUEUED = DecisionState.QUEUED.value
@@ -66,6 +67,7 @@ class Waiting:
     """Queries of what waits for a worker. `polled_within`: seconds for which a worker may be away to restart."""
 
     def __init__(self, database: Database[Document], polled_within: float) -> None:
+        self._decisions, self._actors = committed(database[schema.DECISIONS]), committed(database[schema.ACTORS])
         self._database, self._polled_within = database, timedelta(seconds=polled_within)
 
     def by_actor(self, *, count_served: bool = True) -> dict[str, ActorQueue]:
@@ -99,18 +101,18 @@ class Waiting:
         """Those of these actors that a task of the process waits for. Index `_id`, one range."""
         of_them: Document = {**record_range(process_id), "state": _QUEUED, "actor": {"$in": list(actors)}}
         stages = [{"$match": of_them}, {"$group": {"_id": "$actor"}}]
-        return {document["_id"] for document in self._database[schema.DECISIONS].aggregate(stages, hint="_id_")}
+        return {document["_id"] for document in self._decisions.aggregate(stages, hint="_id_")}
 
     def undecided(self, actor: str) -> dict[str, int]:
         """{state: tasks} of an actor that are delayed, queued or being worked on. Index `deadline`: reads all that is
         live, for an operator."""
         stages = [{"$match": self._undecided_of(actor)}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}]
-        found = self._database[schema.DECISIONS].aggregate(stages, hint="deadline")
+        found = self._decisions.aggregate(stages, hint="deadline")
         return {document["_id"]: document["count"] for document in found}
 
     def processes_of(self, actor: str) -> Iterator[str]:
         """Ids of the processes that such tasks are of, each once, by id. Costs the same."""
-        found = self._database[schema.DECISIONS].find(self._undecided_of(actor), {"_id": True}).hint("deadline")
+        found = self._decisions.find(self._undecided_of(actor), {"_id": True}).hint("deadline")
         yield from sorted({split_record_id(document["_id"])[0] for document in found})
 
     def _undecided_of(self, actor: str) -> Document:
@@ -129,7 +131,7 @@ class Waiting:
         return {document["_id"]: document["count"] for document in found}
 
     def _queued(self, match: Document, *stages: Document) -> list[Document]:
-        decisions = self._database[schema.DECISIONS]
+        decisions = self._decisions
         try:
             return decisions.aggregate([{"$match": match}, *stages], hint="waiting").to_list()
         except OperationFailure as error:
@@ -140,14 +142,14 @@ class Waiting:
 
     def _told(self) -> dict[str, datetime | None]:
         """{actor that a worker told of: since when it is blocked, if it is}."""
-        found = self._database[schema.ACTORS].find(_NAMED, {"blockedAt": True})
+        found = self._actors.find(_NAMED, {"blockedAt": True})
         return {document["_id"]: document.get("blockedAt") for document in found}
 
     def _workers(self) -> dict[str, list[str]]:
         """{actor: names of the workers that live and serve it}."""
         alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}, "name": _TEXT, "queues": {"$type": "array"}}
         serving: dict[str, list[str]] = {}
-        for document in self._database[schema.WORKERS].find(alive, {"name": True, "queues": True}):
+        for document in current(self._database[schema.WORKERS]).find(alive, {"name": True, "queues": True}):
             for queue in filter(lambda queue: isinstance(queue, str), document["queues"]):
                 serving.setdefault(queue, []).append(document["name"])
         return serving
@@ -158,7 +160,7 @@ class Waiting:
         since, until = {"$subtract": ["$$NOW", within]}, {"$add": ["$$NOW", within]}
         recently = {"$and": [{"$gt": ["$polledAt", since]}, {"$lt": ["$polledAt", until]}]}
         polled: Document = {**_NAMED, "$expr": recently}
-        return {document["_id"] for document in self._database[schema.QUEUES].find(polled, {"_id": True})}
+        return {document["_id"] for document in current(self._database[schema.QUEUES]).find(polled, {"_id": True})}
 
     def _now(self) -> datetime:
         hello = self._database.command("hello", codec_options=self._database.codec_options)

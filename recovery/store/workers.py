@@ -11,7 +11,8 @@ from pymongo.collection import Collection
 
 from recovery.records import QueueStatistics, Worker, from_document, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import OVERDUE, RESTORABLE, after, literal
+from recovery.store.concerns import current
+from recovery.store.expressions import OVERDUE, after, literal
 
 _DEADLINE = {"recoveryTime": True}
 
@@ -20,21 +21,21 @@ class Workers:
     """The collection `workers`: one live record per running worker."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current = current(collection)
 
     def beat(self, worker: Worker, timeout: float) -> None:
         """Say that a worker lives: its record, with a new deadline. A record that was removed comes back."""
         times = {"startedAt": {"$ifNull": ["$startedAt", "$$NOW"]}, "recoveryTime": after(timeout)}
         record = {"$mergeObjects": [literal(to_document(worker)), times]}
-        self._collection.update_one({"_id": worker.id}, [{"$replaceWith": record}], upsert=True)
+        self._current.update_one({"_id": worker.id}, [{"$replaceWith": record}], upsert=True)
 
     def all(self) -> list[Worker]:
         """All workers that have a record, alive or not."""
-        return [from_document(Worker, document) for document in self._collection.find()]
+        return [from_document(Worker, document) for document in self._current.find()]
 
     def on_host(self, host: str) -> list[Worker]:
         """Workers that said they run on this host."""
-        return [from_document(Worker, document) for document in self._collection.find({"host": host})]
+        return [from_document(Worker, document) for document in self._current.find({"host": host})]
 
     def deadlines(self) -> dict[str, Any]:
         """What stands as deadline in each worker's record, {worker: deadline}; of another program's perhaps no date."""
@@ -48,19 +49,19 @@ class Workers:
 
     def overdue(self, limit: int) -> list[Worker]:
         """Workers that have been silent past their deadline. Index `deadline`."""
-        found = self._collection.find(OVERDUE).sort("recoveryTime", 1).limit(limit)
+        found = self._current.find(OVERDUE).sort("recoveryTime", 1).limit(limit)
         return [from_document(Worker, document) for document in found]
 
     def remove(self, worker_ids: Sequence[str]) -> None:
         """Forget workers that are gone and whose claims were seen to."""
-        self._collection.delete_many({"_id": {"$in": list(worker_ids)}})
+        self._current.delete_many({"_id": {"$in": list(worker_ids)}})
 
 
 class Queues:
     """The collection `queues`: poll statistics per queue, brought up to date with every heartbeat."""
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection.with_options(write_concern=RESTORABLE)
+        self._current = current(collection)
 
     def polled(self, taken: Mapping[str, datetime | None]) -> None:
         """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}.
@@ -76,7 +77,7 @@ class Queues:
             for queue, youngest in taken.items()
         ]
         if updates:
-            self._collection.bulk_write(updates, ordered=False)
+            self._current.bulk_write(updates, ordered=False)
 
     def found_empty(self, moments: Mapping[str, datetime]) -> None:
         """These queues were empty, {queue: when}; of several moments the latest is kept."""
@@ -85,15 +86,15 @@ class Queues:
             for queue, moment in moments.items()
         ]
         if updates:
-            self._collection.bulk_write(updates, ordered=False)
+            self._current.bulk_write(updates, ordered=False)
 
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. There are as many as actors."""
-        return {d["_id"]: from_document(QueueStatistics, d) for d in self._collection.find()}
+        return {d["_id"]: from_document(QueueStatistics, d) for d in self._current.find()}
 
     def remove(self, queue: str) -> None:
         """Forget a queue that nobody polls: without statistics nothing is concluded from it."""
-        self._collection.delete_one({"_id": queue})
+        self._current.delete_one({"_id": queue})
 
 
 def _latest(*times: str | datetime | None) -> Document:

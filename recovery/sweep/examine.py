@@ -52,7 +52,7 @@ def _examine(errand: Errand, part: Range) -> RangeResult:
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    for snapshots in resources.store.snapshot_pages(_suspects(resources, errand, part, seen)):
+    for snapshots in resources.store.snapshot_pages(_suspects(resources, errand, part, seen), told=True):
         findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
@@ -79,7 +79,7 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
 
 
 def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:
-    for snapshots in resources.store.snapshot_pages(chosen):
+    for snapshots in resources.store.snapshot_pages(chosen, told=True):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
         yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, errand.around))

@@ -56,6 +56,6 @@ def test_broken(world: World) -> None:
 
 
 def test_aborted(world: World) -> None:
-    put(world.store, Process(id="p", type="order", args="", state=ProcessState.ABORTED))
-    with pytest.raises(ProcessBroken, match="process p: aborted: ended without a result"):
-        world.app.result("p")
+    put(world.store, Process(id="q", type="order", args="", state=ProcessState.ABORTED))
+    with pytest.raises(ProcessBroken, match="process q: aborted: ended without a result"):
+        world.app.result("q")

@@ -24,8 +24,6 @@ from tests.faults.plan import Plan
 
 WITHIN_LOCKS = ("recovery.store.preferences",)
 """Modules whose steps take others under a lock, once in a while: those are a part of them, and no places to pause."""
-NOT_STEPS = ("term",)
-"""Public methods that ask no server."""
 
 Told = Callable[[str, tuple[Any, ...], Any], None]
 """Called with the name of a step, its arguments (without self) and its result, of every step that was done."""
@@ -48,7 +46,7 @@ def steps() -> dict[str, tuple[type, str]]:
         f"{owner.__name__}.{name}": (owner, name)
         for owner in owners()
         for name, method in vars(owner).items()
-        if inspect.isfunction(method) and not name.startswith("_") and name not in NOT_STEPS
+        if inspect.isfunction(method) and not name.startswith("_")
     }
 
 

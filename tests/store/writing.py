@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.records import Decision, Graph, Process, Record, Task, Worker, to_document
 from recovery.store import Store, schema
-from recovery.store.expressions import RESTORABLE
+from recovery.store.concerns import RESTORABLE
 
 COLLECTIONS: dict[type[Record], str] = {
     Process: schema.PROCESSES,

@@ -1,0 +1,262 @@
+"""Nobody is told what is taken back, and nothing is begun because of it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import PyMongoError
+
+from recovery import ProcessBroken, ResultTimeout
+from recovery.errors import ServerUnavailable
+from recovery.records import Outcome
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from tests.failover.conftest import Background, Failover
+from tests.faults import Course, Fault, Kind, Plan, installed
+
+pytestmark = pytest.mark.cluster
+
+A_WHILE = 1.5
+"""Seconds that something which must not happen is given to happen: it would within a tenth of that."""
+
+
+def nonce() -> str:
+    return uuid.uuid4().hex
+
+
+def scan(failover: Failover) -> list[Background[Any]]:
+    """All scanners at once, each in a thread: one that waits for a majority would hang."""
+    resources, applier = failover.app.resources, failover.app.applier
+    running: list[Background[Any]] = [
+        Background(scanner(resources, applier).run_once) for scanner in (DecisionScanner, GraphScanner, ProcessScanner)
+    ]
+    assert all(one.over(20) for one in running), "a scan hangs while nothing is acknowledged"
+    return running
+
+
+def test_a_result_that_is_taken_back_was_told_to_nobody(failover: Failover) -> None:
+    @failover.app.process()
+    def draw() -> str:
+        return nonce()
+
+    process_id = failover.app.start(draw)
+    failover.stop_replication()
+    lost = failover.finish_and_die("draw")
+    assert lost.outcome is not None
+    failover.overdue()
+    scan(failover)
+    with pytest.raises(ResultTimeout):
+        failover.app.result(process_id, timeout=A_WHILE)
+    failover.lose_primary()
+    assert failover.world.bring_on(process_id, timeout=30).state == "finished"
+    told = failover.app.result(process_id, timeout=5)
+    assert f'"{told}"' != lost.outcome.value, "its end was not lost: nothing was tried"
+
+
+def test_a_break_that_is_taken_back_was_told_to_nobody(failover: Failover) -> None:
+    attempts: list[str] = []
+
+    @failover.app.process()
+    def pay() -> str:
+        if not attempts:  # in the worker that dies; the list of this process has one by then
+            raise ValueError("refused")
+        return "paid"
+
+    process_id = failover.app.start(pay)
+    failover.stop_replication()
+    failover.finish_and_die("pay")
+    attempts.append("lost")
+    failover.overdue()
+    scan(failover)
+    with pytest.raises(ResultTimeout):
+        failover.app.result(process_id, timeout=A_WHILE)
+    assert failover.world.store.interruptions.of_process(process_id) == []
+    failover.lose_primary()
+    failover.world.bring_on(process_id, timeout=30)
+    assert failover.app.result(process_id, timeout=5) == "paid"
+
+
+@pytest.mark.parametrize("state", ["finished", "broken"])
+def test_an_end_of_a_process_that_is_on_its_way_is_not_told(failover: Failover, state: str) -> None:
+    """Another worker writes it just now, and no majority has it."""
+
+    @failover.app.process()
+    def wait() -> None: ...
+
+    process_id = failover.app.start(wait)
+    failover.stop_replication()
+    store = failover.world.store
+    from recovery.records import ErrorInfo
+
+    end = {
+        "finished": lambda: store.processes.finish(process_id, 0, '"never"'),
+        "broken": lambda: store.processes.break_(process_id, 0, ErrorInfo(kind="Never", message="told")),
+    }[state]
+    writing = Background(end)
+    from tests.waiting import wait_until
+
+    wait_until(lambda: failover.world.process(process_id).state == state, 10, "the primary's word")
+    try:
+        with pytest.raises(ResultTimeout):
+            failover.app.result(process_id, timeout=A_WHILE)
+    except ProcessBroken:
+        pytest.fail("told")
+    failover.lose_primary()
+    assert writing.over(20)
+    assert isinstance(writing.error, PyMongoError), "it was acknowledged"
+    assert failover.world.process(process_id).state == "running"
+
+
+def test_two_attempts_are_never_mixed(failover: Failover) -> None:
+    """A scanner has read what it applies when the primary dies: what it read is true on the next one, or it had read
+    nothing."""
+
+    @failover.app.actor()
+    def echo(word: str) -> str:
+        return word
+
+    @failover.app.process()
+    def twice() -> Any:
+        word = nonce()
+        return [echo.schedule(word), echo.schedule(word)]
+
+    with installed():
+        process_id = failover.app.start(twice)
+        failover.stop_replication()
+        failover.finish_and_die("twice")
+        failover.overdue("decisions")
+        resources, applier = failover.app.resources, failover.app.applier
+        scanner = DecisionScanner(resources, applier)
+        course = Course(scanner.run_once, Plan(Fault(Kind.PAUSE, 0, "Tasks.insert")))
+        course.go()
+        failover.lose_primary()
+        if not course.over:
+            course.finish()
+    failover.world.bring_on(process_id, timeout=30)
+    first, second = failover.app.result(process_id, timeout=5)
+    assert first == second
+
+
+def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> None:
+    """It would have children run that nobody scheduled."""
+
+    @failover.app.actor()
+    def echo(word: str) -> str:
+        return word
+
+    @failover.app.process()
+    def once() -> Any:
+        return echo.schedule(nonce())
+
+    process_id = failover.app.start(once)
+    database = failover.world.store.database
+    database["graphs"].delete_one({"_id": process_id})
+    failover.stop_replication()
+    failover.finish_and_die("once")
+    failover.overdue()
+    scan(failover)
+    assert database["decisions"].count_documents({"actor": "echo"}) == 0
+    failover.lose_primary()
+    assert failover.world.bring_on(process_id, timeout=30).state == "finished"
+
+
+def test_a_start_that_is_not_acknowledged_runs_nothing(failover: Failover) -> None:
+    ran: list[int] = []
+
+    @failover.app.process(idle_timeout=0.4)
+    def count() -> None:
+        ran.append(1)
+
+    failover.stop_replication()
+    starting = Background(lambda: failover.app.start(count))
+    from tests.waiting import wait_until
+
+    wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
+    failover.overdue("processes")
+    scan(failover)
+    assert failover.world.store.database["decisions"].count_documents({}) == 0
+    failover.lose_primary()
+    assert starting.over(40)
+    assert (starting.result is None) == isinstance(starting.error, ServerUnavailable)
+
+
+def test_a_custom_id_that_is_there_is_told_when_it_stays(failover: Failover) -> None:
+    """The first of two starts is not acknowledged yet: the second one is not told its id either."""
+
+    @failover.app.process()
+    def idle() -> None: ...
+
+    failover.stop_replication()
+    first = Background(lambda: failover.app.start(idle, custom_id="one"))
+    from tests.waiting import wait_until
+
+    wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
+    second = Background(lambda: failover.app.start(idle, custom_id="one"))
+    assert not second.over(A_WHILE)
+    failover.nodes.resume_replication()
+    assert first.over(20) and second.over(20)
+    assert first.result == second.result is not None
+
+
+def test_an_accepted_end_whose_reply_was_lost_is_accepted_once_a_majority_has_it(failover: Failover) -> None:
+    """The attempt asks again, and its own result is there already, by the primary's word."""
+
+    @failover.app.process()
+    def idle() -> None: ...
+
+    failover.app.start(idle)
+    store = failover.world.store
+    (document,) = store.database["decisions"].find()
+    claimed = store.decisions.claim(document["_id"], document["pass"], "mortal#1", 60)
+    assert claimed is not None
+    failover.stop_replication()
+    outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
+    options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 5}
+    for _ in range(2):
+        with pymongo.timeout(A_WHILE), pytest.raises(PyMongoError):
+            store.decisions.finish(claimed, outcome, (), **options)
+    assert failover.finished("idle")
+    failover.nodes.resume_replication()
+    assert store.decisions.finish(claimed, outcome, (), **options)
+
+
+def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) -> None:
+    """Applied on the old primary, cleared on the new one: nobody would look at it again for an idle timeout."""
+
+    @failover.app.process()
+    def idle() -> int:
+        return 1
+
+    process_id = failover.app.start(idle)
+    failover.world.tell()
+    store, applier = failover.world.store, failover.app.applier
+    (document,) = store.database["decisions"].find()
+    claimed = store.decisions.claim(document["_id"], document["pass"], "mortal#1", 60)
+    assert claimed is not None
+    outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
+    options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 60}
+    assert store.decisions.finish(claimed, outcome, (), **options)
+    failover.stop_replication()
+    applying = Background(lambda: _apply(failover, document["_id"]))
+    from tests.waiting import wait_until
+
+    wait_until(lambda: store.graphs.complete([process_id]), 10, "the apply, by the primary's word")
+    failover.lose_primary()
+    assert applying.over(40)
+    applier.flush()
+    (left,) = failover.finished("idle")
+    assert store.graphs.complete([process_id]) == [], "the apply was not lost: nothing was tried"
+    assert left.recovery_time is not None
+    failover.overdue("decisions")
+    assert failover.world.bring_on(process_id).state == "finished"
+
+
+def _apply(failover: Failover, decision_id: str) -> None:
+    from recovery.engine import Ended
+
+    store = failover.world.store
+    task, decision = store.tasks.get(decision_id), store.decisions.get(decision_id)
+    assert task is not None and decision is not None
+    failover.app.applier.submit(Ended(task, decision))
