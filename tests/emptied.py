@@ -17,7 +17,7 @@ from pymongo.database import Database
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import Store, schema
-from recovery.store.concerns import RESTORABLE
+from recovery.store.concerns import ACKNOWLEDGED
 
 REDIS_DATABASE = 15
 
@@ -41,7 +41,7 @@ def emptied(lasting: Settings) -> Settings:
     """Settings with all collections there and empty, and an empty broker."""
     database = Store(lasting).database
     for name in _filled(database):
-        database[name].with_options(write_concern=RESTORABLE).delete_many({})
+        database[name].with_options(write_concern=ACKNOWLEDGED).delete_many({})
     _broker(lasting.broker_url).flushdb()
     return lasting
 

@@ -16,6 +16,8 @@ from recovery.records import Decision
 from recovery.settings import load
 from recovery.stack import ReplicaSet, Stack
 from recovery.store import schema
+from recovery.store.concerns import current
+from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -105,15 +107,13 @@ class Failover:
     def finished(self, actor: str) -> list[Decision]:
         """The finished decisions of an actor, as the primary alone has them."""
         found = self.world.store.database["decisions"].find({"actor": actor, "state": "finished"}, {"_id": True})
-        return list(self.world.store.decisions.get_many(document["_id"] for document in found).values())
+        return [get(self.world.store, document["_id"]) for document in found]
 
     def overdue(self, *collections: str) -> None:
         """All deadlines in these collections are past, by the primary's word."""
         for name in collections or ("decisions", "graphs", "processes"):
             live: dict[str, Any] = {"recoveryTime": {"$exists": True}}
             stages = [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1000]}}}]
-            from recovery.store.concerns import current
-
             current(self.world.store.database[name]).update_many(live, stages)
 
 

@@ -10,11 +10,13 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from recovery import ProcessBroken, ResultTimeout
+from recovery.engine import Ended
 from recovery.errors import ServerUnavailable
-from recovery.records import Outcome
+from recovery.records import ErrorInfo, Outcome
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -88,15 +90,11 @@ def test_an_end_of_a_process_that_is_on_its_way_is_not_told(failover: Failover, 
     process_id = failover.app.start(wait)
     failover.stop_replication()
     store = failover.world.store
-    from recovery.records import ErrorInfo
-
     end = {
         "finished": lambda: store.processes.finish(process_id, 0, '"never"'),
         "broken": lambda: store.processes.break_(process_id, 0, ErrorInfo(kind="Never", message="told")),
     }[state]
     writing = Background(end)
-    from tests.waiting import wait_until
-
     wait_until(lambda: failover.world.process(process_id).state == state, 10, "the primary's word")
     try:
         with pytest.raises(ResultTimeout):
@@ -171,8 +169,6 @@ def test_a_start_that_is_not_acknowledged_runs_nothing(failover: Failover) -> No
 
     failover.stop_replication()
     starting = Background(lambda: failover.app.start(count))
-    from tests.waiting import wait_until
-
     wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
     failover.overdue("processes")
     scan(failover)
@@ -190,8 +186,6 @@ def test_a_custom_id_that_is_there_is_told_when_it_stays(failover: Failover) -> 
 
     failover.stop_replication()
     first = Background(lambda: failover.app.start(idle, custom_id="one"))
-    from tests.waiting import wait_until
-
     wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
     second = Background(lambda: failover.app.start(idle, custom_id="one"))
     assert not second.over(A_WHILE)
@@ -209,7 +203,7 @@ def test_an_accepted_end_whose_reply_was_lost_is_accepted_once_a_majority_has_it
     failover.app.start(idle)
     store = failover.world.store
     (document,) = store.database["decisions"].find()
-    claimed = store.decisions.claim(document["_id"], document["pass"], "mortal#1", 60)
+    claimed = store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60)
     assert claimed is not None
     failover.stop_replication()
     outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
@@ -233,15 +227,13 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
     failover.world.tell()
     store, applier = failover.world.store, failover.app.applier
     (document,) = store.database["decisions"].find()
-    claimed = store.decisions.claim(document["_id"], document["pass"], "mortal#1", 60)
+    claimed = store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60)
     assert claimed is not None
     outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
     options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 60}
     assert store.decisions.finish(claimed, outcome, (), **options)
     failover.stop_replication()
     applying = Background(lambda: _apply(failover, document["_id"]))
-    from tests.waiting import wait_until
-
     wait_until(lambda: store.graphs.complete([process_id]), 10, "the apply, by the primary's word")
     failover.lose_primary()
     assert applying.over(40)
@@ -254,8 +246,6 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
 
 
 def _apply(failover: Failover, decision_id: str) -> None:
-    from recovery.engine import Ended
-
     store = failover.world.store
     task, decision = store.tasks.get(decision_id), store.decisions.get(decision_id)
     assert task is not None and decision is not None

@@ -326,7 +326,7 @@ def test_a_page_full_of_what_cant_be_brought_on_hides_nothing(world: World, what
     one.page = 5
     result = one.run_once()
     assert (result.looked_at, result.repaired) == (8, {Rule.WORK_TIMEOUT: 3})
-    left = world.store.decisions.briefs(decision.id for decision in odd)
+    left = {decision.id: get(world, decision.id) for decision in odd}
     assert all(is_close(d.recovery_time, world.store.now() + timedelta(seconds=0.3)) for d in left.values())
     assert {d.state for d in left.values()} == {odd[0].state}
 

@@ -239,7 +239,7 @@ def test_inserted_twice_is_inserted_once(store: Store) -> None:
     assert store.decisions.insert(first) == 2
     assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
-    assert set(store.decisions.briefs(["p/0", "p/1", "p/2", "p/3"])) == {"p/0", "p/1", "p/2"}
+    assert store.decisions.present(["p/0", "p/1", "p/2", "p/3"]) == {"p/0", "p/1", "p/2"}
 
 
 def test_inserted_as_queued(store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.records import Decision, Graph, Process, Record, Task, Worker, to_document
 from recovery.store import Store, schema
-from recovery.store.concerns import RESTORABLE
+from recovery.store.concerns import committed
 
 COLLECTIONS: dict[type[Record], str] = {
     Process: schema.PROCESSES,
@@ -27,7 +27,7 @@ def put(store: Store, *made: Record) -> None:
     for record in made:
         by_kind.setdefault(type(record), []).append(to_document(record))
     for kind, documents in by_kind.items():
-        collection = store.database[COLLECTIONS[kind]].with_options(write_concern=RESTORABLE)
+        collection = committed(store.database[COLLECTIONS[kind]])  # whoever reads next, with whatever concern, finds it
         collection.insert_many(documents, bypass_document_validation=True)
 
 
