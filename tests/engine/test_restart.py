@@ -347,7 +347,7 @@ def test_one_damaged_process_does_not_cut_off_the_rest_of_a_batch(
     message = world.pop(["pay"])
     assert message is not None and arguments(message)[0].startswith(damaged)
     if ran:
-        with pytest.raises(TypeError):
+        with pytest.raises(DamagedRecord):
             _run(world, message)
     assert world.process(damaged).state is ProcessState.BROKEN
     _past_the_validator(world, start, {"children": children["children"]})
