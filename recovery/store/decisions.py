@@ -126,7 +126,7 @@ class Decisions(DecisionQueries):
 
     def extend_all(self, worker: str, actor: str, timeout: float, limit: TaskLimit | None = None) -> int:
         """A heartbeat for all attempts of an actor that a worker runs: how many. Index `worker`."""
-        changed = self._restorable.update_many(
+        changed = self._current.update_many(
             {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor},
             [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
         )

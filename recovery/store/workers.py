@@ -39,12 +39,12 @@ class Workers:
 
     def deadlines(self) -> dict[str, Any]:
         """What stands as deadline in each worker's record, {worker: deadline}; of another program's perhaps no date."""
-        return {document["_id"]: document.get("recoveryTime") for document in self._collection.find({}, _DEADLINE)}
+        return {document["_id"]: document.get("recoveryTime") for document in self._current.find({}, _DEADLINE)}
 
     def unchanged(self, deadlines: Mapping[str, Any]) -> list[Worker]:
         """Those of these workers whose deadlines still are what is given."""
         either = [{"_id": worker, "recoveryTime": deadline} for worker, deadline in deadlines.items()]
-        found = self._collection.find({"$or": either}) if either else ()
+        found = self._current.find({"$or": either}) if either else ()
         return [from_document(Worker, document) for document in found]
 
     def overdue(self, limit: int) -> list[Worker]:

@@ -17,6 +17,7 @@ from recovery.engine.effects import Applied, Ended
 from recovery.engine.interrupt import interrupt
 from recovery.engine.reopen import reopen
 from recovery.engine.restart import Restarts, restart_process, restart_selected
+from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
 from recovery.records.ids import record_id
 from recovery.store import Restarted, Selection
