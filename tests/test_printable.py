@@ -63,9 +63,10 @@ def test_a_console_shows_texts_as_they_are() -> None:
 
 def test_colours_are_those_of_our_styles(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    fail("\x1b[32mgreen", ["\x1b]0;title\x07"])
+    fail("\x1b[32mgreen\nerror: forged", ["\x1b]0;title\x07"])
     said = capsys.readouterr().err
     assert "\x1b[1;31merror: " in said
+    assert "\n  error: forged" in said or "\n\x1b[31m  error: forged" in said
     assert "\x1b[32m" not in said and "\x1b]0" not in said and "\x07" not in said
 
 

@@ -38,8 +38,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 UNLIMITED = 100_000
 """Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
 
-MAX_MESSAGE = 10_000
-"""Characters of an error: a hundred lines or so."""
+MAX_MESSAGE, MAX_WORD = 10_000, 300
+"""Characters of an error, a hundred lines or so; and of what it repeats without a space, as an argument may be."""
+_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
 _LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
@@ -113,7 +114,9 @@ def whole_words(table: Table, *folded: str) -> Table:
 
 def fail(message: str, notes: Iterable[str] = ()) -> None:
     """Print an error. What is too long for anybody to read is cut: it may repeat an argument or a stack."""
-    message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+    message = _LONG.sub(lambda found: f"{found[0][:MAX_WORD]}…", message[:MAX_MESSAGE])
+    # What somebody else wrote may have lines, and none of them looks like an error of its own.
+    message = message.replace("\n", "\n  ")
     text = Text.assemble(("error: ", "bold red"), (message, "red"), *(f"\n{note}" for note in notes))
     # Not wrapped: an address or a path in it is copied from here.
     messages().print(text, soft_wrap=True)

@@ -40,7 +40,7 @@ LOOK_EVERY = 0.5
 def up(
     app: AppOption = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Workers of your application; default: 1 if there is one.")
+        int | None, typer.Option(min=0, max=100, help="Workers of your application; default: 1 if there is one.")
     ] = None,
     mongo_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MongoDB.")] = 27017,
     redis_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Valkey.")] = 6379,

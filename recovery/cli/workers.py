@@ -66,7 +66,9 @@ def worker(
         typer.Option("--queues", "-Q", help="Actors to serve, with commas; default: all. 'spark': sweeps."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, help="Tasks at once; default: one per CPU.")
+        int | None,
+        # Each is a process of 60 MB and more.
+        typer.Option("--concurrency", "-c", min=1, max=1000, help="Tasks at once; default: one per CPU."),
     ] = None,
     pool: Annotated[Pool, typer.Option(help="Processes, or threads of one process.")] = Pool.PREFORK,
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name; its host is added.")] = "worker",

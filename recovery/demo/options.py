@@ -35,8 +35,8 @@ class Options:
     """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self.processes, "--processes")
-        _at_least(1, self.workers, "--workers")
+        _between(1, 1_000_000, self.processes, "--processes")
+        _between(1, 100, self.workers, "--workers")
         _not_negative(self.kill_every, "--kill-every")
         _not_negative(self.go_on, "--for")
         _not_negative(self.time_scale, "--time-scale")
@@ -48,9 +48,11 @@ class Options:
         return [load(path) for path in self.files or [example_path()]]
 
 
-def _at_least(least: int, value: int, option: str) -> None:
+def _between(least: int, most: int, value: int, option: str) -> None:
     if value < least:
         raise InputError(f"{option} {value}: must be at least {least}")
+    if value > most:
+        raise InputError(f"{option} {value}: must be at most {most:,}, which one machine bears")
 
 
 def _not_negative(value: float, option: str) -> None:

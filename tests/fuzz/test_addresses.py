@@ -85,7 +85,7 @@ def address(draw: random.Random) -> str:
     made = f"{scheme}{user}:{hidden}{at}{host}{options}" if draw.random() < 0.8 else f"{scheme}{host}{options}"
     if draw.random() < 0.2:
         place = draw.randrange(len(made) + 1)
-        made = made[:place] + draw.choice(ODD) + made[place:]
+        made = made[:place] + draw.choice(ODD if at == "@" else ODD[1:]) + made[place:]
     return made
 
 
