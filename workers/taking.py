@@ -9,12 +9,13 @@ one that ends in order had taken and not begun is put back into its queue as it 
 from __future__ import annotations
 
 import logging
+from collections.abc import Container, Iterable
 from queue import Empty
 from typing import Any, ClassVar
 
 from kombu.transport import redis, virtual
 from kombu.utils.encoding import bytes_to_str
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from recovery.queue.bounded import BoundedParser
 from workers.intake import Intake
@@ -54,6 +55,9 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
             except self.connection_errors:
                 self.client.connection.disconnect()
                 raise
+            except ResponseError as error:
+                self._remove_if_no_queue(error, self.active_queues)
+                raise Empty from None
             if not popped:
                 raise Empty
             queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
@@ -65,6 +69,42 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         finally:
             self._in_poll = None
             self._flush_brpop_reauth()
+
+    def _size(self, queue: str) -> int:
+        try:
+            return int(super()._size(queue))
+        except ResponseError as error:
+            if self.intake is None:
+                raise
+            self._remove_if_no_queue(error, [queue])
+            return 0
+
+    def _queue_bind(self, exchange: str, *binding: str) -> None:
+        try:
+            super()._queue_bind(exchange, *binding)
+        except ResponseError as error:
+            if self.intake is None:
+                raise
+            tables = self.keyprefix_queue, self.keyprefix_binding_permanent
+            keys = [*(name % (exchange,) for name in tables), self.keyprefix_binding_deadlines]
+            self._remove_others(error, keys, {"set", "zset"})
+            super()._queue_bind(exchange, *binding)
+
+    def _remove_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
+        keys = [self._q_for_pri(queue, priority) for queue in queues for priority in self.priority_steps]
+        self._remove_others(error, keys, {"list"})
+
+    def _remove_others(self, error: ResponseError, keys: Iterable[str], kinds: Container[str]) -> None:
+        """Remove what somebody put in the place of what is ours: with it no poll is answered, of any queue, or no
+        worker starts. What is wrong but for that is raised."""
+        if "WRONGTYPE" not in str(error):
+            raise error
+        with self.conn_or_acquire() as client:
+            for key in keys:
+                kind = bytes_to_str(client.type(key))
+                if kind != "none" and kind not in kinds:
+                    log.warning("%s in Redis is none of ours, a %s: removed", key.partition(self.sep)[0], kind)
+                    client.delete(key)
 
     def _receive_one(self, client: Any) -> bool | None:
         if self.intake is None:

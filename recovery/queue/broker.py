@@ -68,12 +68,16 @@ class Broker:
         return len(queued)
 
     def depths(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages wait in each queue."""
+        """How many messages wait in each queue; in what somebody else put in its place, none."""
         names = list(queues)
         with self._redis.pipeline(transaction=False) as pipeline:
             for name in names:
                 pipeline.llen(name)
-            return dict(zip(names, pipeline.execute(), strict=True))
+            counts = pipeline.execute(raise_on_error=False)
+        for count in counts:
+            if isinstance(count, RedisError) and not str(count).startswith("WRONGTYPE"):
+                raise count
+        return {name: count if isinstance(count, int) else 0 for name, count in zip(names, counts, strict=True)}
 
     def next_in_line(self, queue: str, count: int) -> list[tuple[str, MessageId]]:
         """The messages of ours among the `count` of a queue that are taken next: as they are, and what they tell."""

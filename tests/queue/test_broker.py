@@ -148,3 +148,11 @@ def test_a_change_of_settings_is_told_to_all_or_not_at_all(emptied: Settings, ca
     with caplog.at_level(logging.WARNING):
         assert not Broker(f"redis://127.0.0.1:{free_port()}/0").tell_settings_changed()
     assert "with their next heartbeats" in caplog.text
+
+
+def test_what_is_no_queue_has_no_messages_and_hides_no_others(emptied: Settings) -> None:
+    broker = Broker(emptied.broker_url)
+    broker.push(batch(3))
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        server.set("another", "program's")
+    assert broker.depths(["another", "actor1", "none"]) == {"another": 0, "actor1": 1, "none": 0}

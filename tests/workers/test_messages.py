@@ -119,6 +119,22 @@ def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) ->
     assert stranger.redis.llen(SPARK_QUEUE) == 1, "waits for a worker that sweeps"
 
 
+def test_what_stands_in_the_place_of_ours_is_removed(cluster: Cluster, stranger: Stranger) -> None:
+    """Else no queue would be polled, and no worker start."""
+    keys = ["slow", "slow\x06\x163", NUDGE, "_kombu.binding_deadlines"]
+    for exchange in ("recovery.default", "celery.pidbox", NUDGE):
+        keys += [f"_kombu.binding.{exchange}", f"_kombu.binding_permanent.{exchange}"]
+    for key in keys:
+        stranger.redis.set(key, "x")
+    worker = cluster.worker()
+    assert goes_on(cluster)
+    stranger.redis.hset("slow", "x", "x")
+    assert goes_on(cluster)
+    wait_until(lambda: not stranger.redis.exists("slow"), 20, "it is removed")
+    assert "slow in Redis is none of ours, a hash: removed" in cluster.log(worker)
+    no_trace(cluster, worker)
+
+
 def test_a_value_of_any_size_is_passed_over(cluster: Cluster, stranger: Stranger) -> None:
     worker = cluster.worker()
     assert goes_on(cluster)
