@@ -72,11 +72,11 @@ def _whole(outcome: Outcome) -> Held:
 
 def _with_values(store: Store, process_id: str, held: Mapping[str, Held]) -> dict[str, Outcome]:
     outcomes = {task: one.outcome for task, one in held.items()}
-    left = [record_id(process_id, task) for task, one in held.items() if one.left_out]
+    left = {record_id(process_id, task): one.outcome.pass_key for task, one in held.items() if one.left_out}
     read = dict(store.decisions.values(left))
     for key in left:
         task = split_record_id(key)[1]
-        if read.get(key) is None:  # gone since its size was read
+        if read.get(key) is None:  # gone, or another by now, since its size was read
             raise NotDecided(f"process {process_id}: task {task} has no value any more, but is waited for")
         outcomes[task] = replace(outcomes[task], value=read[key])
     return outcomes

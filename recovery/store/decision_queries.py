@@ -5,7 +5,7 @@ The latter cost what is overdue, or held, not what exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -151,13 +151,15 @@ class DecisionQueries:
         # An acknowledged update that matches nothing waits for all that was written before it.
         self._committed.update_one({"_id": _NOBODY}, {"$unset": {"recoveryTime": ""}})
 
-    def values(self, decision_ids: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-        """(decision, its value as it is stored) of those of these decisions that are finished, as a majority has
-        them."""
-        for batch in batches(decision_ids):
+    def values(self, passes: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+        """(decision, its value as it is stored) of those of {decision: pass} that are finished by the result of that
+        pass, as a majority has them."""
+        for batch in batches(passes):
             query = {"_id": {"$in": batch}, **_HAS_VALUE}
-            for found in self._committed.find(query, {"outcome.value": True}):
-                yield found["_id"], found["outcome"].get("value")
+            for found in self._committed.find(query, {"outcome.value": True, "outcome.pass": True}):
+                outcome = found.get("outcome") or {}
+                if outcome.get("pass") == passes[found["_id"]]:
+                    yield found["_id"], outcome.get("value")
 
     def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
         """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.

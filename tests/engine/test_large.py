@@ -10,7 +10,7 @@ from pymongo.collection import Collection
 
 from recovery import ProcessBroken, Recovery
 from recovery.engine import Resources, finish_process
-from recovery.engine.resolve import MAX_CALL_BYTES, gather, resolve, text_size, values_of
+from recovery.engine.resolve import MAX_CALL_BYTES, NotDecided, gather, resolve, text_size, values_of
 from recovery.errors import TooLarge
 from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState
 from recovery.records.ids import record_id
@@ -101,6 +101,24 @@ def test_small_and_large_values_come_by_one_query_and_two(world: World, monkeypa
     assert value == [*range(50), *["x" * (MB // 4 - 2)] * 3]
     assert text_size(outcomes, "start") == len(dump(value))
     assert queries == ["decisions"] * 3, "a layer, what it promises, and what of that is large"
+
+
+@pytest.mark.parametrize("change", [{"$unset": {"outcome": ""}}, {"$set": {"outcome.pass": "another"}}], ids=str)
+def test_a_large_value_that_is_another_by_now_is_not_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    promising(world, text(2 * MB))
+    decisions = world.store.decisions
+    read = decisions.values
+
+    def changed(passes: dict[str, str]) -> Any:
+        world.store.database["decisions"].update_one({"_id": record_id(PROCESS, "c0")}, change)
+        return read(passes)
+
+    monkeypatch.setattr(decisions, "values", changed)
+    with pytest.raises(NotDecided, match="task c0 has no value any more"):
+        finish_process(world.app.resources, PROCESS, 0)
+    assert world.process(PROCESS).state is ProcessState.RUNNING
 
 
 def test_a_task_whose_arguments_promise_too_much_fails(app: Recovery, world: World, monkeypatch: Any) -> None:
