@@ -28,6 +28,9 @@ ABORTED = "Aborted"
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""
 REASON_LENGTH = 500
+CATCH_UP_WITHIN = 5.0
+"""Seconds that an operator waits for the majority, a thousand times what it takes while all is well: what was queued a
+moment ago is not to be overlooked."""
 
 
 def abort_process(resources: Resources, process_id: str, reason: str) -> None:
@@ -62,6 +65,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
 
     Raises UnknownActor, and InputError for one that is served: its tasks go on, and may be at it.
     """
+    resources.store.catch_up(CATCH_UP_WITHIN)
     queues = resources.store.waiting.by_actor(count_served=False)
     if actor in queues and queues[actor].is_served:
         who = f"by {', '.join(queues[actor].workers[:8])}" if queues[actor].workers else "until a moment ago"

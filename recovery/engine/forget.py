@@ -9,6 +9,7 @@ put back.
 
 from __future__ import annotations
 
+from recovery.engine.abort import CATCH_UP_WITHIN
 from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
@@ -24,6 +25,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
     if stored is None:
         there = hint(name, sorted(store.actors.stored()), "none is known")
         raise UnknownActor(f"no actor is named {name!r}; {there}")
+    store.catch_up(CATCH_UP_WITHIN)
     if reason := _in_use(resources, name):
         raise InputError(f"{name} is not forgotten: {reason}")
     # What may be done at any time comes first: who was cut off here forgets it again.
@@ -34,6 +36,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
         raise InputError(
             f"{name} is not forgotten: it is blocked, or was forgotten just now; ask `recovery actor show`"
         )
+    # A majority has by now all that was written before: the removal waited for it.
     if reason := _in_use(resources, name):
         store.actors.restore(kept)
         raise InputError(f"{name} is not forgotten: {reason}")

@@ -134,15 +134,6 @@ class Overview:
         alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
         return [from_document(Worker, document) for document in current(self._database[schema.WORKERS]).find(alive)]
 
-    def actor_names(self) -> list[str]:
-        """Names of all actors that a worker has served: the queues there may be."""
-        return sorted(document["_id"] for document in self._told(schema.ACTORS).find({}, {"_id": True}))
-
-    def blocked_actors(self) -> list[str]:
-        """Names of the actors of which no task is begun until an operator unblocks them."""
-        found = self._told(schema.ACTORS).find({"blockedAt": {"$ne": None}}, {"_id": True})
-        return sorted(document["_id"] for document in found)
-
     def task_lines(self, process_id: str) -> list[TaskLine]:
         """All tasks of a process. Index `_id`, one range."""
         found = self._told(schema.TASKS).find(record_range(process_id), {"actor": True, "parent": True})

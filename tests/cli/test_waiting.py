@@ -44,8 +44,11 @@ def shop_app(store: Store, emptied: Settings) -> Recovery:
 
 
 @pytest.fixture
-def process_id(shop_app: Recovery) -> str:
-    return shop_app.start("twice", 3)
+def process_id(store: Store, shop_app: Recovery) -> str:
+    """A process whose start task waits, as all are told."""
+    started = shop_app.start("twice", 3)
+    store.catch_up(10)
+    return started
 
 
 def serve(store: Store, *queues: str) -> None:
