@@ -1,11 +1,11 @@
 """The end of a worker. On SIGTERM it takes no more messages, lets what runs end within `shutdown_grace`, gives
-the rest back at once (working → queued, without counting a timeout) and is gone."""
+the rest back at once (working → queued, without counting a timeout) and is gone. So it is where a thread of it hangs,
+which nobody can kill; then the exit code is HUNG, and it is not waited for."""
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,17 +20,30 @@ from recovery.records import DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
+from workers.board import Board
+from workers.killing import kill_all, kill_descendants
 from workers.lifeline import Lifeline
 
 log = logging.getLogger(__name__)
+
+HUNG = 1
+"""Exit code of a worker that ends itself. Not 0: whoever runs it is to start it again."""
 
 
 class Drain:
     """Ends one worker's claims. `pool_pids` gives the pids of the pool's processes, if it has any."""
 
-    def __init__(self, app: Recovery, lifeline: Lifeline, pool_pids: Callable[[], Iterable[int]]) -> None:
-        self._app, self._lifeline, self._pool_pids = app, lifeline, pool_pids
+    def __init__(self, app: Recovery, lifeline: Lifeline, board: Board, pool_pids: Callable[[], Iterable[int]]) -> None:
+        self._app, self._lifeline, self._board, self._pool_pids = app, lifeline, board, pool_pids
         self._begun = threading.Event()
+        self._exit_code = 0
+        self._hung: Callable[[], int] = lambda: 0
+
+    def begin_hung(self, hung: Callable[[], int]) -> None:
+        """End the worker since threads of it hang; `hung` tells how many."""
+        self._exit_code, self._hung = HUNG, hung
+        state.should_stop = HUNG  # Celery's own main loop takes no more messages
+        self.begin()
 
     def begin(self) -> None:
         """The worker was told to end: start the clock. Called once or more, from a signal handler."""
@@ -47,22 +60,24 @@ class Drain:
     def _force(self) -> None:
         deadline = time.monotonic() + self._app.settings.shutdown_grace
         pause = threading.Event()
-        while state.reserved_requests and time.monotonic() < deadline:
+        while self._running() > self._hung() and time.monotonic() < deadline:
             pause.wait(0.05)
-        if not state.reserved_requests:
+        if not self._running():
             return  # Celery ends by itself
         # Killed before it is given back: a task must not run here and elsewhere at once.
         self._lifeline.stop()
-        for pid in self._pool_pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill_descendants()
+        kill_all(set(self._pool_pids()))  # where /proc is hidden from us
         self.give_back()
         self._remove()
-        log.warning("shutdown_grace is over: the rest was given back")
+        log.warning("shutdown_grace is over, or nothing else runs: the rest was given back")
         logging.shutdown()
-        os._exit(0)  # Celery would wait for the tasks that were given back
+        os._exit(self._exit_code)  # Celery would wait for the tasks that were given back
+
+    def _running(self) -> int:
+        """What the slots have in hand. Celery forgets what runs where it loses the connection to Redis; it alone knows
+        of what is not an actor's."""
+        return max(len(state.reserved_requests), len(self._board.cells()))
 
     def give_back(self) -> None:
         """Requeue everything that this worker still holds."""

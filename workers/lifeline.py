@@ -16,7 +16,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from queue import SimpleQueue
 from typing import Any
@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 
 from recovery.engine import Recovery
 from recovery.queue import MessageId
-from recovery.records import Worker
+from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.scan import rescue
@@ -52,6 +52,8 @@ class Lifeline:
         self.worker = worker
         self._consuming = consuming
         self._polls = polls
+        self.hung: Callable[[], tuple[HungSlot, ...]] = tuple
+        """What its record tells of slots that hang."""
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
@@ -155,7 +157,8 @@ class Lifeline:
             if self._consuming.pause(store.actors.blocked()):
                 store.preferences.forget()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
-            store.workers.beat(self.worker.evolve(paused=tuple(sorted(paused))), self._settings.heartbeat_timeout)
+            record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
+            store.workers.beat(record, self._settings.heartbeat_timeout)
             self._watch.look(store.workers.deadlines(), self._look_at_clock(), time.monotonic())
         self._served_last = now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:

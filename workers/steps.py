@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, bootsteps, signals
@@ -16,14 +15,18 @@ from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles, schema
 from recovery.store.client import denied, is_denied
 from workers import control
+from workers.board import SharedBoard
 from workers.config import SPARK_QUEUE
 from workers.consuming import Consuming
 from workers.drain import Drain
+from workers.freeing import by_ending, by_killing
+from workers.hung import HungSlots
 from workers.identity import identify
 from workers.intake import Intake
 from workers.lifeline import Lifeline
 from workers.nudges import NudgeConsumer, Scanning, keep_short
 from workers.patience import when_served
+from workers.pools import board_of, processes
 from workers.sending import sign
 from workers.stale import StaleMessages
 from workers.tasks import Running
@@ -55,13 +58,18 @@ def install(celery: Celery, app: Recovery) -> None:
             # Known before the pool forks, so that its children claim in this worker's name.
             Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
             Running.stale = self.stale = StaleMessages(app)
-            self.drain = Drain(app, self.lifeline, _pids(worker))
+            Running.board = board = board_of(worker)
+            self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
+            free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
+            self.hung = HungSlots(app, board, worker.hostname, free)
+            self.lifeline.hung = self.hung.told
             self.scanning: Scanning | None = None
 
         def start(self, worker: Any) -> None:
             _serve_metrics(app)
             _watch_children(worker)
             self.lifeline.start()
+            self.hung.start()
             self.stale.start()
             if app.settings.scanners:
                 self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
@@ -79,7 +87,12 @@ def install(celery: Celery, app: Recovery) -> None:
 
         def _shutting_down(self, **_: Any) -> None:
             self.consuming.end()
+            self.hung.stop()
             self.drain.begin()
+
+        def _end_hung(self) -> None:
+            self.consuming.end()
+            self.drain.begin_hung(self.hung.count)
 
         def _shut_down(self, **_: Any) -> None:
             self.drain.finish()
@@ -136,14 +149,6 @@ def _watch_children(worker: Any) -> None:
     maintain = getattr(worker.pool, "maintain_pool", None)
     if worker.hub is not None and maintain is not None:
         worker.hub.call_repeatedly(CHILD_WATCH_INTERVAL, maintain)
-
-
-def _pids(worker: Any) -> Callable[[], Iterable[int]]:
-    def pids() -> list[int]:
-        processes = getattr(getattr(worker.pool, "_pool", None), "_pool", None) or []
-        return [p.pid for p in processes if isinstance(getattr(p, "pid", None), int) and p.pid != os.getpid()]
-
-    return pids
 
 
 def _serve_metrics(app: Recovery) -> None:

@@ -15,6 +15,7 @@ from celery.worker.request import Request
 
 from recovery.engine import Actor, Recovery, Result, Slot
 from recovery.records.ids import holder
+from workers.board import Board
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
 from workers.slots import PoolHost
@@ -28,6 +29,7 @@ class Running:
 
     lifeline: Lifeline | None = None
     stale: StaleMessages | None = None
+    board: Board | None = None
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
@@ -87,10 +89,10 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
 
 def _slot(app: Recovery) -> Slot:
     """A place for attempts in this pool process, which claims in its own name."""
-    assert Running.lifeline is not None, "attempts run in workers, which have a lifeline"
+    assert Running.lifeline is not None and Running.board is not None, "attempts run in workers, which have both"
     worker = Running.lifeline.worker
     served = {name: app.actors[name] for name in worker.queues}
-    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()), PoolHost())
+    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()), PoolHost(Running.board))
 
 
 def _sweep(app: Recovery) -> Any:

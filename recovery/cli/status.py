@@ -9,9 +9,13 @@ import typer
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from rich.console import RenderableType
 
     from recovery.engine import Resources
+    from recovery.records import Worker
     from recovery.store import ActorQueue
 
 HELP = """Show how much is where: processes and tasks by state, queues, workers, and what is overdue.
@@ -55,13 +59,17 @@ def look(resources: Resources) -> dict[str, Any]:
             "polled_seconds_ago": seconds_between(last, now),
             **_waiting(actors.get(name)),
         }
-    overdue = overview.overdue()
+    overdue, alive = overview.overdue(), overview.workers_alive()
     return {
         "database": resources.settings.database,
         "processes": overview.processes(),
         "decisions": overview.decisions(),
         "queues": queues,
-        "workers": [{"name": w.name, "queues": list(w.queues)} for w in overview.workers_alive()],
+        "workers": [{"name": w.name, "queues": list(w.queues)} for w in alive],
+        "hung": _hung(alive, now),
+        "freed": {
+            one.id: {"slots": one.slots, "seconds_ago": seconds_between(one.at, now)} for one in store.hung.freed()
+        },
         "overdue": {
             name: {"count": overdue[name], "oldest_seconds": overview.oldest_overdue(name)} for name in DEADLINES
         },
@@ -79,6 +87,15 @@ def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
         "blocked_seconds": queue.blocked_seconds if queue else None,
         "problem": waiting.why(queue),
     }
+
+
+def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
+    """The slots that hang, by what their workers told last."""
+    return [
+        {"worker": w.name, "actor": s.actor, "task": s.task, "seconds": max(0.0, (now - s.since).total_seconds())}
+        for w in workers
+        for s in w.hung
+    ]
 
 
 def _table(found: dict[str, Any]) -> RenderableType:
@@ -100,6 +117,12 @@ def _table(found: dict[str, Any]) -> RenderableType:
         table.add_row(Text("queues", style="bold"), "none: no worker has ever run here")
     names = ", ".join(worker["name"] for worker in found["workers"]) or "none"
     table.add_row(Text("workers", style="bold"), names, f"{len(found['workers'])} alive")
+    for place, slot in enumerate(found["hung"]):
+        since = f"for {short(slot['seconds'])}, on {slot['worker']}"
+        table.add_row(Text("" if place else "hung slots", style="bold"), slot["actor"], slot["task"], since)
+    for place, (name, freed) in enumerate(found["freed"].items()):
+        last = f"last {short(freed['seconds_ago'])} ago"
+        table.add_row(Text("" if place else "freed of hangs", style="bold"), name, f"{freed['slots']:,} slots", last)
     for place, (name, late) in enumerate(found["overdue"].items()):
         oldest = f"oldest {short(late['oldest_seconds'])}" if late["count"] else ""
         table.add_row(Text("" if place else "overdue", style="bold"), name, f"{late['count']:,}", oldest)

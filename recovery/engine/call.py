@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recovery import metrics
@@ -34,8 +35,15 @@ def call(
     except TooLarge as error:
         return outcomes.of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision), ()
     positional, named = decode(task.args, values.__getitem__)
-    attempt = Attempt(store, decision, actor.preferences)
-    began = time.perf_counter()
+    # Around all that is the application's: to turn a value or an error into text calls it as well.
+    with host.running(decision, actor.preferences.worker_timeout):
+        return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host)
+
+
+def _run(
+    attempt: Attempt, actor: Actor[..., Any], positional: Sequence[Any], named: Mapping[str, Any], host: Host
+) -> tuple[Outcome, tuple[Child, ...]] | None:
+    decision, began = attempt.decision, time.perf_counter()
     try:
         with attempt, beating(attempt):
             return outcomes.of_value(attempt, actor.function(*positional, **named)), attempt.children()

@@ -13,7 +13,7 @@ from recovery.records.values import encode
 
 KIND_LENGTH, MESSAGE_LENGTH = 100, 500
 """Characters that are kept: the longest name of a class in Python's own library has 30."""
-CALLER = "recovery.engine.attempt"
+CALLER = "recovery.engine.call"
 STACK_BYTES = 20_000
 """Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
 

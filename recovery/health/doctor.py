@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
-from recovery.health import clocks, installation, polls, records, rights, scanners, servers, workers
+from recovery.health import clocks, installation, polls, records, rights, scanners, servers, slots, workers
 from recovery.health.model import Check, unasked
 from recovery.store.overview import impatient
 
@@ -33,6 +33,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("sweeps", installation.sweeps, ()),
     ("collections", installation.collections, (MONGODB,)),
     ("workers", workers.workers, (MONGODB,)),
+    ("slots", slots.slots, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
     ("polls", polls.polls, (MONGODB,)),

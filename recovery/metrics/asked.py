@@ -3,6 +3,7 @@
     recovery_mongodb_up, recovery_redis_up     1: it answered this worker; 0: it did not
     recovery_oldest_overdue_seconds{record}    how long the longest overdue record is past its deadline; 0: none is
     recovery_workers_alive                     workers whose heartbeat is not overdue
+    recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
     recovery_queued_unserved{actor}            queued tasks that no worker will take, since none that lives serves them
     recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
@@ -23,6 +24,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from recovery.metrics.slots import freed_slots
 from recovery.store import ActorQueue, Store
 from recovery.store.overview import DEADLINES, Overview, impatient
 
@@ -64,7 +66,7 @@ class Asked(Collector):
         with impatient(ASK_WITHIN):
             if mongodb := _answers("MongoDB", self._store.now):
                 # The dearest last: where the time is not enough it alone is left out.
-                for ask in (self._workers, self._scanners, self._overdue, waiting):
+                for ask in (self._workers, self._scanners, self._hung, self._overdue, waiting):
                     found += _asked(ask)
         if redis := _answers("Redis", self._broker.check):
             found += _asked(lambda: self._depths(actors))
@@ -83,6 +85,9 @@ class Asked(Collector):
             if run.ran_at is not None:
                 ago.add_metric([name], max(0.0, (now - run.ran_at).total_seconds()))
         return [ago]
+
+    def _hung(self) -> list[Metric]:
+        return [freed_slots(self._store, self._overview.actor_names())]
 
     def _overdue(self) -> list[Metric]:
         overdue = GaugeMetricFamily(

@@ -16,7 +16,7 @@ from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
 from recovery.records.values import Encoded, Promise
-from recovery.records.worker import QueueStatistics, Worker
+from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -28,7 +28,9 @@ __all__ = [
     "Encoded",
     "ErrorInfo",
     "Failure",
+    "FreedSlots",
     "Graph",
+    "HungSlot",
     "Interruption",
     "Outcome",
     "Process",

@@ -9,6 +9,30 @@ from recovery.records.record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HungSlot(Record):
+    """A slot whose attempt goes on past its time, without its claim."""
+
+    actor: str
+    task: str
+    """Id of its decision, `P/T`."""
+    since: datetime
+    """When its function was called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreedSlots(Record):
+    """Slots that were freed of attempts that hung, of one actor: `id` is its name."""
+
+    id: str
+    slots: int
+    """How many ever were."""
+    at: datetime
+    """When the last one was; `worker` and `task` are that one's."""
+    worker: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker(Record):
     """A worker that lives, or did at its last heartbeat. Its id is new at every start.
 
@@ -24,6 +48,8 @@ class Worker(Record):
     queues: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
     """Those of its queues that it does not consume now, since their actors are blocked."""
+    hung: tuple[HungSlot, ...] = ()
+    """Of its slots those that hang, for as long as they are not freed."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 

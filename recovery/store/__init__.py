@@ -28,6 +28,7 @@ from recovery.store.decisions import Decisions, Queued
 from recovery.store.far_off import FarOff
 from recovery.store.graph_stages import Finished, GraphView
 from recovery.store.graphs import Graphs
+from recovery.store.hung import Hung
 from recovery.store.interruptions import Group, Interruptions, Selection
 from recovery.store.preferences import CurrentPreferences
 from recovery.store.processes import Processes
@@ -91,6 +92,7 @@ class Store:
         self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self.database, settings.heartbeat_timeout + settings.heartbeat_interval)
+        self.hung = Hung(self.database)
         self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 

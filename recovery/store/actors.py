@@ -1,7 +1,7 @@
 """Queries and updates of settings: what workers tell of their actors and process types, and what operators set.
 
 Both stand in one document and are written by different people, so neither write touches the other's fields: a
-worker that starts replaces what the code says and keeps `overrides` and `blockedAt`.
+worker that starts replaces what the code says and keeps `overrides` and `blockedAt`; and `freed`, which `hung` keeps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeptSettings(Generic[P]):
 
     def save(self, told: Iterable[P]) -> None:
         """Save what the code says over what it said; what an operator set stays."""
-        kept = {"overrides": "$overrides", "blockedAt": "$blockedAt"}
+        kept = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed"}
         updates = [
             UpdateOne(
                 {"_id": one.id},

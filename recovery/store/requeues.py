@@ -89,8 +89,9 @@ class Requeues:
         return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
 
     def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
-        """working, deadline past → queued; counts a timeout."""
-        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1)
+        """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
+        would else keep all others of their actor waiting."""
+        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False)
 
     def lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
+import subprocess
 import sys
+import threading
+import uuid
+from pathlib import Path
 from typing import Any
 
 from recovery import Recovery
@@ -63,3 +69,121 @@ def one_that_fails(kind: str) -> Any:
 def well() -> int:
     """A process that does nothing wrong: the pid of who ran it."""
     return os.getpid()
+
+
+HOURS = 3600
+TIMEOUT = 1.0
+"""Of actors that hang; short, and two looks long."""
+ATTEMPTS = 2
+
+
+def waits(_: str) -> None:
+    """For what never comes, as from a server without a time-out."""
+    threading.Event().wait()
+
+
+def ignores_sigterm(_: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Event().wait()
+
+
+def holds_the_interpreter(_: str) -> None:
+    """No other thread of its process goes on, its heartbeats' neither."""
+    ctypes.PyDLL(None).sleep(HOURS)
+
+
+def forks(folder: str) -> None:
+    """Waits for two that it started; one of them has started a third."""
+    subprocess.Popen(["/bin/sh", "-c", f"sleep {HOURS} & echo $! > '{folder}/grandchild'; wait"])
+    if not os.fork():
+        (Path(folder) / "forked").write_text(str(os.getpid()))
+        threading.Event().wait()
+    threading.Event().wait()
+
+
+class Endless(Exception):
+    def __str__(self) -> str:
+        threading.Event().wait()
+        return ""
+
+
+def fails_without_end(_: str) -> None:
+    """With an error whose text never comes."""
+    raise Endless
+
+
+HANGS = {
+    "waits": waits,
+    "ignores SIGTERM": ignores_sigterm,
+    "holds": holds_the_interpreter,
+    "forks": forks,
+    "fails": fails_without_end,
+}
+"""{how: a function that never returns}."""
+
+
+def began(folder: str) -> None:
+    (Path(folder) / f"began-{os.getpid()}-{uuid.uuid4().hex[:8]}").touch()
+
+
+@app.actor(worker_timeout=TIMEOUT, max_work_timeouts=ATTEMPTS)
+def hangs(folder: str, how: str) -> None:
+    began(folder)
+    HANGS[how](folder)
+
+
+@app.process(worker_timeout=600)
+def one_that_hangs(folder: str, how: str) -> Any:
+    return hangs.schedule(folder, how)
+
+
+@app.actor(worker_timeout=TIMEOUT, max_work_timeouts=ATTEMPTS, auto_heartbeat=True)
+def beats_and_holds(folder: str) -> None:
+    began(folder)
+    holds_the_interpreter(folder)
+
+
+@app.process(worker_timeout=600)
+def one_that_holds(folder: str) -> Any:
+    return beats_and_holds.schedule(folder)
+
+
+@app.actor(worker_timeout=600)
+def holds_for(folder: str, seconds: int) -> str:
+    """The first attempt holds the interpreter; the second is done at once."""
+    first = not any(Path(folder).glob("began-*"))
+    began(folder)
+    if first:
+        ctypes.PyDLL(None).sleep(seconds)
+    return "first" if first else "second"
+
+
+@app.process(worker_timeout=600)
+def one_that_holds_for(folder: str, seconds: int) -> Any:
+    return holds_for.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=TIMEOUT)
+def slow(folder: str) -> str:
+    """The first attempt brings its value half a time-out late; the second never does."""
+    first = not any(Path(folder).glob("began-*"))
+    began(folder)
+    threading.Event().wait(1.7 * TIMEOUT if first else None)
+    return "first"
+
+
+@app.process(worker_timeout=600)
+def one_slow(folder: str) -> Any:
+    return slow.schedule(folder)
+
+
+@app.actor(worker_timeout=600)
+def step(seconds: float, left: int) -> Any:
+    threading.Event().wait(seconds)
+    return step.schedule(seconds, left - 1) if left else "done"
+
+
+@app.process(worker_timeout=600)
+def steps(seconds: float, count: int) -> Any:
+    """One task after the other, which do nothing wrong."""
+    return step.schedule(seconds, count - 1)

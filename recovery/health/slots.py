@@ -1,0 +1,54 @@
+"""The check of the slots: does an attempt keep one that it has lost its task for?
+
+Such a slot is freed by its worker's parent (`workers.hung`), so what hangs now is there for a `worker_timeout` at most.
+That it was freed is told for a while, since what hung will hang again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from recovery.engine import Resources
+from recovery.health.model import Check, ok, warning
+from recovery.records import FreedSlots, Worker
+from recovery.store.overview import Overview
+
+RECENT = 600.0
+"""Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""
+SHOWN = 5
+
+
+def slots(resources: Resources) -> Check:
+    """No slot hangs, and none was freed of an attempt that hung not long ago."""
+    store = resources.store
+    return judge_slots(Overview(store.database).workers_alive(), store.hung.freed(), store.now())
+
+
+def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: datetime) -> Check:
+    """What the workers that live tell of their slots, and what is kept of those that were freed."""
+    hung = [
+        f"{slot.actor} {slot.task} on {worker.name} for {_ago(slot.since, now)}"
+        for worker in workers
+        for slot in worker.hung
+    ]
+    recent = [
+        f"{one.id} {one.slots:,} in all, the last {_ago(one.at, now)} ago on {one.worker} ({one.task})"
+        for one in freed
+        if (now - one.at).total_seconds() < RECENT
+    ]
+    found = [f"{len(hung)} of workers that live hang: {_shown(hung)}"] if hung else []
+    found += [f"freed of what hung: {_shown(recent)}"] if recent else []
+    if not found:
+        return ok("slots", "none hangs")
+    advice = "each is freed by itself; find out what these functions wait for, and give that a time-out"
+    return warning("slots", "; ".join(found), f"{advice} (docs/actors.md, 'A function that hangs')")
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    return f"{max(0.0, (now - moment).total_seconds()):,.0f} s"
+
+
+def _shown(found: Sequence[str]) -> str:
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more

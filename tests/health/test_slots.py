@@ -1,0 +1,70 @@
+"""What the doctor, the status and the metric say of slots that hang, and of those that were freed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recovery.cli.status import look
+from recovery.health import Level
+from recovery.health.slots import RECENT, SHOWN
+from recovery.metrics.slots import freed_slots
+from recovery.records import HungSlot
+from tests.health.conftest import asked, worker
+from tests.world import World
+
+TASK = f"{'f' * 32}/start"
+
+
+def hangs(world: World, count: int = 1) -> None:
+    since = world.store.now() - timedelta(seconds=61)
+    slots = tuple(HungSlot(actor="add", task=f"{TASK}{n}", since=since) for n in range(count))
+    world.store.workers.beat(worker().evolve(hung=slots), 60)
+
+
+def test_none_hangs(world: World) -> None:
+    check = asked(world, "slots")
+    assert (check.level, check.found, check.advice) == (Level.OK, "none hangs", "")
+    assert (look(world.app.resources)["hung"], look(world.app.resources)["freed"]) == ([], {})
+
+
+def test_one_hangs(world: World) -> None:
+    """Of a worker that lives: what one told that is gone is gone with it."""
+    hangs(world)
+    check = asked(world, "slots")
+    assert check.level is Level.WARNING and "give that a time-out" in check.advice
+    assert check.found.startswith(f"1 of workers that live hang: add {TASK}0 on w for 6")
+    (told,) = look(world.app.resources)["hung"]
+    assert (told["worker"], told["actor"], told["task"]) == ("w", "add", f"{TASK}0") and 61 <= told["seconds"] < 70
+    world.store.workers.beat(worker().evolve(hung=()), 60)
+    assert asked(world, "slots").level is Level.OK
+    hangs(world)
+    world.store.database["workers"].update_many({}, {"$set": {"recoveryTime": world.store.now()}})
+    assert asked(world, "slots").level is Level.OK and look(world.app.resources)["hung"] == []
+
+
+def test_many_hang(world: World) -> None:
+    hangs(world, SHOWN + 3)
+    assert asked(world, "slots").found.endswith(" and 3 more")
+
+
+def test_what_was_freed_is_told_for_a_while(world: World) -> None:
+    for _ in range(2):
+        world.store.hung.note_freed("add", "w@host", TASK)
+    check = asked(world, "slots")
+    assert check.level is Level.WARNING
+    assert check.found == f"freed of what hung: add 2 in all, the last 0 s ago on w@host ({TASK})"
+    assert look(world.app.resources)["freed"]["add"]["slots"] == 2
+    long_ago = world.store.now() - timedelta(seconds=RECENT + 1)
+    world.store.database["actors"].update_one({"_id": "add"}, {"$set": {"freed.at": long_ago}})
+    assert asked(world, "slots").level is Level.OK
+    assert look(world.app.resources)["freed"]["add"]["slots"] == 2, "and in the status for ever"
+
+
+@pytest.mark.parametrize("freed", [0, 3])
+def test_the_metric_begins_at_0(world: World, freed: int) -> None:
+    for _ in range(freed):
+        world.store.hung.note_freed("add", "w@host", TASK)
+    (sample,) = freed_slots(world.store, ["add"]).samples
+    assert (sample.name, sample.labels, sample.value) == ("recovery_hung_slots_total", {"actor": "add"}, freed)

@@ -1,0 +1,222 @@
+"""Which slots hang and when they are freed: by the board and by what MongoDB says of their claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from pymongo import WriteConcern
+from pymongo.errors import AutoReconnect
+
+from recovery import Settings
+from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_document
+from recovery.store import schema
+from recovery.store.hung import Claim
+from tests.world import World
+from workers import hung
+from workers.board import Board, Cell
+from workers.hung import HungSlots
+
+TIMEOUT = 10.0
+PASS = "mine"
+
+
+class FakeBoard(Board):
+    """What a test says."""
+
+    def __init__(self) -> None:
+        self.running: list[Cell] = []
+        self.count = 3
+
+    def enter(self, decision: Decision, timeout: float) -> None:
+        raise AssertionError(f"{decision.id}, {timeout}: nothing runs here")
+
+    def leave(self) -> None:
+        raise AssertionError("nothing ran here")
+
+    def cells(self) -> list[Cell]:
+        return list(self.running)
+
+    def slots(self) -> int:
+        return self.count
+
+
+class Bench:
+    """A worker's slots, its parent's looks, and the time."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world, self.board, self.now = world, FakeBoard(), 1000.0
+        self.freed: list[tuple[str, str]] = []
+        self.frees = True
+        monkeypatch.setattr(hung, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.looks = HungSlots(world.app, self.board, "w@host", self.free)
+        world.store.actors.save([world.app.actor("render")(lambda: None).preferences])
+
+    def free(self, cell: Cell, reason: str, note: Callable[[], None]) -> None:
+        if self.frees:
+            note()
+            self.freed.append((cell.claim.decision_id, reason))
+
+    def runs(self, task: str, since: float = 0.0) -> Cell:
+        """A slot that has run this task under the pass `mine` for `since` seconds, and has its claim."""
+        claim = Claim(f"p/{task}", PASS, 1)
+        place = len(self.board.running)
+        cell = Cell(place, 1, 10 + place, "render", claim, TIMEOUT, self.now - since)
+        self.board.running.append(cell)
+        self.becomes(task)
+        return cell
+
+    def becomes(
+        self, task: str, state: DecisionState = DecisionState.WORKING, held: str = PASS, attempts: int = 1
+    ) -> None:
+        """Its decision is this, and a majority has it."""
+        outcome = Outcome(pass_key=held, value="1") if state is DecisionState.FINISHED else None
+        decision = Decision(
+            id=f"p/{task}", actor="render", state=state, pass_key=held, attempts=attempts, outcome=outcome,
+            recovery_time=self.world.store.now(),
+        )  # fmt: skip
+        decisions = self.world.store.database["decisions"].with_options(write_concern=WriteConcern("majority"))
+        decisions.replace_one({"_id": decision.id}, to_document(decision), upsert=True)
+
+    def passes(self, seconds: float) -> int:
+        self.now += seconds
+        return self.looks.look_once()
+
+
+@pytest.fixture
+def bench(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    world = World(settings)
+    schema.create(world.store.database)
+    return Bench(world, monkeypatch)
+
+
+LOSES = [
+    pytest.param({"state": DecisionState.QUEUED, "held": "another"}, id="queued again"),
+    pytest.param({"held": "another", "attempts": 2}, id="another attempt's"),
+    pytest.param({"state": DecisionState.WAITING}, id="waiting again"),
+]
+
+
+@pytest.mark.parametrize("how", LOSES)
+def test_who_lost_its_claim_is_given_as_much_time_again(bench: Bench, how: dict[str, object]) -> None:
+    bench.runs("a", since=TIMEOUT + 0.1)
+    bench.becomes("a", **how)  # type: ignore[arg-type]
+    assert bench.passes(0) == 0
+    (told,) = bench.looks.told()
+    assert told == HungSlot(actor="render", task="p/a", since=told.since)
+    age = bench.world.store.now() - told.since
+    assert TIMEOUT < age.total_seconds() < TIMEOUT + 5
+    assert bench.passes(TIMEOUT - 0.1) == 0
+    assert bench.passes(0.2) == 1
+    assert bench.freed == [("p/a", "it has lost its task for another 10 s")]
+    assert bench.looks.told() == ()
+
+
+def test_who_has_its_claim_may_go_on(bench: Bench) -> None:
+    """By heartbeats, for as long as it likes, and be the worker full."""
+    bench.board.count = 1
+    bench.runs("a", since=100 * TIMEOUT)
+    assert bench.passes(100 * TIMEOUT) == 0 and bench.looks.told() == ()
+
+
+def test_who_is_within_its_time_is_not_asked_for(bench: Bench) -> None:
+    """Its claim was lost by something else: a worker that was silent. It may be as healthy as it can."""
+    bench.board.count = 1
+    bench.runs("a", since=TIMEOUT - 0.1)
+    bench.becomes("a", DecisionState.QUEUED, "another")
+    assert bench.passes(0) == 0 and bench.looks.told() == ()
+
+
+@pytest.mark.parametrize("held", ["another", PASS])
+def test_whose_task_has_ended_is_freed_at_once(bench: Bench, held: str) -> None:
+    bench.runs("a", since=TIMEOUT + 0.1)
+    bench.becomes("a", DecisionState.FINISHED, held, attempts=2)
+    assert bench.passes(0) == 1
+    assert bench.freed == [("p/a", "its task has ended without it")]
+
+
+def test_where_no_slot_is_free_one_is_freed_at_once(bench: Bench) -> None:
+    """The one that has run for the longest; that is one, and the other has its time."""
+    bench.runs("a", since=TIMEOUT + 1)
+    bench.runs("b", since=TIMEOUT + 2)
+    bench.runs("healthy", since=1)
+    for task in ("a", "b"):
+        bench.becomes(task, DecisionState.QUEUED, "another")
+    assert bench.passes(0) == 1
+    assert bench.freed == [("p/b", "it has lost its task, and no slot is free")]
+    assert bench.looks.count() == 2, "one that is not gone yet, and one that hangs"
+    assert bench.passes(0.5) == 0, "what was freed is not freed again, nor taken for busy"
+    del bench.board.running[1]
+    assert bench.passes(0.5) == 0
+    bench.runs("next", since=0)
+    assert bench.passes(0.5) == 1
+    assert [task for task, _ in bench.freed] == ["p/b", "p/a"]
+    (kept,) = bench.world.store.hung.freed()
+    assert (kept.id, kept.slots, kept.worker, kept.task) == ("render", 2, "w@host", "p/a")
+
+
+def test_who_goes_on_is_forgotten(bench: Bench) -> None:
+    """It came back just before it was freed: the next call of its slot begins with its own time."""
+    first = bench.runs("a", since=TIMEOUT + 1)
+    bench.becomes("a", DecisionState.QUEUED, "another")
+    bench.passes(0)
+    bench.frees = False  # since the slot has moved on
+    bench.passes(TIMEOUT + 1)
+    assert bench.world.store.hung.freed() == []
+    bench.board.running = [Cell(0, 2, first.pid, "render", first.claim, TIMEOUT, bench.now)]
+    assert bench.passes(0.5) == 0 and bench.looks.told() == ()
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_a_majority_that_does_not_know_of_the_claim_yet_tells_nothing(bench: Bench, attempts: int) -> None:
+    bench.board.count = 1
+    cell = bench.runs("a", since=TIMEOUT + 1)
+    bench.board.running = [Cell(0, 1, 10, "render", Claim("p/a", PASS, attempts + 1), TIMEOUT, cell.since)]
+    bench.becomes("a", DecisionState.QUEUED, PASS, attempts)
+    assert bench.passes(0) == 0 and bench.looks.told() == ()
+
+
+def test_a_task_whose_records_are_gone_is_lost(bench: Bench) -> None:
+    bench.board.count = 1
+    bench.runs("a", since=TIMEOUT + 1)
+    decisions = bench.world.store.database["decisions"].with_options(write_concern=WriteConcern("majority"))
+    decisions.delete_many({})
+    assert bench.passes(0) == 1
+
+
+def test_nothing_is_freed_upon_no_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.board.count = 1
+    bench.runs("a", since=TIMEOUT + 1)
+    bench.becomes("a", DecisionState.QUEUED, "another")
+
+    def away(_: object) -> None:
+        raise AutoReconnect("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.world.store.hung, "fates", away)
+        with pytest.raises(AutoReconnect):
+            bench.passes(0)
+    assert bench.freed == []
+    assert bench.passes(0) == 1
+
+
+def test_a_look_costs_microseconds_while_nothing_is_late(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And asks nobody."""
+    for task in "abc":
+        bench.runs(task, since=TIMEOUT - 1)
+    monkeypatch.setattr(bench.world.store.hung, "fates", None)
+    began = time.perf_counter()
+    for _ in range(100):
+        bench.passes(0)
+    assert time.perf_counter() - began < 0.5
+
+
+def test_what_another_program_wrote_of_freed_slots_hides_no_others(bench: Bench) -> None:
+    store = bench.world.store
+    store.hung.note_freed("render", "w", "p/a")
+    store.database["actors"].insert_many([{"_id": "odd", "freed": {"at": 5}}, {"_id": "odder", "freed": "often"}])
+    assert [one.id for one in store.hung.freed()] == ["render"]
+    store.actors.save([bench.world.app.actors["render"].preferences])
+    assert [one.id for one in store.hung.freed()] == ["render"], "a worker that starts keeps it"
