@@ -62,7 +62,7 @@ class PrintableRecord(logging.LogRecord):
             self.exc_text = printable_lines(stack).replace("\n", "\n  ")
 
     def getMessage(self) -> str:
-        return printable(super().getMessage())
+        return printable(super().getMessage().rstrip("\n"))  # Celery ends some of its own with one
 
 
 def log_printable() -> None:

@@ -79,7 +79,9 @@ def test_a_log_line_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("boom\n[2026-01-01 00:00:00: INFO] all is well \x1b[2J")
     except ValueError as error:
         log.error("%s failed: %s", "name\x1b]0;x\x07", error, exc_info=True)
-    first, *rest = lines.getvalue().splitlines()
+    log.warning("the end of a line\n")
+    first, *rest, last = lines.getvalue().splitlines()
+    assert last == "the end of a line"
     assert first == r"name\x1b]0;x\x07 failed: boom\n[2026-01-01 00:00:00: INFO] all is well \x1b[2J"
     assert rest[0].startswith("Traceback") and all(line.startswith("  ") for line in rest[1:])
     assert "\x1b" not in lines.getvalue()
