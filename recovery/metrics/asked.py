@@ -87,7 +87,7 @@ class Asked(Collector):
         return [ago]
 
     def _hung(self) -> list[Metric]:
-        return [freed_slots(self._store, self._overview.actor_names())]
+        return [freed_slots(self._store)]
 
     def _overdue(self) -> list[Metric]:
         overdue = GaugeMetricFamily(
