@@ -131,9 +131,20 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         with self.conn_or_acquire() as client:
             (client.lpush if leftmost else client.rpush)(message.delivery_info["routing_key"], message._raw["text"])
 
-    def get_table(self, exchange: str) -> list[tuple[str, ...]]:
-        """Where answers go, as far as it can be read: it stands in Redis."""
-        return [row for row in super().get_table(exchange) if len(row) == 3]
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        """Where an answer to remote control goes: by the names that kombu gives to queues of answers. What the table in
+        Redis says may be of any length, and name anything."""
+        if self.intake is None:
+            return list(super()._lookup(exchange, routing_key, default))
+        return [f"{routing_key}.{exchange}"]
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        try:
+            super()._put(queue, message, **options)
+        except ResponseError as error:
+            if self.intake is None:
+                raise
+            log.warning("an answer was not sent: Redis says %s", str(error)[:100])
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         params = super()._connparams(asynchronous)

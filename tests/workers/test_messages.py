@@ -152,16 +152,21 @@ def test_a_value_of_any_size_is_passed_over(cluster: Cluster, stranger: Stranger
 
 def test_only_a_ping_is_answered(cluster: Cluster, stranger: Stranger) -> None:
     worker = cluster.worker()
-    key = str(uuid.uuid4())
-    answers = f"{key}\x06\x16\x06\x16answers"
-    stranger.redis.sadd("_kombu.binding.reply.celery.pidbox", answers, "junk", b"\xff\x06\x16")
+    key, other = str(uuid.uuid4()), str(uuid.uuid4())
+    answers, table = f"{key}.reply.celery.pidbox", "_kombu.binding.reply.celery.pidbox"
+    stranger.redis.sadd(table, f"{key}\x06\x16\x06\x16slow", "junk", b"\xff\x06\x16")
+    stranger.redis.set(f"{other}.reply.celery.pidbox", "no queue")
     asked: dict[str, Any] = {"reply_to": {"exchange": "elsewhere", "routing_key": key}, "ticket": str(uuid.uuid4())}
     wait_until(lambda: stranger.broadcast(command(method="stats", **asked)), 20, "somebody listens")
     for method in ("conf", "shutdown", "ping"):
         stranger.broadcast(command(method=method, arguments={"timeout": ARGUMENT}, **asked))
-    answer = stranger.redis.brpop(["answers"], timeout=20)
+    answer = stranger.redis.brpop([answers], timeout=20)
     assert answer is not None
     assert "pong" in str(json.loads(base64.b64decode(json.loads(answer[1])["body"])))
+    stranger.broadcast(
+        command(method="ping", reply_to={"exchange": "x", "routing_key": other}, ticket=str(uuid.uuid4()))
+    )
     assert goes_on(cluster)
-    assert not stranger.redis.llen("answers")
+    wait_until(lambda: "an answer was not sent" in cluster.log(worker), 20, "it is told")
+    assert not stranger.redis.llen(answers) + stranger.redis.llen("slow")
     no_trace(cluster, worker)
