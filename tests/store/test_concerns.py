@@ -1,0 +1,208 @@
+"""With which concerns every command is sent that the life of processes takes, whatever the address says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient, ReadPreference
+from pymongo.collection import Collection
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent, register
+
+from recovery import ProcessBroken, Recovery, Settings
+from recovery.engine.abort import abort_process
+from recovery.scan import DecisionScanner
+from recovery.store import Store, schema
+from recovery.store.concerns import current
+from tests.world import World
+
+ACKNOWLEDGED, RESTORABLE = {"w": "majority", "j": True}, {"w": 1}
+WRITES = ("insert", "update", "delete", "findAndModify")
+READS = ("find", "aggregate", "count", "distinct")
+OTHERS = "readConcernLevel=majority&w=0&journal=false&wtimeoutMS=1"
+"""What an address may say, and what would be wrong for each of our handles."""
+
+
+class Commands(CommandListener):
+    """The commands of one database that this process sent."""
+
+    def __init__(self) -> None:
+        self.database = ""
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.database_name == self.database and event.command_name in WRITES + READS:
+            collection = event.command[event.command_name]
+            self.sent.append((event.command_name, collection, dict(event.command)))
+
+    def succeeded(self, event: CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: CommandFailedEvent) -> None: ...
+
+
+commands = Commands()
+register(commands)  # for clients that are made from now on
+
+
+@pytest.fixture
+def listened(settings: Settings) -> Iterator[World]:
+    """A world whose commands are noted."""
+    join = "&" if "?" in settings.mongo_uri else "?"
+    changed = settings.model_copy(update={"mongo_uri": f"{settings.mongo_uri}{join}{OTHERS}"})
+    world = World(changed)
+    schema.create(world.store.database)
+    commands.database, commands.sent = settings.database, []
+    yield world
+    commands.database = ""
+
+
+def handles(store: Store) -> Iterator[tuple[str, Collection[Any]]]:
+    """All collections that the store's parts hold."""
+    for name, part in vars(store).items():
+        for attribute, value in vars(part).items() if hasattr(part, "__dict__") else ():
+            if isinstance(value, Collection):
+                yield f"{name}.{attribute}", value
+            if isinstance(value, dict):
+                yield from (
+                    (f"{name}.{attribute}[{key}]", one) for key, one in value.items() if isinstance(one, Collection)
+                )
+
+
+def test_every_handle_names_its_concerns(listened: World) -> None:
+    found = dict(handles(listened.store))
+    assert len(found) > 20
+    for name, collection in {**found, "the database's own": listened.store.database["any"]}.items():
+        assert collection.read_preference == ReadPreference.PRIMARY, name
+        assert collection.read_concern.level in ("local", "majority", "linearizable"), name
+        assert collection.write_concern.document in (ACKNOWLEDGED, RESTORABLE), name
+
+
+def live(world: World) -> None:
+    """Processes that finish, break, are restarted, time out, are aborted; and what operators set."""
+    app, store = world.app, world.store
+    refuse = [True]
+
+    @app.actor()
+    def echo(value: int) -> int:
+        return value
+
+    @app.actor()
+    def pay(value: int) -> int:
+        if refuse[0]:
+            raise ValueError("refused")
+        return value
+
+    @app.actor(restart_after_work_timeout=False)
+    def hang() -> None: ...
+
+    @app.process()
+    def order(value: int) -> Any:
+        return pay.schedule(echo.schedule(echo.schedule(value)))
+
+    @app.process(process_timeout=0.001, break_after_process_timeout=True)
+    def late() -> Any:
+        return hang.schedule()
+
+    broken, aborted, timed_out = app.start(order, 1), app.start(order, 2, custom_id="two"), app.start(late)
+    world.pump(serve={name: actor for name, actor in app.actors.items() if name != "hang"})
+    with pytest.raises(ProcessBroken):
+        app.result(broken, timeout=5)
+    assert world.pop(["hang"]) is not None
+    (lost,) = store.database["decisions"].find({"actor": "hang"})
+    assert store.decisions.claim("hang", lost["_id"], lost["pass"], "gone#1", 0.001)
+    assert DecisionScanner(app.resources, app.applier).run_once().error is None
+    refuse[0] = False
+    app.restart(broken)
+    abort_process(app.resources, aborted, "a test")
+    world.bring_on(broken)
+    world.scan()
+    with pytest.raises(ProcessBroken):
+        app.result(timed_out, timeout=5)
+    assert store.actors.override("echo", {"worker_timeout": 5.0})
+    assert store.actors.block("echo")
+    assert store.actors.unblock("echo")
+    assert world.app.result(broken, timeout=5) == 1
+
+
+def promises(name: str, collection: str, command: dict[str, Any]) -> Iterator[str]:
+    """What of a write somebody is told, or what has consequences that no failover undoes."""
+    if collection in (schema.INTERRUPTIONS, schema.ACTORS, schema.PROCESS_TYPES):
+        yield collection
+    written: list[Any] = command.get("updates") or [{"u": command.get("update", [])}]
+    for update in written if name in ("update", "findAndModify") else ():
+        stages = update["u"] if isinstance(update["u"], list) else [update["u"]]
+        fields = {field: value for stage in stages for field, value in stage.get("$set", {}).items()}
+        if collection == schema.DECISIONS and "outcome" in fields:
+            yield "an end of a task"
+        if collection == schema.DECISIONS and "restarts" in fields:
+            yield "a restart"
+        if collection == schema.PROCESSES and ("state" in fields or any("$replaceWith" in stage for stage in stages)):
+            yield "a start or an end of a process"
+
+
+def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(listened: World) -> None:
+    live(listened)
+    seen: Counter[str] = Counter()
+    for name, collection, command in commands.sent:
+        where = f"{name} of {collection}: {str(command)[:300]}"
+        if name in WRITES:
+            assert command.get("writeConcern") in (ACKNOWLEDGED, RESTORABLE), where
+            told = list(promises(name, collection, command))
+            seen.update(told)
+            assert not told or command["writeConcern"] == ACKNOWLEDGED, f"{told[0]} is not acknowledged: {where}"
+        else:
+            assert command.get("readConcern", {}).get("level") in ("local", "majority", "linearizable"), where
+            assert command.get("$readPreference", {"mode": "primary"}) == {"mode": "primary"}, where
+    assert seen["an end of a task"] > 8
+    assert seen["a restart"] >= 1
+    assert seen["a start or an end of a process"] >= 8
+    assert seen[schema.INTERRUPTIONS] >= 2
+    assert seen[schema.ACTORS] >= 3
+
+
+def test_results_and_values_are_read_as_a_majority_has_them(listened: World) -> None:
+    @listened.app.process()
+    def order() -> int:
+        return 1
+
+    process_id = listened.app.start(order)
+    listened.bring_on(process_id)
+    commands.sent = []
+    assert listened.app.result(process_id, timeout=5) == 1
+    listened.store.decisions.outcomes([f"{process_id}/start"])
+    listened.store.decisions.effects([f"{process_id}/start"])
+    levels = [command["readConcern"]["level"] for name, _, command in commands.sent if name == "find"]
+    assert levels == ["majority"] * 3
+
+
+@pytest.fixture
+def majority_by_default(settings: Settings) -> Iterator[Settings]:
+    """A cluster where all that names no read concern reads what a majority has."""
+    with MongoClient[dict[str, Any]](settings.mongo_uri) as client:
+        for level in ("majority", "local"):
+            client.admin.command({"setDefaultRWConcern": 1, "defaultReadConcern": {"level": level}})
+            if level == "majority":
+                yield settings
+
+
+def test_a_fan_out_whatever_the_cluster_says(majority_by_default: Settings) -> None:
+    """Read-backs of what was just written see it."""
+    settings = majority_by_default
+    world = World(settings, Recovery(settings.model_copy(update={"message_timeout": 60.0})))
+    schema.create(world.store.database)
+
+    @world.app.actor()
+    def square(number: int) -> int:
+        return number * number
+
+    @world.app.process()
+    def squares() -> Any:
+        return [square.schedule(number) for number in range(30)]
+
+    process_id = world.app.start(squares)
+    while world.pump():
+        pass
+    assert world.app.result(process_id, timeout=5) == [number * number for number in range(30)]
+    assert current(world.store.database["decisions"]).count_documents({"losses": {"$exists": True}}) == 0
