@@ -12,11 +12,13 @@ from pymongo.errors import PyMongoError
 from recovery import ProcessBroken, ResultTimeout
 from recovery.engine import Ended
 from recovery.errors import ServerUnavailable
-from recovery.records import ErrorInfo, Outcome
+from recovery.records import Child, ErrorInfo, Outcome
+from recovery.records.ids import child_task_id
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
 from tests.waiting import wait_until
+from tests.world import World
 
 pytestmark = pytest.mark.cluster
 
@@ -138,7 +140,7 @@ def test_two_attempts_are_never_mixed(failover: Failover) -> None:
 
 
 def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> None:
-    """It would have children run that nobody scheduled."""
+    """It would have a task as finished that is not, and wait for children that nobody scheduled."""
 
     @failover.app.actor()
     def echo(word: str) -> str:
@@ -148,15 +150,20 @@ def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> No
     def once() -> Any:
         return echo.schedule(nonce())
 
-    process_id = failover.app.start(once)
-    database = failover.world.store.database
-    database["graphs"].delete_one({"_id": process_id})
-    failover.stop_replication()
-    failover.finish_and_die("once")
-    failover.overdue()
-    scan(failover)
-    assert database["decisions"].count_documents({"actor": "echo"}) == 0
-    failover.lose_primary()
+    with installed():
+        process_id = failover.app.start(once)
+        failover.world.store.database["graphs"].delete_one({"_id": process_id})
+        failover.stop_replication()
+        failover.finish_and_die("once")
+        failover.overdue("processes")
+        scanner = ProcessScanner(failover.app.resources, failover.app.applier)
+        course = Course(scanner.run_once, Plan(Fault(Kind.PAUSE, 0, "Graphs.insert")))
+        course.go()
+        failover.lose_primary()
+        if not course.over:
+            course.finish()
+    graph = failover.world.store.graphs.get(process_id)
+    assert graph is None or graph.finished == ()
     assert failover.world.bring_on(process_id, timeout=30).state == "finished"
 
 
@@ -169,13 +176,20 @@ def test_a_start_that_is_not_acknowledged_runs_nothing(failover: Failover) -> No
 
     failover.stop_replication()
     starting = Background(lambda: failover.app.start(count))
-    wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
+    wait_until(lambda: _started_ago(failover) > A_WHILE, 20, "the primary's word, and time for an end of the start")
     failover.overdue("processes")
     scan(failover)
     assert failover.world.store.database["decisions"].count_documents({}) == 0
     failover.lose_primary()
     assert starting.over(40)
     assert (starting.result is None) == isinstance(starting.error, ServerUnavailable)
+
+
+def _started_ago(failover: Failover) -> float:
+    store = failover.world.store
+    return max(
+        ((store.now() - found["startedAt"]).total_seconds() for found in store.database["processes"].find()), default=0
+    )
 
 
 def test_a_custom_id_that_is_there_is_told_when_it_stays(failover: Failover) -> None:
@@ -218,35 +232,40 @@ def test_an_accepted_end_whose_reply_was_lost_is_accepted_once_a_majority_has_it
 
 def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) -> None:
     """Applied on the old primary, cleared on the new one: nobody would look at it again for an idle timeout."""
+    failover.world = World(failover.world.settings, apply_timeout=60)  # nothing is cleared until the test has it done
+
+    @failover.app.actor()
+    def echo(word: str) -> str:
+        return word
 
     @failover.app.process()
-    def idle() -> int:
-        return 1
+    def once() -> Any: ...
 
-    process_id = failover.app.start(idle)
+    process_id = failover.app.start(once)
     failover.world.tell()
     store, applier = failover.world.store, failover.app.applier
     (document,) = store.database["decisions"].find()
-    claimed = store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60)
+    claimed = store.decisions.claim("once", document["_id"], document["pass"], "mortal#1", 60)
     assert claimed is not None
-    outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
-    options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 60}
-    assert store.decisions.finish(claimed, outcome, (), **options)
+    child = Child(id=child_task_id("start", 0, 0), actor="echo", args='[["a word"],{}]')
+    outcome = Outcome(pass_key=claimed.pass_key or "", value=f'{{"$promise":"{child.id}"}}', waits=(child.id,))
+    assert store.decisions.finish(claimed, outcome, [child], accept_first=True, worker="mortal#1", apply_timeout=60)
     failover.stop_replication()
-    applying = Background(lambda: _apply(failover, document["_id"]))
-    wait_until(lambda: store.graphs.complete([process_id]), 10, "the apply, by the primary's word")
+    task, decision = store.tasks.get(document["_id"]), store.decisions.get(document["_id"])
+    assert task is not None and decision is not None
+    applier.submit(Ended(task, decision))
+    assert _finished(failover, process_id) == ("start",)
     failover.lose_primary()
-    assert applying.over(40)
+    assert _finished(failover, process_id) == (), "the apply was not lost: nothing was tried"
     applier.flush()
-    (left,) = failover.finished("idle")
-    assert store.graphs.complete([process_id]) == [], "the apply was not lost: nothing was tried"
+    (left,) = failover.finished("once")
     assert left.recovery_time is not None
     failover.overdue("decisions")
-    assert failover.world.bring_on(process_id).state == "finished"
+    failover.world.bring_on(process_id)
+    assert failover.app.result(process_id, timeout=5) == "a word"
 
 
-def _apply(failover: Failover, decision_id: str) -> None:
-    store = failover.world.store
-    task, decision = store.tasks.get(decision_id), store.decisions.get(decision_id)
-    assert task is not None and decision is not None
-    failover.app.applier.submit(Ended(task, decision))
+def _finished(failover: Failover, process_id: str) -> tuple[str, ...]:
+    graph = failover.world.store.graphs.get(process_id)
+    assert graph is not None
+    return graph.finished
