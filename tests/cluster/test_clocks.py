@@ -114,7 +114,7 @@ def test_mongodbs_clock_steps_forward(stepping: Stepping) -> None:
     cluster.wait_began(4)
     stepping.go_on_for(1)
     stepping.step(HOUR)
-    stepping.go_on_for(4)  # scans are held back for the first 1.5 s
+    stepping.go_on_for(3)  # scans are held back for the first 1.5 s
     decisions = list(cluster.database["decisions"].find({"actor": "slow"}))
     assert [(one["state"], one.get("timeouts", 0)) for one in decisions] == [("working", 0)] * 4
     assert len(cluster.began()) == 4

@@ -12,10 +12,11 @@ import pytest
 
 from recovery import Settings
 from recovery.health import Level, examine
+from recovery.health.polls import polls
 from recovery.repair import look_around
 from recovery.stack.ports import HOST
 from recovery.store.overview import Overview
-from tests.cluster.storm import PROCESSES, Storm
+from tests.cluster.storm import Storm
 from tests.silence import Way, way_to
 from tests.waiting import wait_until
 
@@ -44,7 +45,7 @@ def polled_ago(storm: Storm) -> timedelta:
 
 
 CASES = [
-    pytest.param("prefork", 4.0, False, False, id="prefork, no calls, forgets"),
+    pytest.param("prefork", 2.0, False, False, id="prefork, no calls, forgets"),
     pytest.param("threads", 4.0, True, False, id="threads, calls, forgets", marks=pytest.mark.soak),
     pytest.param("prefork", 45.0, True, True, id="prefork, calls, remembers, for long", marks=pytest.mark.soak),
     pytest.param("threads", 45.0, False, False, id="threads, no calls, forgets, for long", marks=pytest.mark.soak),
@@ -55,8 +56,8 @@ CASES = [
 def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_calls: bool, remembers: bool) -> None:
     """So many seconds after its polls are told as unanswered, which is within some more."""
     storm.hire(env=by(way, storm), pool=pool)
-    storm.start(PROCESSES)
-    storm.wait_lines(PROCESSES)
+    storm.start(3)
+    storm.wait_lines(3)
     way.silence(answers_calls=answers_calls)
     around = look_around(storm.resources, queues=QUEUES)
     unpolled = around.polled_within + timedelta(seconds=seconds)
@@ -65,10 +66,10 @@ def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_call
     assert not any(map(around.is_polled, QUEUES))
     living = Overview(storm.resources.store.database).workers_alive()
     assert len(living) == 2, "Redis's silence is none of theirs"
-    told = {check.name: check for check in examine(storm.resources)}
-    assert told["polls"].level is Level.PROBLEM, told["polls"]
+    (told,) = examine(storm.resources, [("polls", polls, ())])
+    assert told.level is Level.PROBLEM, told
 
-    storm.start(PROCESSES)
+    storm.start(1)
     ran, ended = last_scan(storm), len(storm.lines())
     way.speak(remembers=remembers)
     spoke = time.monotonic()

@@ -101,7 +101,7 @@ def test_the_transport_tells_which_polls_were_answered(settings: Settings, monke
             assert polls.recent(["empty", "full"]) == {"empty", "full"}, "a poll asks for all of them at once"
             monkeypatch.setattr(polls, "_answered", {})
             with contextlib.suppress(TimeoutError):
-                connection.drain_events(timeout=3)
+                connection.drain_events(timeout=1.5)
             assert polls.recent(["empty", "full"]) == {"empty", "full"}, "nothing is an answer as well"
 
 
