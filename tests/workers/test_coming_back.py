@@ -61,5 +61,27 @@ def test_scans_are_held_back_after_an_outage_but_not_for_ever(
     assert one.comes_back()
 
 
+def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings, clock: Clock) -> None:
+    """A worker whose record this one has not watched for a heartbeat timeout, whatever is past by the database's."""
+    world = World(emptied, heartbeat_interval=2.0, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    other = identify("other", ()).evolve(host="elsewhere")
+    for _ in range(4):
+        one.beat_once()
+        clock.now += 2.0
+    for _ in range(5):  # it beats, and each time is overdue at once
+        world.store.workers.beat(other, timeout=-60)
+        one.beat_once()
+        assert one.silent() == {}
+        clock.now += 2.0
+    seen = []
+    for _ in range(4):
+        one.beat_once()
+        seen.append(other.id in one.silent())
+        clock.now += 2.0
+    assert seen == [False, False, True, True]
+
+
 def _away(*_: object) -> None:
     raise AutoReconnect("away")
