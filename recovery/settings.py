@@ -138,6 +138,11 @@ class Settings(BaseSettings):
         for name, value in super().__repr_args__():
             yield name, addresses.public(value) if name in ADDRESSES else value
 
+    @property
+    def polled_within(self) -> float:
+        """Seconds after which a queue counts as not polled: a heartbeat tells of polls, and it may be late."""
+        return self.heartbeat_timeout + self.heartbeat_interval
+
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
         values = self.model_dump(mode="json", exclude_none=True)

@@ -182,8 +182,12 @@ class Lifeline:
         ):
             polled |= full
         taken = {queue: self._taken[queue] for queue in polled}
-        with impatient(self._settings.heartbeat_timeout / 2):
-            self._app.resources.store.queues.polled(taken)
+        store, settings = self._app.resources.store, self._settings
+        with impatient(settings.heartbeat_timeout / 2):
+            again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
+            store.queues.polled(taken)
+            for queue in again if settings.events else ():
+                store.requeues.taken_up(queue)  # what was on its way is lost, perhaps
         for queue, youngest in taken.items():
             # Kept there from now on. A time that no message can have must not hide here those that come after it.
             if self._taken[queue] == youngest:

@@ -9,7 +9,8 @@ who waits for them waits for a slot, not for a worker.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 RECENT = 2.0
@@ -22,6 +23,7 @@ class Polls:
     def __init__(self) -> None:
         self._answered: dict[str, float] = {}
         self._channels: dict[str, Any] = {}
+        self._returned: SimpleQueue[str] = SimpleQueue()
         self.on_return: Callable[[], None] = _nothing
         """Called when a queue's poll was answered for the first time, or for the first time in a while. Cheap."""
 
@@ -30,12 +32,14 @@ class Polls:
         for queue in queues:
             self._channels[queue] = channel
 
-    def answered(self, queues: Iterable[str]) -> None:
+    def answered(self, queues: Sequence[str]) -> None:
         """Redis answered a poll of these queues. Called as often."""
-        now, returned = time.monotonic(), False
+        now = time.monotonic()
+        returned = [queue for queue in queues if not self._is_recent(queue, now)]
         for queue in queues:
-            returned = returned or not self._is_recent(queue, now)
             self._answered[queue] = now
+        for queue in returned:
+            self._returned.put(queue)
         if returned:
             self.on_return()
 
@@ -43,6 +47,10 @@ class Polls:
         """Those of these queues whose last poll was answered just now."""
         now = time.monotonic()
         return {queue for queue in queues if self._is_recent(queue, now)}
+
+    def returned(self) -> set[str]:
+        """Queues whose poll was answered after a while in which it was not, since this was asked last."""
+        return {self._returned.get() for _ in range(self._returned.qsize())}
 
     def full(self, queues: Iterable[str]) -> set[str]:
         """Those that are not asked for just now, since all slots are busy."""

@@ -86,7 +86,7 @@ class ActorOverrides(Overrides[ActorPreferences]):
         changed = self._store.actors.unblock(name)
         self._tell()
         # Whether it changed or not: a call before may have been cut off here.
-        self._store.requeues.unblocked(name)
+        self._store.requeues.taken_up(name)
         return changed
 
     def _hurry(self, name: str, effective: ActorPreferences) -> None:

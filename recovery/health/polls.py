@@ -19,7 +19,7 @@ def polls(resources: Resources) -> Check:
     """Redis answers the polls of all queues that workers consume."""
     store, settings = resources.store, resources.settings
     alive, polled = Overview(store.database).workers_alive(), store.queues.all()
-    within = timedelta(seconds=settings.heartbeat_timeout + settings.heartbeat_interval)
+    within = timedelta(seconds=settings.polled_within)
     return judge_polls(alive, polled, store.now(), within)
 
 

@@ -33,7 +33,7 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
         queues=store.queues.all() if names else {},
         depths=depths,
         lost_workers=frozenset(lost_workers),
-        polled_within=timedelta(seconds=settings.heartbeat_timeout + settings.heartbeat_interval),
+        polled_within=timedelta(seconds=settings.polled_within),
         message_margin=timedelta(seconds=settings.message_timeout / 5),
         margin=timedelta(seconds=settings.apply_timeout),
     )

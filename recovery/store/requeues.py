@@ -191,15 +191,15 @@ class Requeues:
         guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
         return self._sooner(guard, task_end(limit.seconds))
 
-    def unblocked(self, actor: str) -> int:
-        """queued tasks of an actor that is taken up again: look for their messages soon. They may have been lost
-        long ago, and nobody was in a hurry to tell. Index `deadline`: reads all live decisions, for an operator."""
-        return self._sooner({"actor": actor, "state": QUEUED}, after(self._message_timeout))
+    def taken_up(self, actor: str) -> int:
+        """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
+        their messages soon. They may have been lost long ago, and nobody was in a hurry to tell. Index `waiting`."""
+        return self._sooner({"actor": actor, "state": QUEUED}, after(self._message_timeout), "waiting")
 
-    def _sooner(self, guard: Document, deadline: Expression) -> int:
+    def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
         stages = [{"$set": {"recoveryTime": deadline}}]
-        return self._current.update_many({**guard, **later}, stages, hint="deadline").modified_count
+        return self._current.update_many({**guard, **later}, stages, hint=index).modified_count
 
     def _in_time(self, deadline: Expression) -> Expression:
         """A deadline of what is queued, or the end of the task's time if that is sooner."""

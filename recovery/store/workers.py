@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -78,6 +78,13 @@ class Queues:
         ]
         if updates:
             self._current.bulk_write(updates, ordered=False)
+
+    def polled_again(self, queues: Iterable[str], seconds: float) -> list[str]:
+        """Those of these queues that nobody had polled for so long, and that are polled now: the first who asks is
+        told."""
+        asleep = {"polledAt": {"$exists": True}, "$expr": {"$lt": ["$polledAt", after(-seconds)]}}
+        now = [{"$set": {"polledAt": "$$NOW"}}]
+        return [queue for queue in queues if self._current.update_one({"_id": queue, **asleep}, now).modified_count]
 
     def found_empty(self, moments: Mapping[str, datetime]) -> None:
         """These queues were empty, {queue: when}; of several moments the latest is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,13 @@ from celery import Celery
 from kombu import Connection, Consumer, Queue
 
 from recovery import Recovery
+from recovery.records import Decision, DecisionState
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
 from recovery.store import schema
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.store.writing import put
 from workers import polls as module
 from workers import transport
 from workers.consuming import Consuming
@@ -52,8 +55,10 @@ def test_a_poll_counts_while_its_answer_is_new(monkeypatch: pytest.MonkeyPatch) 
     assert polls.recent(["a", "b"]) == {"a"}
     now[0] += module.RECENT + 0.1
     assert polls.recent(["a", "b"]) == set()
+    assert polls.returned() == {"a"}
     polls.answered(["a"])
     assert returned == [100.0, now[0]], "told at once when polls begin, and begin again"
+    assert (polls.returned(), polls.returned()) == ({"a"}, set())
 
 
 def test_what_there_is_no_room_for() -> None:
@@ -86,6 +91,24 @@ def test_a_worker_without_room_polls_as_long_as_redis_answers(emptied: Settings,
     assert told(emptied.model_copy(update={"broker_url": silent}), polls) == set()
     polls.answered(["other"])
     assert told(emptied, polls) == {"full", "other"}
+
+
+def test_what_waited_while_nobody_polled_is_looked_at_soon(emptied: Settings) -> None:
+    """Messages may have been lost meanwhile, and what has waited for long is looked at seldom."""
+    app = Recovery(emptied)
+    store, polls = app.resources.store, Polls()
+    schema.create(store.database)
+    far = store.now() + timedelta(hours=1)
+    for actor in ("free", "full"):
+        put(store, Decision(id=f"p/{actor}", actor=actor, state=DecisionState.QUEUED, recovery_time=far, queued_at=far))
+    store.queues.polled({"free": None, "full": None})
+    store.database["queues"].update_one({"_id": "free"}, {"$set": {"polledAt": store.now() - timedelta(seconds=20)}})
+    polls.answered(["free", "full"])
+    told(emptied, polls)
+    looked_at = {one["actor"]: one["recoveryTime"] for one in store.database["decisions"].find()}
+    assert looked_at["full"] == far, "another worker has polled it"
+    assert looked_at["free"] <= store.now() + timedelta(seconds=emptied.message_timeout)
+    assert store.queues.polled_again(["free", "never"], 8.0) == []
 
 
 def test_the_transport_tells_which_polls_were_answered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
