@@ -72,7 +72,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(execute(sys.argv[1:]))
+    code = execute(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # a pipe that nobody reads any more, a full disk, or no output at all
+        sys.stdout = None
+    sys.exit(code)
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -85,7 +90,8 @@ def execute(arguments: Sequence[str]) -> int:
         fail(told(error), getattr(error, "__notes__", ()))
         return exit_code(error)
     except Exception as error:
-        if (said := _of_typer(error)) is None and (said := _of_driver(error)) is None:
+        said = next((found for of in (_of_typer, _of_driver, _of_machine) if (found := of(error)) is not None), None)
+        if said is None:
             raise
         if said:
             fail(said, getattr(error, "__notes__", ()))
@@ -122,6 +128,13 @@ def _of_driver(error: Exception) -> str | None:
     settings = load()
     said = addresses.told(error, settings.mongo_uri, settings.broker_url)
     return f"a server did not answer: {type(error).__name__}: {said[:500]}"
+
+
+def _of_machine(error: Exception) -> str | None:
+    """What this machine did not do, as to write to a full disk; None for another's error."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return None
+    return f"{f'{error.filename}: ' if error.filename else 'what was to be written or read: '}{error.strerror}"
 
 
 def told(error: RecoveryError) -> str:

@@ -10,6 +10,7 @@ import io
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +120,8 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
     message = message.replace("\n", "\n  ")
     text = Text.assemble(("error: ", "bold red"), (message, "red"), *(f"\n{note}" for note in notes))
     # Not wrapped: an address or a path in it is copied from here.
-    messages().print(text, soft_wrap=True)
+    with suppress(OSError):  # who can't be told learns by the exit code
+        messages().print(text, soft_wrap=True)
 
 
 def connect(settings: Settings | None = None) -> Resources:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
-from tests.cli.command import recovery, refused
+from tests.cli.command import environment, recovery, refused
 
 APP = "tests.cli.shop:app"
 
@@ -160,3 +162,13 @@ def test_a_host_that_metrics_can_not_be_served_on(settings: Settings) -> None:
     assert done.returncode == 2
     assert "metrics can't be served on 192.0.2.1:" in done.stderr and "set RECOVERY_METRICS_HOST" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["nosuch"]])
+def test_what_can_not_be_written(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        line = [sys.executable, "-m", "recovery", *arguments]
+        done = subprocess.run(line, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 2 and done.stderr.startswith(b"error: ") and b"Traceback" not in done.stderr
+        done = subprocess.run(line, env=environment(), stdout=full, stderr=full, check=False)
+        assert done.returncode == 2

@@ -62,7 +62,7 @@ def check(settings: Settings) -> None:
     assert str(settings.data_dir)
 
 
-@rounds(ci=400, soak=20_000)
+@rounds(ci=400, soak=25_000)
 def test_every_value_is_taken_or_refused(
     rounds: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
