@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from recovery.cli.main import execute
 from recovery.settings import Settings
-from recovery.store.expressions import RESTORABLE
 from tests.fuzz.conftest import rounds
 from tests.fuzz.texts import acts, nasty
 from tests.world import World
@@ -67,7 +67,7 @@ def test_names_are_shown_as_they_are(
 
     for _ in range(rounds):
         for collection in ("workers", "actors", "processTypes"):
-            world.store.database[collection].with_options(write_concern=RESTORABLE).delete_many({})
+            world.store.database[collection].delete_many({})
         world._told = 0
         started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw))
         world.pump()
@@ -91,8 +91,9 @@ def doctors() -> Any:
 
 def spoil(world: World, draw: random.Random) -> None:
     database = world.store.database
+    alive = {"pidStarted": 1, "paused": [], "recoveryTime": datetime.now(UTC) + timedelta(hours=1)}
     workers: dict[str, Any] = {"_id": nasty(draw), "name": nasty(draw), "host": "", "pid": 1, "queues": [nasty(draw)]}
-    database["workers"].insert_one(workers, bypass_document_validation=True)
+    database["workers"].insert_one(workers | alive, bypass_document_validation=True)
     for collection, fields in FIELDS.items():
         for field in fields:
             if draw.random() < 0.5:
