@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 HOLD_EVERY = 5
 """Heartbeat timeouts that scans go on at least, between two that they are held back."""
+BEATS_APART = 0.1
+"""Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
 RETRY = 1.0
 """Seconds until a rescue that the database could not take is tried again."""
 
@@ -138,6 +140,7 @@ class Lifeline:
                 break
             next_beat = time.monotonic() + self._settings.heartbeat_interval
             self.beat_once()
+            self._ending.wait(min(BEATS_APART, self._settings.heartbeat_interval))
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""

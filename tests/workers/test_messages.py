@@ -141,6 +141,7 @@ def test_a_value_of_any_size_is_passed_over(cluster: Cluster, stranger: Stranger
     parent = psutil.Process(worker.pid)
     peak = before = parent.memory_info().rss
     stranger.push("slow", b"x" * 100_000_000)
+    wait_until(lambda: stranger.broadcast(b"x" * 100_000_000), 20, "somebody listens")
     for size in (16_384, 16_385, 65_534, 65_535, 65_536, 131_072):
         stranger.push("slow", b"[" * size)
     while stranger.redis.llen("slow"):
