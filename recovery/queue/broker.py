@@ -133,6 +133,12 @@ class Broker:
             self._redis.ping()
         except RedisError as error:
             said = told(error, self._url).rstrip(".")
+            if "CERTIFICATE_VERIFY_FAILED" in said:
+                raise ServerRefused(
+                    f"Redis at {public(self._url)} is not who it should be: {said}. If it is, say in "
+                    "RECOVERY_BROKER_URL who vouches for its certificate (?ssl_ca_certs=FILE), and name the host "
+                    "that it was made for"
+                ) from None
             if _is_refusal(error):
                 raise ServerRefused(
                     f"Redis at {public(self._url)} refuses: {said}. Check the user and password in RECOVERY_BROKER_URL"

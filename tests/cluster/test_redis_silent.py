@@ -14,9 +14,12 @@ from recovery import Settings
 from recovery.health import Level, examine
 from recovery.health.polls import polls
 from recovery.repair import look_around
+from recovery.rules import Rule, judge_decision
 from recovery.stack.ports import HOST
 from recovery.store.overview import Overview
+from tests.cluster.conftest import Cluster
 from tests.cluster.storm import Storm
+from tests.cluster.test_mongo_faults import goes_on_for
 from tests.silence import Way, way_to
 from tests.waiting import wait_until
 
@@ -79,6 +82,34 @@ def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_call
     assert time.monotonic() - spoke <= AT_WORK_WITHIN
     wait_until(storm.ended, AT_WORK_WITHIN, "all ends, of what was lost on its way as well")
     storm.check()
+
+
+@pytest.mark.soak
+def test_a_worker_without_room(cluster: Cluster, way: Way) -> None:
+    """Its slots are busy, so it asks for nothing: what waits for it lags, and waits for no worker. Unless Redis is
+    silent; and then it ends on SIGTERM as ever."""
+    cluster.settings = cluster.settings.model_copy(update={"message_timeout": 1.0})
+    env = {"broker_url": f"redis://{HOST}:{way.port}{urlsplit(cluster.settings.broker_url).path}"}
+    cluster.beat()
+    leaving = cluster.worker(**env)
+    for _ in range(2):
+        cluster.app.start("one_slow", cluster.folder, 600)
+    cluster.wait_began(1)
+    resources, queue = cluster.app.resources, "one_slow"
+    found = wait_until(lambda: cluster.database["decisions"].find_one({"actor": queue, "state": "queued"}), 5, "it")
+    waiting = resources.store.decisions.get(found["_id"])
+    assert waiting is not None
+    polled_within = look_around(resources).polled_within
+    for _ in range(20):
+        around = look_around(resources, queues=[queue])
+        judged = judge_decision(waiting.evolve(recovery_time=around.now), around)
+        assert judged is not None and judged.rule is Rule.ACTORS_LAG, judged
+        goes_on_for(polled_within.total_seconds() / 10)
+    way.silence(answers_calls=True)
+    wait_until(lambda: not look_around(resources, queues=[queue]).is_polled(queue), 20, "nobody to poll")
+    leaving.terminate()
+    assert leaving.wait(15), cluster.log(leaving)
+    assert cluster.decision("slow")["state"] == "queued"
 
 
 def last_scan(storm: Storm) -> datetime:
