@@ -9,7 +9,7 @@ import pytest
 from recovery import store as store_module
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Process, Task
-from recovery.store import Store
+from recovery.store import Store, ranges
 from tests.store.writing import put
 
 IDS = ["p1", "p1-a", "p2", "p3", "p4"]
@@ -55,3 +55,13 @@ def test_children_that_are_none_are_damage(store: Store, children: Any) -> None:
     for read in (store.snapshots, lambda ids: list(store.decisions.of_processes(ids))):
         with pytest.raises(DamagedRecord, match="p/start"):
             read(["p"])
+
+
+def test_a_range_is_read_in_pages_that_weigh_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "PAGE_WEIGHT", 20)
+    monkeypatch.setattr(ranges, "STEP", 2)
+    for name in IDS:
+        put(store, *process(name, 9))
+    store.database["decisions"].update_one({"_id": "p4/start"}, {"$set": {"children": 5}})
+    pages = [list(ranges.pages(store.database, name, ranges.Range())) for name in ("decisions", "tasks")]
+    assert [[len(page) for page in of_one] for of_one in pages] == [[4, 1], [5]]
