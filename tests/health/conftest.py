@@ -9,7 +9,8 @@ import pytest
 
 from recovery import Recovery
 from recovery.health import Check, examine
-from recovery.health.scanners import SCANNERS
+from recovery.health.doctor import CHECKS, SERVERS
+from recovery.health.scanners import SCANNERS as SCANNER_NAMES
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
@@ -44,7 +45,7 @@ def well(settings: Settings) -> World:
     world.tell()
     world.store.workers.beat(worker(), 60)
     world.store.queues.polled({"add": None})
-    for name in SCANNERS:
+    for name in SCANNER_NAMES:
         world.store.scanners.note(ScannerRun(id=name, seconds=0.1))
     return world
 
@@ -54,8 +55,9 @@ def worker(name: str = "w", queues: tuple[str, ...] = ("add", "sum_up")) -> Work
 
 
 def asked(world: World, name: str) -> Check:
-    """What the doctor says under this name."""
-    (check,) = [check for check in examine(world.app.resources) if check.name == name]
+    """What the doctor says under this name. Of the other checks only those of the servers are made."""
+    checks = [check for check in CHECKS if check[0] in {name, *SERVERS}]
+    (check,) = [check for check in examine(world.app.resources, checks) if check.name == name]
     return check
 
 
