@@ -165,6 +165,13 @@ def test_finish_and_claim(store: Store) -> None:
     assert contents(store, "decisions") == before
 
 
+def test_what_is_claimed_with_a_finish_is_its_actors_task(store: Store) -> None:
+    first = Decision(id="p/u", actor="add", call=Call(args="[[],{}]"))
+    put(store, decision("p/t", DecisionState.WORKING, store), first)
+    assert finish_and_claim(store, "p/t", first.evolve(actor="sum", pass_key=NEWER)) == (True, None)
+    assert get(store, "p/u") == first
+
+
 @pytest.mark.parametrize("state", [None, *(s for s in DecisionState if s != "working")])
 def test_a_stale_finish_claims_nothing(store: Store, state: DecisionState | None) -> None:
     """Whether another attempt decided the task, or there is no record of it."""
