@@ -59,7 +59,10 @@ def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int 
         return warning(
             "beat", f"{found}; {waiting} wait", "see `nudges`: a beat runs, or did, and no worker answers it"
         )
-    advice = "start one: `recovery beat`. If one runs: does it use this Redis, and have workers RECOVERY_SCANNERS off?"
+    advice = (
+        "start one: `recovery beat`. If one runs: does it use this Redis and the workers' RECOVERY_MESSAGE_KEY, and do "
+        "workers have RECOVERY_SCANNERS on?"
+    )
     return problem("beat", f"{found}, and none waits", advice)
 
 
