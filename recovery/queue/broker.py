@@ -79,19 +79,19 @@ class Broker:
                 raise count
         return {name: count if isinstance(count, int) else 0 for name, count in zip(names, counts, strict=True)}
 
-    def next_in_line(self, queue: str, count: int) -> list[tuple[str, MessageId]]:
-        """The messages of ours among the `count` of a queue that are taken next: as they are, and what they tell."""
+    def next_in_line(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
+        """The `count` messages of a queue that are taken next: as they are, and what they tell if they are ours."""
         # Consumers take from the right. What is too large for a message of ours is not kept, only read.
-        texts: Any = _client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)
-        found = ((text, id_of(text)) for text in (raw.decode(errors="replace") for raw in reversed(texts)))
-        return [(text, message) for text, message in found if message is not None]
+        return _told(_client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)[::-1])
 
-    def drop(self, queue: str, texts: Iterable[str]) -> int:
-        """Drop these messages of a queue, which were next in line; how many were still there."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for text in texts:
-                pipeline.lrem(queue, -1, text)  # looked for from the right
-            return sum(pipeline.execute())
+    def take(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
+        """The same, taken out of the queue: what is not put back is lost."""
+        return _told(_client(self._url, os.getpid(), bounded=True).rpop(queue, count) or [])
+
+    def put_back(self, queue: str, texts: Sequence[bytes]) -> None:
+        """Make these messages the next that are taken, the first of them first."""
+        if texts:
+            self._redis.rpush(queue, *reversed(texts))
 
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""
@@ -148,6 +148,10 @@ class Broker:
                 f"Redis at {public(self._url)} does not answer: {said}. Start one with `recovery up`, "
                 "or set RECOVERY_BROKER_URL to one that runs"
             ) from None
+
+
+def _told(texts: Any) -> list[tuple[bytes, MessageId | None]]:
+    return [(text, id_of(text)) for text in texts]
 
 
 def _is_refusal(error: RedisError) -> bool:

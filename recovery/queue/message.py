@@ -62,7 +62,7 @@ def parse_id(message_id: object) -> MessageId | None:
     return MessageId(decision_id, pass_key, queued_at)
 
 
-def id_of(text: str) -> MessageId | None:
+def id_of(text: bytes) -> MessageId | None:
     """The same of a message as it lies in Redis; None for what is none of ours."""
     try:
         return parse_id(json.loads(text)["headers"]["id"])

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
+from pymongo.errors import AutoReconnect
+
+from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.repair import stale
 from recovery.repair.stale import drop_stale
@@ -36,17 +41,48 @@ def test_what_somebody_waits_for_stays_in_its_place(world: World) -> None:
     process = world.app.process()(order)
     first = world.app.start(process, 1)
     push_stale(world, 30)
-    world.redis.lpush(
-        "order", "no message of ours", '{"headers": {"id": "another program\'s"}}', b"\xff\x80", "x" * 2_000_000
-    )
+    world.redis.lpush("order", "no message of ours", '{"headers": {"id": "another program\'s"}}', b"\xff\x80")
     push_stale(world, 30)
     second = world.app.start(process, 2)
     before = world.redis.lrange("order", 0, -1)
     assert drop_stale(world.app.resources, "order") == 60
     left = world.redis.lrange("order", 0, -1)
-    assert left == [text for text in before if text in left] and len(left) == 6
+    assert left == [text for text in before if text in left] and len(left) == 5
     assert first.encode() in left[-1] and second.encode() in left[0]
     assert drop_stale(world.app.resources, "order") == 0
+
+
+def test_what_is_too_large_for_a_message_is_left_to_whoever_takes_it(world: World) -> None:
+    push_stale(world, 10)
+    world.redis.lpush("order", "x" * 2_000_000)
+    assert drop_stale(world.app.resources, "order") == 10
+    left = world.redis.lrange("order", 0, -1)
+    assert len(left) == 1 and MAX_BYTES < len(left[0]) < 2 * MAX_BYTES
+
+
+def test_a_cut_while_they_are_judged_puts_them_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    push_stale(world, 10)
+    before, judge, asked = world.redis.lrange("order", 0, -1), stale._not_stale, iter([False, True])
+
+    def cut(*args: Any) -> list[bytes]:
+        if next(asked):
+            raise AutoReconnect("the database is away")
+        return judge(*args)
+
+    monkeypatch.setattr(stale, "_not_stale", cut)
+    with pytest.raises(AutoReconnect):
+        drop_stale(world.app.resources, "order")
+    assert world.redis.lrange("order", 0, -1) == before
+
+
+def test_where_few_are_stale_none_is_taken_out(world: World) -> None:
+    process = world.app.process()(order)
+    for number in range(5):
+        world.app.start(process, number)
+    push_stale(world, 2)
+    before = world.redis.lrange("order", 0, -1)
+    assert drop_stale(world.app.resources, "order") == 0
+    assert world.redis.lrange("order", 0, -1) == before
 
 
 def test_a_message_of_a_pass_before_is_stale(world: World) -> None:
