@@ -102,6 +102,7 @@ def init(
 ) -> None:
     from recovery.cli.output import connect, console
     from recovery.store import drift, roles, schema
+    from recovery.store.concerns import overridden
     from recovery.store.overview import Overview
 
     resources = connect()
@@ -114,6 +115,8 @@ def init(
             raise
         raise ServerError(_different(drift.different(database), error)) from None
     out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
+    if said := overridden(database.client):
+        out.print(f"read and write concerns are ours, not followed: {', '.join(said)}")
     for name in schema.VALIDATORS:
         told = f"was there, about {before[name]:,} records" if name in before else "created"
         if name in before and (restored := _of_collection(name, missing)):

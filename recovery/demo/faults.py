@@ -6,6 +6,7 @@ orchestrator would. In between `LASTS` goes by. Faults of servers that are not o
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
@@ -30,6 +31,8 @@ class Kind(StrEnum):
     PRIMARY_KILLED = "primary_killed"
     PRIMARY_STEPPED_DOWN = "primary_stepped_down"
     PRIMARY_FROZEN = "primary_frozen"
+    PRIMARY_LOST = "primary_lost"
+    """Replication stops, then the primary dies: what it wrote meanwhile is gone."""
     VALKEY_KILLED = "valkey_killed"
     VALKEY_LOST = "valkey_lost"
     MESSAGES_DROPPED = "messages_dropped"
@@ -43,10 +46,16 @@ LASTS: Mapping[Kind, float] = {
     # Longer than an election, so that there are two of them.
     Kind.PRIMARY_KILLED: 5.0,
     Kind.PRIMARY_FROZEN: 6.0,
+    Kind.PRIMARY_LOST: 5.0,
     Kind.VALKEY_KILLED: 2.0,
     Kind.VALKEY_LOST: 2.0,
 }
 """Seconds until it is mended; what is not here is at once."""
+
+
+LAGS = 4.0
+"""Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, from which on
+others would apply what is not acknowledged."""
 
 
 def faults(stack: Stack, workforce: Workforce, broker: Broker, chaos: Chaos) -> dict[Kind, Fault]:
@@ -64,6 +73,7 @@ def faults(stack: Stack, workforce: Workforce, broker: Broker, chaos: Chaos) -> 
             Kind.PRIMARY_KILLED: partial(_primary_killed, nodes),
             Kind.PRIMARY_STEPPED_DOWN: partial(_primary_stepped_down, nodes),
             Kind.PRIMARY_FROZEN: partial(_primary_frozen, nodes),
+            Kind.PRIMARY_LOST: partial(_primary_lost, nodes),
         }
     if (valkey := stack.valkey) is not None:
         found |= {
@@ -142,6 +152,19 @@ def _primary_frozen(nodes: ReplicaSet) -> Iterator[str]:
         yield f"{primary.label} frozen, the primary"
     finally:
         primary.thaw()
+
+
+@contextmanager
+def _primary_lost(nodes: ReplicaSet) -> Iterator[str]:
+    primary = nodes.stop_replication()
+    try:
+        threading.Event().wait(LAGS)
+        primary.kill()
+        nodes.resume_replication()
+        yield f"{primary.label} killed, the primary, with all that it wrote for {LAGS:g} s"
+    finally:
+        nodes.resume_replication()
+        nodes.start()
 
 
 @contextmanager

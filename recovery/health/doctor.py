@@ -26,6 +26,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     (REDIS, servers.redis, ()),
     ("replica set", servers.replica_set, ()),
     ("rights", rights.rights, (MONGODB,)),
+    ("concerns", servers.concerns, (MONGODB,)),
     ("writes", servers.writes, (MONGODB,)),
     ("redis memory", servers.memory, (REDIS,)),
     ("clocks", clocks.clocks, (MONGODB, REDIS)),

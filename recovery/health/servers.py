@@ -12,6 +12,7 @@ from recovery.health.model import Check, Level, among, ok, problem, unasked, war
 from recovery.queue.condition import Condition
 from recovery.store import check_server, condition, roles
 from recovery.store.client import is_denied
+from recovery.store.concerns import overridden
 from recovery.store.overview import impatient
 
 ANSWER_WITHIN = 3.0
@@ -73,6 +74,14 @@ def judge_members(members: condition.Members | None) -> Check:
     if members.down:
         return warning(name, f"primary {members.primary}; {found}", "start the members that are down")
     return ok(name, f"primary {members.primary}; {found}")
+
+
+def concerns(resources: Resources) -> Check:
+    """What is read and written with a majority is so whatever the address or the cluster says, and what they say that
+    is not followed."""
+    said = overridden(resources.store.database.client)
+    found = "as each record needs it"
+    return ok("concerns", f"{found}; not followed: {', '.join(said)}" if said else found)
 
 
 def writes(resources: Resources) -> Check:

@@ -17,11 +17,32 @@ from typing import Any
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 from pymongo.database import Database
+from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
 ACKNOWLEDGED = WriteConcern("majority", j=True)
 RESTORABLE = WriteConcern(1)
 _LOCAL, _MAJORITY, _LINEARIZABLE = ReadConcern("local"), ReadConcern("majority"), ReadConcern("linearizable")
+
+
+def overridden(client: MongoClient[Any]) -> list[str]:
+    """What the address, or the cluster for all its clients, says of concerns, each as `name=value`: our handles name
+    their own. Of the cluster only where we may ask."""
+    found: list[str] = []
+    if client.read_preference != ReadPreference.PRIMARY:
+        found.append(f"readPreference={client.read_preference.mongos_mode}")
+    if client.read_concern.level is not None:
+        found.append(f"readConcernLevel={client.read_concern.level}")
+    found += [f"{name}={value}" for name, value in client.write_concern.document.items()]
+    try:
+        defaults = client.admin.command("getDefaultRWConcern")
+    except OperationFailure:
+        return found
+    for kind in ("Read", "Write"):
+        if defaults.get(f"default{kind}ConcernSource") == "global":
+            said = ", ".join(f"{name}: {value}" for name, value in defaults[f"default{kind}Concern"].items())
+            found.append(f"the cluster's default{kind}Concern={{{said}}}")
+    return found
 
 
 def named(client: MongoClient[Any], database: str) -> Database[Any]:

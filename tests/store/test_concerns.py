@@ -13,9 +13,10 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 
 from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.abort import abort_process
+from recovery.health.servers import concerns
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
-from recovery.store.concerns import current
+from recovery.store.concerns import current, overridden
 from tests.world import World
 
 ACKNOWLEDGED, RESTORABLE = {"w": "majority", "j": True}, {"w": 1}
@@ -206,3 +207,13 @@ def test_a_fan_out_whatever_the_cluster_says(majority_by_default: Settings) -> N
         pass
     assert world.app.result(process_id, timeout=5) == [number * number for number in range(30)]
     assert current(world.store.database["decisions"]).count_documents({"losses": {"$exists": True}}) == 0
+
+
+@pytest.mark.usefixtures("majority_by_default")
+def test_what_is_not_followed_is_told(listened: World) -> None:
+    said = overridden(listened.store.database.client)
+    assert {"readConcernLevel=majority", "w=0", "j=False", "wtimeout=1"} <= set(said)
+    assert any(one.startswith("the cluster's defaultReadConcern={level: majority") for one in said)
+    check = concerns(listened.app.resources)
+    assert check.level == "OK" and "readConcernLevel=majority" in check.found
+    assert "not followed" in check.found
