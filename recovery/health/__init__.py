@@ -2,8 +2,8 @@
 
 The doctor's checks are small functions that each give one `Check`: what was found, how bad it is and what to do.
 `doctor` runs them all, none in another's way; they stand by what they look at: `servers`, `clocks`, `installation`,
-`records`, `workers`. Nothing of a user's is written. `process` judges one process with the scanners' own rules and
-has the scanners' repairs done to it.
+`records`, `workers`, `polls`. Nothing of a user's is written. `process` judges one process with the scanners' own
+rules and has the scanners' repairs done to it.
 """
 
 from recovery.health.doctor import examine

@@ -1,4 +1,4 @@
-"""Prometheus metrics: what is counted (`registry`) and how it is served (`exporter`)."""
+"""Prometheus metrics: what is counted (`registry`) and how it is served (`exporter`, `server`)."""
 
 from recovery.metrics.registry import (
     ACTOR_WORK_TIMEOUTS,
