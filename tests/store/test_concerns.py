@@ -22,7 +22,7 @@ from tests.world import World
 ACKNOWLEDGED, RESTORABLE = {"w": "majority", "j": True}, {"w": 1}
 WRITES = ("insert", "update", "delete", "findAndModify")
 READS = ("find", "aggregate", "count", "distinct")
-OTHERS = "readConcernLevel=majority&w=0&journal=false&wtimeoutMS=1"
+OTHERS = "readConcernLevel=majority&readPreference=secondaryPreferred&w=0&journal=false&wtimeoutMS=1"
 """What an address may say, and what would be wrong for each of our handles."""
 
 
@@ -212,7 +212,8 @@ def test_a_fan_out_whatever_the_cluster_says(majority_by_default: Settings) -> N
 @pytest.mark.usefixtures("majority_by_default")
 def test_what_is_not_followed_is_told(listened: World) -> None:
     said = overridden(listened.store.database.client)
-    assert {"readConcernLevel=majority", "w=0", "j=False", "wtimeout=1"} <= set(said)
+    address = {"readPreference=secondaryPreferred", "readConcernLevel=majority", "w=0", "j=False", "wtimeout=1"}
+    assert address <= set(said)
     assert any(one.startswith("the cluster's defaultReadConcern={level: majority") for one in said)
     check = concerns(listened.app.resources)
     assert check.level == "OK" and "readConcernLevel=majority" in check.found
