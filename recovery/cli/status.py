@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from recovery.records import Worker
     from recovery.store import ActorQueue
 
-HELP = """Show how much is where: processes and tasks by state, queues, workers, and what is overdue.
+HELP = """Show how much is where: processes and tasks by state, queues, workers, slots that hang, and what
+is overdue.
 
 Decisions (one per task) are counted while something is to happen to them; [italic]applying[/italic] are finished
 ones whose effects are on the way, [italic]at rest[/italic] are those that wait for others or are done.
