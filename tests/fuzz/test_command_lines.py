@@ -70,7 +70,7 @@ def harmless(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return emptied
 
 
-@rounds(ci=40, soak=8000)
+@rounds(ci=30, soak=8000)
 def test_every_command_line_ends_well(
     rounds: int, seed: int, harmless: Settings, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ def commands(process: str) -> list[list[str]]:
     return [command.format(process).split() for command in [*of_all, *of_it]]
 
 
-@rounds(ci=2, soak=100)
+@rounds(ci=1, soak=100)
 def test_names_are_shown_as_they_are(
     rounds: int, seed: int, emptied: Settings, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
