@@ -34,7 +34,7 @@ def digest(tag: str) -> str:
         sys.exit(f"{tag}: docker is not here, and nothing else is asked; run this where it is")
     except subprocess.SubprocessError as error:
         why = getattr(error, "stderr", None) or error
-        sys.exit(f"{tag}: could not be looked up: {str(why).strip()[:300]}")
+        sys.exit(f"{tag}: could not be looked up: {' '.join(str(why).split())[:300]}")
     if not DIGEST.fullmatch(said):
         sys.exit(f"{tag}: docker gave no digest, but {said[:100]!r}")
     return said
