@@ -43,6 +43,9 @@ HOLD_EVERY = 5
 """Heartbeat timeouts that scans go on at least, between two that they are held back."""
 BEATS_APART = 0.1
 """Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
+LOST_SOON = 0.3
+"""Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
+fifth of one; what is left in the queue by then only waits on."""
 RETRY = 1.0
 """Seconds until a rescue that the database could not take is tried again."""
 
@@ -190,7 +193,7 @@ class Lifeline:
             again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
             store.queues.polled(taken)
             for queue in again if settings.events else ():
-                store.requeues.taken_up(queue)  # what was on its way is lost, perhaps
+                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
         for queue, youngest in taken.items():
             # Kept there from now on. A time that no message can have must not hide here those that come after it.
             if self._taken[queue] == youngest:

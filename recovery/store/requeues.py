@@ -191,10 +191,11 @@ class Requeues:
         guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
         return self._sooner(guard, task_end(limit.seconds))
 
-    def taken_up(self, actor: str) -> int:
+    def taken_up(self, actor: str, soon: float = 1.0) -> int:
         """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
-        their messages soon. They may have been lost long ago, and nobody was in a hurry to tell. Index `waiting`."""
-        return self._sooner({"actor": actor, "state": QUEUED}, after(self._message_timeout), "waiting")
+        their messages soon, after a message timeout or a part of it. They may have been lost long ago, and nobody was
+        in a hurry to tell. Index `waiting`."""
+        return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "waiting")
 
     def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
