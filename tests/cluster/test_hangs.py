@@ -148,6 +148,7 @@ def test_a_worker_of_threads_gives_back_the_rest_and_ends(cluster: Cluster) -> N
     assert step["_id"].startswith(well) and (step["state"], step.get("timeouts", 0)) == ("queued", 0)
 
 
+@pytest.mark.soak
 def test_who_is_only_slow_may_be_first_while_a_slot_is_free(cluster: Cluster) -> None:
     cluster.beat()
     worker = cluster.worker(concurrency=3)
@@ -163,7 +164,7 @@ def test_a_worker_of_threads_that_stands_is_judged_by_others(cluster: Cluster) -
     cluster.settings = cluster.settings.model_copy(update={"heartbeat_interval": 0.5, "heartbeat_timeout": 1.5})
     cluster.beat()
     workers = [cluster.worker(pool="threads", concurrency=2) for _ in range(2)]
-    process_id = cluster.app.start("one_that_holds_for", cluster.folder, 6)
+    process_id = cluster.app.start("one_that_holds_for", cluster.folder, 5)
     assert cluster.app.result(process_id, timeout=20) == "second"
     assert cluster.decision("holds_for")["timeouts"] == 1
     late = "came too late and is dropped"
