@@ -120,6 +120,8 @@ HANGS = {
     "fails": fails_without_end,
 }
 """{how: a function that never returns}."""
+NOT = "not"
+"""How none hangs."""
 
 
 def began(folder: str) -> None:
@@ -129,12 +131,18 @@ def began(folder: str) -> None:
 @app.actor(worker_timeout=TIMEOUT, max_work_timeouts=ATTEMPTS)
 def hangs(folder: str, how: str) -> None:
     began(folder)
-    HANGS[how](folder)
+    if how != NOT:
+        HANGS[how](folder)
 
 
 @app.process(worker_timeout=600)
 def one_that_hangs(folder: str, how: str) -> Any:
     return hangs.schedule(folder, how)
+
+
+@app.process(worker_timeout=600)
+def many(folder: str, hanging: int, well: int) -> Any:
+    return [hangs.schedule(folder, how) for how in ["waits"] * hanging + [NOT] * well]
 
 
 @app.actor(worker_timeout=TIMEOUT, max_work_timeouts=ATTEMPTS, auto_heartbeat=True)

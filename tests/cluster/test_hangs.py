@@ -106,6 +106,24 @@ def test_others_go_on_beside_one_that_hangs(cluster: Cluster, two_by_two: Superv
     assert {worker.exit_code for worker in two_by_two.ended} == ({1} if two_by_two.pool == "threads" else set())
 
 
+@pytest.mark.soak
+def test_as_many_as_there_are_slots_hold_up_no_other_of_their_actor(cluster: Cluster, two_by_two: Supervisor) -> None:
+    """At their time-out they go behind those that were never begun."""
+    timeout = TIMEOUTS[two_by_two.pool]
+    assert cluster.app.resources.store.actors.override("hangs", {"worker_timeout": timeout})
+    cluster.beat()
+    wait_until(cluster.app.resources.store.scanners.all, 20, "a beat that nudges")
+    process_id = cluster.app.start("many", cluster.folder, 4, 9)
+    cluster.wait_began(4)
+    ended = {"actor": "hangs", "state": "finished"}
+    # Where threads hang, both workers end and start again.
+    within = timeout + (2 if two_by_two.pool == "prefork" else 10)
+    wait_until(lambda: cluster.database["decisions"].count_documents(ended) == 9, within, "the nine others")
+    with pytest.raises(ProcessBroken, match="WorkTimeout"):
+        cluster.app.result(process_id, timeout=120)
+    wait_until(lambda: cluster.database["decisions"].count_documents(ended) == 13, 60, "the end of all")
+
+
 def test_however_it_hangs_its_process_is_killed(cluster: Cluster) -> None:
     """With all that it started. No slot is free, so none is given more time than its own."""
     cluster.beat()
