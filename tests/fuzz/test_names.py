@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.collection import Collection
 
 from recovery.cli.main import execute
 from recovery.settings import Settings
@@ -69,7 +70,7 @@ def test_names_are_shown_as_they_are(
         for collection in ("workers", "actors", "processTypes"):
             world.store.database[collection].delete_many({})
         world._told = 0
-        started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw))
+        started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw)[:500])
         world.pump()
         spoil(world, draw)
         for command in commands(started):
@@ -93,13 +94,18 @@ def spoil(world: World, draw: random.Random) -> None:
     database = world.store.database
     alive = {"pidStarted": 1, "paused": [], "recoveryTime": datetime.now(UTC) + timedelta(hours=1)}
     workers: dict[str, Any] = {"_id": nasty(draw), "name": nasty(draw), "host": "", "pid": 1, "queues": [nasty(draw)]}
-    database["workers"].insert_one(workers | alive, bypass_document_validation=True)
+    put(database["workers"], workers | alive)
     for collection, fields in FIELDS.items():
         for field in fields:
             if draw.random() < 0.5:
                 continue
             if field == "_id":
-                database[collection].insert_one({"_id": nasty(draw)}, bypass_document_validation=True)
+                put(database[collection], {"_id": nasty(draw)})
             else:
                 found = {field: {"$exists": True}}
                 database[collection].update_one(found, {"$set": {field: nasty(draw)}}, bypass_document_validation=True)
+
+
+def put(collection: Collection[dict[str, Any]], document: dict[str, Any]) -> None:
+    """In the place of what is there."""
+    collection.replace_one({"_id": document["_id"]}, document, upsert=True, bypass_document_validation=True)
