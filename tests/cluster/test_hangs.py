@@ -22,12 +22,19 @@ pytestmark = pytest.mark.cluster
 POOLS = ["prefork", "threads"]
 
 
+def two_workers(cluster: Cluster, pool: str) -> list[Child]:
+    """Of two slots each, started side by side."""
+    workers = [cluster.worker(pool=pool, concurrency=2, wait=False) for _ in range(2)]
+    wait_until(lambda: cluster.database["workers"].count_documents({}) == 2, 30, "two workers")
+    return workers
+
+
 class Supervisor:
     """Starts a worker again that has ended, as systemd and compose do."""
 
-    def __init__(self, cluster: Cluster, count: int, pool: str) -> None:
+    def __init__(self, cluster: Cluster, pool: str) -> None:
         self._cluster, self.pool = cluster, pool
-        self._running = [self._start(wait=True) for _ in range(count)]
+        self._running = two_workers(cluster, pool)
         self.ended: list[Child] = []
         self._done = Event()
         self._thread = Thread(target=self._watch)
@@ -37,15 +44,12 @@ class Supervisor:
         self._done.set()
         self._thread.join()
 
-    def _start(self, *, wait: bool) -> Child:
-        return self._cluster.worker(pool=self.pool, concurrency=2, wait=wait)
-
     def _watch(self) -> None:
         while not self._done.wait(0.1):
             for place, worker in enumerate(self._running):
                 if not worker.running:
                     self.ended.append(worker)
-                    self._running[place] = self._start(wait=False)
+                    self._running[place] = self._cluster.worker(pool=self.pool, concurrency=2, wait=False)
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def cluster(cluster: Cluster) -> Cluster:
 
 @pytest.fixture(params=POOLS)
 def two_by_two(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Supervisor]:
-    supervisor = Supervisor(cluster, 2, request.param)
+    supervisor = Supervisor(cluster, request.param)
     yield supervisor
     supervisor.stop()
 
@@ -181,7 +185,7 @@ def test_a_worker_of_threads_that_stands_is_judged_by_others(cluster: Cluster) -
     """A function that holds the interpreter holds its heartbeats too. When it wakes up, what it brings is too late."""
     cluster.settings = cluster.settings.model_copy(update={"heartbeat_interval": 0.5, "heartbeat_timeout": 1.5})
     cluster.beat()
-    workers = [cluster.worker(pool="threads", concurrency=2) for _ in range(2)]
+    workers = two_workers(cluster, "threads")
     process_id = cluster.app.start("one_that_holds_for", cluster.folder, 5)
     assert cluster.app.result(process_id, timeout=20) == "second"
     assert cluster.decision("holds_for")["timeouts"] == 1
