@@ -29,13 +29,17 @@ log = logging.getLogger(__name__)
 HUNG = 1
 """Exit code of a worker that ends itself. Not 0: whoever runs it is to start it again."""
 
+POOL_TIMEOUT = 5.0
+"""Seconds that an idle pool takes to end at most; it takes milliseconds. Where a message comes just when the worker is
+told to end, Celery may forget it and its pool still wait for its end, which was told to nobody."""
+
 
 class Drain:
     """Ends one worker's claims. `pool_pids` gives the pids of the pool's processes, if it has any."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline, board: Board, pool_pids: Callable[[], Iterable[int]]) -> None:
         self._app, self._lifeline, self._board, self._pool_pids = app, lifeline, board, pool_pids
-        self._begun = threading.Event()
+        self._begun, self._pool_ended = threading.Event(), threading.Event()
         self._exit_code = 0
         self._hung: Callable[[], int] = lambda: 0
 
@@ -53,6 +57,7 @@ class Drain:
 
     def finish(self) -> None:
         """The pool has ended in time: nothing is left but the worker's record."""
+        self._pool_ended.set()
         self.give_back()
         self._lifeline.stop()
         self._remove()
@@ -62,7 +67,7 @@ class Drain:
         pause = threading.Event()
         while self._running() > self._hung() and time.monotonic() < deadline:
             pause.wait(0.05)
-        if not self._running():
+        if not self._running() and self._pool_ended.wait(POOL_TIMEOUT):
             return  # Celery ends by itself
         # Killed before it is given back: a task must not run here and elsewhere at once.
         self._lifeline.stop()
