@@ -93,7 +93,9 @@ class Lifeline:
     def took(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
         queued_at, youngest = message.queued_at, self._taken.get(queue)
-        if queued_at is not None and (youngest is None or queued_at > youngest):
+        if queued_at is None or (youngest is not None and queued_at <= youngest):
+            return
+        if not self._clock.is_to_come(queued_at, time.monotonic()):  # else it is forged, and would hide the others
             self._taken[queue] = queued_at
 
     def child_died(self, pid: int) -> None:

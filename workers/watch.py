@@ -30,6 +30,10 @@ class ServerClock:
         before, self._ahead = self._ahead, (now.timestamp() - answered, now.timestamp() - asked)
         return before is not None and self._ahead[0] - before[1] > STEP
 
+    def is_to_come(self, moment: datetime, at: float) -> bool:
+        """Whether it is later than MongoDB's clock can show now, at `at` by ours; False if nothing is known."""
+        return self._ahead is not None and moment.timestamp() > at + self._ahead[1] + STEP
+
 
 @dataclass(frozen=True, slots=True)
 class _Seen:

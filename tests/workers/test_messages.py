@@ -116,7 +116,7 @@ def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) ->
     def taken() -> Any:
         return (cluster.database["queues"].find_one({"_id": "one_slow"}) or {}).get("takenQueuedAt")
 
-    wait_until(lambda: taken() is not None, 20, "a time")
+    wait_until(lambda: goes_on(cluster) and taken() is not None, 20, "a time")
     assert taken().year == stranger.now.year
     assert "a message in slow is none of ours and is dropped: other task" in cluster.log(worker)
     assert stranger.redis.llen(SPARK_QUEUE) == 1, "waits for a worker that sweeps"

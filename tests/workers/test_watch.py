@@ -109,3 +109,12 @@ def test_a_slow_answer_is_no_step_and_hides_none() -> None:
     assert not look(clock, 0, 0)
     assert not look(clock, 60, 1, took=30)
     assert look(clock, 60, 40)
+
+
+def test_what_is_later_than_the_clock_can_show_is_to_come() -> None:
+    clock = ServerClock()
+    assert not clock.is_to_come(NOON.replace(year=9999), 100.0), "nothing is known"
+    clock.look(NOON, 100.0, 100.0)
+    assert not clock.is_to_come(NOON + timedelta(seconds=5), 105.0)
+    assert clock.is_to_come(NOON + timedelta(seconds=5), 100.0)
+    assert clock.is_to_come(NOON.replace(year=9999), 105.0)
