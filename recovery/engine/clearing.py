@@ -80,7 +80,7 @@ class Clearing:
         for restarts, ids in by_life.items():  # what is true of one life must not put a later one to rest
             self._store.decisions.rest(ids, restarts)
         if complete:
-            self._store.graphs.rest(complete)
+            self._store.rest_graphs(complete)
         for entry in proven:
             del entries[entry.id]
         self._keep(entries.values())

@@ -51,7 +51,7 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     enqueue(resources, ready)
     complete = [graph.id for graph in graphs if not graph.not_finished]
     over = [key for key in complete if finish_process(resources, key, processes[key].epoch) is not None]
-    store.graphs.rest(over)
+    store.rest_graphs(over)
     return made
 
 

@@ -163,7 +163,7 @@ def _set_running(resources: Resources, processes: Sequence[Process], listed: Map
     store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items())
     epochs = {process.id: process.epoch for process in processes}
     over = [key for key in store.graphs.complete(ids) if finish_process(resources, key, epochs[key]) is not None]
-    store.graphs.rest(over)
+    store.rest_graphs(over)
     return running
 
 

@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+from pymongo.errors import PyMongoError
+
 from recovery.engine.lookup import not_found
 from recovery.engine.resources import Resources
 from recovery.errors import ProcessBroken, ResultTimeout
@@ -14,6 +16,9 @@ from recovery.records.values import decode
 
 # Looked for ever more rarely: a short process is seen at once, a long one costs two reads a second.
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.01, 0.5, 1.5
+SHORTEST_ASK, LONGEST_ASK = 1.0, 5.0
+"""Seconds that a majority is given to say that there is no such process. It takes 0.1, so whoever does not want to wait
+is told, too."""
 
 
 def await_result(resources: Resources, process_id: str, timeout: float | None) -> Any:
@@ -27,7 +32,7 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
     pause, waiter = FIRST_PAUSE, threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
-        if process is None and not resources.store.processes.is_there(process_id):
+        if process is None and not _may_be_there(resources, process_id, deadline):
             raise not_found(resources, process_id)
         if process is not None and process.state is ProcessState.FINISHED:
             return decode(process.result or "null")
@@ -37,6 +42,17 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
             raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
         waiter.wait(pause)
         pause = min(pause * GROWTH, LONGEST_PAUSE)
+
+
+def _may_be_there(resources: Resources, process_id: str, deadline: float | None) -> bool:
+    """Whether there is such a process, as far as that can be told in time: while no majority answers it can't."""
+    left = LONGEST_ASK if deadline is None else deadline - time.monotonic()
+    try:
+        return resources.store.processes.is_there(process_id, min(max(left, SHORTEST_ASK), LONGEST_ASK))
+    except PyMongoError as error:
+        if error.timeout:
+            return True
+        raise
 
 
 def _broken(process: Process) -> ProcessBroken:

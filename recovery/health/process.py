@@ -83,13 +83,19 @@ def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Exami
     with suppress(PyMongoError):  # it is told as it was, then
         resources.store.catch_up(CATCH_UP_WITHIN)
     (snapshot,) = scanner.read([process_id], told=True)
-    if not (snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks):
+    if not _has_any(snapshot) and resources.store.processes.is_there(process_id):  # the majority has it by now
+        (snapshot,) = scanner.read([process_id], told=True)
+    if not _has_any(snapshot):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")
     findings, around = scanner.judge([snapshot])
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     queues = resources.store.waiting.by_actor(count_served=False)
     return Examination(snapshot, tuple(waiting.findings(snapshot, findings, queues)), around)
+
+
+def _has_any(snapshot: Snapshot) -> bool:
+    return bool(snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks)
 
 
 def _deadlines(snapshot: Snapshot) -> Iterator[Deadline]:

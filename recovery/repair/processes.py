@@ -9,7 +9,7 @@ from itertools import islice
 
 from recovery.engine import Resources, break_off, each, enqueue, finish_process, register
 from recovery.engine.abort import settle
-from recovery.records import Decision, ErrorInfo, Process, Task
+from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
@@ -65,19 +65,27 @@ class ProcessRepairs:
             return bool(ended)
 
         changed = each(processes.values(), finish)
-        self._store.graphs.rest(over)
+        self._store.rest_graphs(over)
         return changed
 
     def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         """The parents' decisions applied again make what is missing; the start's is made from the process. What that
         does not bring back, since the parent's own records are lost, nobody can."""
-        before = len(self._there(findings))
+        before, told = len(self._there(findings)), self._told(findings)
         self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
         starts = dict.fromkeys(f.process_id for f in findings if f.decision is None)
         each(starts, lambda key: self._register(key, around))
         there = self._there(findings)
-        lost = [f for f in findings if not {(Task, f.record), (Decision, f.record)} <= there]
+        lost = [f for f in told if not {(Task, f.record), (Decision, f.record)} <= there]
         return len(there) - before + self._break(rule, lost, around)
+
+    def _told(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Those that a majority has all it takes for. The others could not be restored yet, and are not lost for
+        that."""
+        decisions = self._store.decisions.briefs(f.decision.id for f in findings if f.decision is not None)
+        parents = {key for key, decision in decisions.items() if decision.state is DecisionState.FINISHED}
+        starts = self._store.processes.committed_epochs({f.process_id for f in findings if f.decision is None})
+        return [f for f in findings if (f.process_id in starts if f.decision is None else f.decision.id in parents)]
 
     def _there(self, findings: Sequence[Finding]) -> set[tuple[type, str]]:
         ids = [f.record for f in findings]
@@ -87,7 +95,7 @@ class ProcessRepairs:
     def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         """Judged once more by records that were read while the graph stayed as it was, and noted in that version of
         the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
-        wanted, ids = {f.record for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
+        wanted, ids = {(f.record, f.repair) for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
         versions = self._store.graphs.versions(ids)
         broken = 0
         for page in self._store.snapshot_pages(ids):
@@ -95,7 +103,7 @@ class ProcessRepairs:
             for snapshot in page:
                 if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id):
                     found = judge_process(snapshot, around)
-                    again = (finding for finding in found if finding.rule is rule and finding.record in wanted)
+                    again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
                     still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
             broken += each(still, lambda one: self._give_up(*one))
         return broken

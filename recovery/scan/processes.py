@@ -66,7 +66,7 @@ class GraphScanner(_WholeProcesses):
     def settle(self, page: Sequence[Snapshot]) -> None:
         over = [snapshot.process_id for snapshot in page if _over(snapshot)]
         if over:
-            self.resources.store.graphs.rest(over, overdue=True)
+            self.resources.store.rest_graphs(over, overdue=True)
         self.resources.store.graphs.look_later([snapshot.process_id for snapshot in page])
 
 

@@ -96,6 +96,12 @@ class Store:
         self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
+    def rest_graphs(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
+        """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has
+        them as ended: an end that is taken back would have nobody look at the graph. `overdue`: see `Graphs.rest`."""
+        over = self.processes.committed_over(process_ids)
+        return self.graphs.rest(over, overdue=overdue) if over else 0
+
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them, as they are now: for repairs, which compare and
         set."""

@@ -154,6 +154,15 @@ class DecisionQueries:
     def values(self, passes: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
         """(decision, its value as it is stored) of those of {decision: pass} that are finished by the result of that
         pass, as a majority has them."""
+        left = dict(passes)
+        for key, value in self._values(passes):
+            del left[key]
+            yield key, value
+        if left:  # a new primary, perhaps, since it was known that they are there
+            self.catch_up()
+            yield from self._values(left)
+
+    def _values(self, passes: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
         for batch in batches(passes):
             query = {"_id": {"$in": batch}, **_HAS_VALUE}
             for found in self._committed.find(query, {"outcome.value": True, "outcome.pass": True}):

@@ -183,9 +183,9 @@ class Graphs:
         )
 
     def rest(self, process_ids: Sequence[str], *, overdue: bool = False) -> int:
-        """Take the deadline off complete graphs, and off those that failed. Their processes have ended. `overdue`: of
-        those whose deadline is past still; it is not if somebody, an abort say, has begun to work on them since they
-        were looked at."""
+        """Take the deadline off complete graphs, and off those that failed. Their processes have ended, and no failover
+        takes that back: `Store.rest_graphs` sees to it. `overdue`: of those whose deadline is past still; it is not if
+        somebody, an abort say, has begun to work on them since they were looked at."""
         guard: Document = {"$and": [OVERDUE]} if overdue else {}
         changed = self._current.update_many(
             {"_id": {"$in": list(process_ids)}, "$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard},

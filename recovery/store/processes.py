@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+import pymongo
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
@@ -24,6 +25,8 @@ from recovery.store.expressions import (
 from recovery.store.snapshots import LEFT_OUT, PROCESS_FIELDS
 
 RUNNING = ProcessState.RUNNING.value
+CERTAIN_WITHIN = 5.0
+"""Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
 _STARTED_BY_NOW: Document = {"$min": ["$startedAt", "$$NOW"]}
 """One in the future is none of ours, and may be so far off that nothing can be added to it."""
 
@@ -89,10 +92,14 @@ class Processes:
         found = self._committed.find_one({"_id": process_id})
         return from_document(Process, found) if found else None
 
-    def is_there(self, process_id: str) -> bool:
+    def is_there(self, process_id: str, within: float = CERTAIN_WITHIN) -> bool:
         """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
-        that the one before it had acknowledged."""
-        return self._certain.find_one({"_id": process_id}, {"_id": True}) is not None
+        that the one before it had acknowledged. Raises PyMongoError where no majority says so in so many seconds."""
+        return self._ask_certainly(process_id, {"_id": True}, within) is not None
+
+    def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_WITHIN) -> Document | None:
+        with pymongo.timeout(within):
+            return self._certain.find_one({"_id": process_id}, fields)
 
     def brief(self, process_id: str) -> Process | None:
         """The process of this id, without arguments and result."""
@@ -101,8 +108,8 @@ class Processes:
 
     def told(self, process_id: str) -> Process | None:
         """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
-        key = {"_id": process_id}
-        found = self._committed.find_one(key, PROCESS_FIELDS) or self._certain.find_one(key, PROCESS_FIELDS)
+        found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
+        found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
         return _brief(found) if found else None
 
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
@@ -127,14 +134,19 @@ class Processes:
     def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
         """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
         a majority has it. None only if there is none for certain."""
-        key, fields = {"_id": process_id}, _shown(length)
-        found = self._committed.find_one(key, fields) or self._certain.find_one(key, fields)
+        fields = _shown(length)
+        found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
         return (_brief(found), found["characters"]) if found else None
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
         goes_on = {"_id": {"$in": list(process_ids)}, "state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
         return {document["_id"]: document["epoch"] for document in self._committed.find(goes_on, {"epoch": True})}
+
+    def committed_over(self, process_ids: Iterable[str]) -> list[str]:
+        """Those of these that a majority has as ended, however."""
+        over = {"_id": {"$in": list(process_ids)}, "state": {"$ne": RUNNING}}
+        return [document["_id"] for document in self._committed.find(over, {"_id": True})]
 
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from recovery import Recovery
 from recovery.engine import Applied, Ended, applier, children
+from recovery.engine.clearing import Clearing
 from recovery.engine.context import Attempt
+from recovery.engine.effects import Effect
 from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
 from recovery.records.values import encode
@@ -32,6 +34,23 @@ def one_child(world: World) -> tuple[World, Ended]:
     assert task is not None
     assert decision is not None
     return world, Ended(task, decision)
+
+
+def test_a_complete_graph_rests_once_its_process_is_over(one_child: tuple[World, Ended]) -> None:
+    """As a majority has it. What a failover took back is the end of a process that is running again."""
+    world, ended = one_child
+    world.pump()
+    processes, graphs = world.store.database["processes"], world.store.database["graphs"]
+    over = processes.find_one()
+    assert over is not None and over["state"] == "finished"
+    for process, rests in (over | {"state": "running", "recoveryTime": over["startedAt"]}, False), (over, True):
+        processes.replace_one({"_id": over["_id"]}, process)
+        graphs.update_one({"_id": over["_id"]}, {"$set": {"recoveryTime": over["startedAt"]}})
+        clearing = Clearing(world.app.resources)
+        clearing.note([ended], Effect(Applied.NOW, complete=True))
+        clearing.write()
+        graph = world.store.graphs.get(over["_id"])
+        assert graph is not None and (graph.recovery_time is None) == rests
 
 
 def test_applied_again_changes_nothing(one_child: tuple[World, Ended]) -> None:

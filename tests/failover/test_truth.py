@@ -11,14 +11,15 @@ from pymongo.errors import PyMongoError
 
 from recovery import ProcessBroken, ResultTimeout
 from recovery.engine import Ended
-from recovery.errors import ServerUnavailable
+from recovery.errors import ProcessNotFound, ServerUnavailable
 from recovery.records import Child, ErrorInfo, Outcome
-from recovery.records.ids import child_task_id
+from recovery.records.ids import child_task_id, new_process_id
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from recovery.store.concerns import current
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
 from tests.waiting import wait_until
-from tests.world import World
+from tests.world import World, by_message_only
 
 pytestmark = pytest.mark.cluster
 
@@ -269,3 +270,77 @@ def _finished(failover: Failover, process_id: str) -> tuple[str, ...]:
     graph = failover.world.store.graphs.get(process_id)
     assert graph is not None
     return graph.finished
+
+
+def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> None:
+    """Its parent's decision, which has all that it takes, is on its way to the majority."""
+
+    @failover.app.actor()
+    def echo(word: str) -> str:
+        return word
+
+    @failover.app.process()
+    def once() -> Any:
+        return echo.schedule("a word")
+
+    with by_message_only():
+        process_id = failover.app.start(once)
+        failover.world.take_one("once")
+    store, database = failover.world.store, failover.world.store.database
+    (child,) = failover.world.decisions(process_id).keys() - {"start"}
+    parent = {"_id": f"{process_id}/start"}
+    whole = database["decisions"].find_one(parent)
+    assert whole is not None
+    database["decisions"].update_one(parent, {"$set": {"state": "waiting"}, "$unset": {"outcome": "", "children": ""}})
+    database["tasks"].delete_one({"_id": f"{process_id}/{child}"})
+    failover.stop_replication()
+    current(database["decisions"]).replace_one(parent, whole)
+    wait_until(lambda: _idle(failover, process_id) > 1, 10, "a graph that nobody is at work on")
+    failover.overdue("graphs")
+    scanning = Background(GraphScanner(failover.app.resources, failover.app.applier).run_once)
+    wait_until(lambda: scanning.over(0) or failover.world.process(process_id).state != "running", 20, "a look")
+    graph = store.graphs.get(process_id)
+    assert graph is not None and graph.failed == {} and failover.world.process(process_id).state == "running"
+    failover.nodes.resume_replication()
+    failover.world.bring_on(process_id)
+    assert failover.app.result(process_id, timeout=5) == "a word"
+
+
+def _idle(failover: Failover, process_id: str) -> float:
+    graph = failover.world.store.graphs.get(process_id)
+    assert graph is not None and graph.touched_at is not None
+    return (failover.world.store.now() - graph.touched_at).total_seconds()
+
+
+def test_who_asks_for_what_is_not_there_is_told_in_time(failover: Failover) -> None:
+    """While no majority answers nobody can say that there is no such process."""
+    failover.stop_replication()
+    asking = Background(lambda: failover.app.result(new_process_id(), timeout=0.1))
+    assert asking.over(10)
+    assert isinstance(asking.error, ResultTimeout)
+    looking = Background(lambda: failover.world.store.processes.told(new_process_id()))
+    assert looking.over(20)
+    assert isinstance(looking.error, PyMongoError) and looking.error.timeout
+    failover.nodes.resume_replication()
+    failover.replicated()
+    with pytest.raises(ProcessNotFound):
+        failover.app.result(new_process_id(), timeout=0)
+
+
+def test_a_large_value_that_a_majority_does_not_have_yet_is_waited_for(failover: Failover) -> None:
+    """Its size was told by another primary: it is there, and nothing is lost."""
+
+    @failover.app.process()
+    def idle() -> None: ...
+
+    failover.app.start(idle)
+    store = failover.world.store
+    (document,) = store.database["decisions"].find()
+    failover.stop_replication()
+    finished = {"state": "finished", "outcome": {"pass": document["pass"], "value": "1"}}
+    current(store.database["decisions"]).update_one({"_id": document["_id"]}, {"$set": finished})
+    reading = Background(lambda: dict(store.decisions.values({document["_id"]: document["pass"]})))
+    assert not reading.over(0.3)
+    failover.nodes.resume_replication()
+    assert reading.over(20)
+    assert reading.result == {document["_id"]: "1"}
