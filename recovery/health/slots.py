@@ -35,7 +35,7 @@ def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: dat
     recent = [
         f"{one.id} {one.slots:,} in all, the last {_ago(one.at, now)} ago on {one.worker} ({one.task})"
         for one in freed
-        if (now - one.at).total_seconds() < RECENT
+        if abs((now - one.at).total_seconds()) < RECENT  # one still to come would be told of for good
     ]
     found = [f"{len(hung)} of workers that live hang: {_shown(hung)}"] if hung else []
     found += [f"freed of what hung: {_shown(recent)}"] if recent else []

@@ -144,9 +144,11 @@ class Surroundings:
         return self.process_types.get(name) or ProcessTypePreferences(id=name)
 
     def is_polled(self, queue: str) -> bool:
-        """Whether workers look for messages of this queue."""
+        """Whether workers look for messages of this queue: they did not long ago, or just after `now` was asked for.
+        What is still to come for longer proves nothing."""
         known = self.queues.get(queue)
-        return known is not None and known.polled_at is not None and known.polled_at > self.now - self.polled_within
+        polled_at = known.polled_at if known else None
+        return polled_at is not None and abs(self.now - polled_at) < self.polled_within
 
     def empty_at(self, queue: str) -> datetime | None:
         """When a queue was last known to be empty; None: never, as far as is known."""

@@ -22,6 +22,27 @@ def after(seconds: float) -> Expression:
     return {"$add": ["$$NOW", round(seconds * 1000)]}
 
 
+def near_now(moment: str, seconds: float) -> Expression:
+    """Whether a moment is a date not so long ago. One that is to come for less than that counts too: a clock was set
+    back since, or another member is the primary now; one further off says nothing."""
+    return {"$and": [{"$gt": [moment, after(-seconds)]}, {"$lt": [moment, after(seconds)]}]}
+
+
+def latest_past(*moments: Any) -> Expression:
+    """The last of these moments that is a date and not still to come; null if there is none."""
+    return {"$max": [_until("$$NOW", moment) for moment in moments]}
+
+
+def read_past(*fields: str) -> Expression:
+    """A stage for readers: of these fields only dates that are not still to come, and null for what else is there."""
+    # A query has one time, and what it reads may have been written while it waited: by so much may that be later.
+    return {"$set": {field: _until(after(1.0), f"${field}") for field in fields}}
+
+
+def _until(end: Any, moment: Any) -> Expression:
+    return {"$cond": [{"$and": [{"$eq": [{"$type": moment}, "date"]}, {"$lte": [moment, end]}]}, moment, None]}
+
+
 FIRST_QUEUED: Expression = {"$ifNull": ["$enqueuedAt", "$$NOW"]}
 """When a task was first queued; now, if it is being queued for the first time."""
 

@@ -7,7 +7,7 @@ from pymongo.collection import Collection
 from recovery.records import ScannerRun, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
-from recovery.store.expressions import literal
+from recovery.store.expressions import literal, read_past
 
 
 class Scanners:
@@ -22,5 +22,7 @@ class Scanners:
         self._current.update_one({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True)
 
     def all(self) -> dict[str, ScannerRun]:
-        """The last run of each scanner that ever ran, by name."""
-        return {d["_id"]: from_document(ScannerRun, d) for d in self._current.find()}
+        """The last run of each scanner that ever ran, by name. One that is still to come would pass for a fresh one
+        for good, while nothing runs: its time is not believed."""
+        found = self._current.aggregate([read_past("ranAt")])
+        return {d["_id"]: from_document(ScannerRun, d) for d in found}

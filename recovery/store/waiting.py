@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
@@ -23,6 +23,7 @@ from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.expressions import near_now
 from recovery.store.snapshots import record_range
 
 _QUEUED = DecisionState.QUEUED.value
@@ -68,7 +69,7 @@ class Waiting:
 
     def __init__(self, database: Database[Document], polled_within: float) -> None:
         self._decisions, self._actors = committed(database[schema.DECISIONS]), committed(database[schema.ACTORS])
-        self._database, self._polled_within = database, timedelta(seconds=polled_within)
+        self._database, self._polled_within = database, polled_within
 
     def by_actor(self, *, count_served: bool = True) -> dict[str, ActorQueue]:
         """{actor: its queue} of all that a worker told of, serves, or tasks wait for, by name.
@@ -155,11 +156,8 @@ class Waiting:
         return serving
 
     def _polled(self) -> set[str]:
-        """Queues that were polled a moment ago; a moment to come is of a clock that was set back since."""
-        within = round(self._polled_within.total_seconds() * 1000)
-        since, until = {"$subtract": ["$$NOW", within]}, {"$add": ["$$NOW", within]}
-        recently = {"$and": [{"$gt": ["$polledAt", since]}, {"$lt": ["$polledAt", until]}]}
-        polled: Document = {**_NAMED, "$expr": recently}
+        """Queues that were polled a moment ago."""
+        polled: Document = {**_NAMED, "$expr": near_now("$polledAt", self._polled_within)}
         return {document["_id"] for document in current(self._database[schema.QUEUES]).find(polled, {"_id": True})}
 
     def _now(self) -> datetime:

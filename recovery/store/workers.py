@@ -12,9 +12,10 @@ from pymongo.collection import Collection
 from recovery.records import QueueStatistics, Worker, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
-from recovery.store.expressions import OVERDUE, after, literal
+from recovery.store.expressions import OVERDUE, after, latest_past, literal, near_now, read_past
 
 _DEADLINE = {"recoveryTime": True}
+_NAMED: Document = {"_id": {"$type": "string"}}
 
 
 class Workers:
@@ -58,20 +59,21 @@ class Workers:
 
 
 class Queues:
-    """The collection `queues`: poll statistics per queue, brought up to date with every heartbeat."""
+    """The collection `queues`: poll statistics per queue, brought up to date with every heartbeat.
+
+    Of its times the latest counts, so one that is still to come would stay for good, and hide what comes after it or
+    prove what is not so. It is neither believed nor kept, whoever tells it and whatever stands there already.
+    """
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
     def polled(self, taken: Mapping[str, datetime | None]) -> None:
-        """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}.
-
-        What messages say is not proven: a time that is still to come is not believed, nor kept if it is there.
-        """
+        """These queues are being polled; {queue: `queuedAt` of the youngest message taken, if any}."""
         updates = [
             UpdateOne(
                 {"_id": queue},
-                [{"$set": {"polledAt": "$$NOW", "takenQueuedAt": _latest("$takenQueuedAt", youngest)}}],
+                [{"$set": {"polledAt": "$$NOW", "takenQueuedAt": latest_past("$takenQueuedAt", youngest)}}],
                 upsert=True,
             )
             for queue, youngest in taken.items()
@@ -82,14 +84,14 @@ class Queues:
     def polled_again(self, queues: Iterable[str], seconds: float) -> list[str]:
         """Those of these queues that nobody had polled for so long, and that are polled now: the first who asks is
         told."""
-        asleep = {"polledAt": {"$exists": True}, "$expr": {"$lt": ["$polledAt", after(-seconds)]}}
+        asleep = {"polledAt": {"$exists": True}, "$expr": {"$not": [near_now("$polledAt", seconds)]}}
         now = [{"$set": {"polledAt": "$$NOW"}}]
         return [queue for queue in queues if self._current.update_one({"_id": queue, **asleep}, now).modified_count]
 
     def found_empty(self, moments: Mapping[str, datetime]) -> None:
         """These queues were empty, {queue: when}; of several moments the latest is kept."""
         updates = [
-            UpdateOne({"_id": queue}, {"$max": {"foundEmptyAt": moment}}, upsert=True)
+            UpdateOne({"_id": queue}, [{"$set": {"foundEmptyAt": latest_past("$foundEmptyAt", moment)}}], upsert=True)
             for queue, moment in moments.items()
         ]
         if updates:
@@ -97,17 +99,9 @@ class Queues:
 
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. There are as many as actors."""
-        return {d["_id"]: from_document(QueueStatistics, d) for d in self._current.find()}
+        stages = [{"$match": _NAMED}, read_past("polledAt", "takenQueuedAt", "foundEmptyAt")]
+        return {d["_id"]: from_document(QueueStatistics, d) for d in self._current.aggregate(stages)}
 
     def remove(self, queue: str) -> None:
         """Forget a queue that nobody polls: without statistics nothing is concluded from it."""
         self._current.delete_one({"_id": queue})
-
-
-def _latest(*times: str | datetime | None) -> Document:
-    """The last of these dates that is not still to come; null if there is none."""
-    past: list[Document] = [
-        {"$cond": [{"$and": [{"$eq": [{"$type": time}, "date"]}, {"$lte": [time, "$$NOW"]}]}, time, None]}
-        for time in times
-    ]
-    return {"$max": past}

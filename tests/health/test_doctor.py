@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -421,6 +421,25 @@ def test_with_all_workers_dead_nothing_is_advised_but_to_start_some(world: World
     checks = {check.name: check for check in examine(world.app.resources)}
     assert "recovery worker" in checks["workers"].advice
     assert {checks[name].advice for name in ("actors", "scanners")} == {"start workers, see `workers`"}
+
+
+@pytest.mark.parametrize(
+    ("collection", "field", "check", "level", "found"),
+    [
+        ("queues", "polledAt", "polls", PROBLEM, "polls of add (never)"),
+        ("scanners", "ranAt", "beat", PROBLEM, "no nudge was ever answered"),
+        ("scanners", "ranAt", "scanners", WARNING, "none runs: none ever did"),
+    ],
+)
+def test_what_is_still_to_come_is_no_sign_of_life(
+    world: World, collection: str, field: str, check: str, level: Level, found: str
+) -> None:
+    """Another program wrote it, or a clock that was far ahead."""
+    started = {"startedAt": world.store.now() - timedelta(minutes=1), "queues": ["add"]}
+    world.store.database["workers"].update_one({}, {"$set": started})
+    world.store.database[collection].update_many({}, {"$set": {field: datetime(9999, 12, 31, tzinfo=UTC)}})
+    told = asked(world, check)
+    assert (told.level, found in told.found) == (level, True), told
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,21 @@ def test_lost_or_still_to_come(polled: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ahead", "believed"),
+    [(TICK, True), (POLLED_WITHIN - TICK, True), (POLLED_WITHIN, False), (timedelta(days=365 * 7900), False)],
+    ids=str,
+)
+def test_a_poll_that_is_still_to_come_proves_nothing(ahead: timedelta, believed: bool) -> None:
+    """But for one that came while it was asked: `now` is read first."""
+    judged = decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW)
+    polled = {"polled_at": NOW + ahead}
+    for depth, rule in ((9, Rule.ACTORS_LAG), (0, Rule.MESSAGE_LOST)):
+        found = judge_decision(judged, around(queue=polled, depths={"add": depth}))
+        assert found is not None
+        assert found.rule is (rule if believed else Rule.SERVERS_WERE_DOWN)
+
+
+@pytest.mark.parametrize(
     ("age", "polled_at", "lost"),
     [
         (2 * MESSAGE_MARGIN + TICK, NOW, True),

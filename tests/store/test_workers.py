@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from recovery.records import Worker
+import pytest
+from bson import DatetimeMS
+
+from recovery.records import QueueStatistics, ScannerRun, Worker
 from recovery.store import Store
 from tests.store.writing import is_close
 
@@ -50,17 +53,50 @@ def test_the_youngest_message_taken_stays_known(store: Store) -> None:
     store.queues.polled({})
 
 
+FAR = datetime(9999, 12, 31, tzinfo=UTC)
+
+
 def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> None:
-    """Somebody forged a message's id; or an earlier version believed one."""
-    far, now = datetime(9999, 12, 31, tzinfo=UTC), store.now()
+    """Somebody forged a message's id, or his clock was ahead; or an earlier version believed one."""
+    now, queues = store.now(), store.database["queues"]
     for stored, told, kept in [
-        (None, far, None), (far, None, None), (far, far, None), (far, now, now), (now, far, now), ("9999", now, now),
+        (None, FAR, None), (FAR, FAR, None), (FAR, now, now), (now, FAR, now), ("9999", now, now),
     ]:  # fmt: skip
-        store.database["queues"].replace_one(
-            {"_id": "add"}, {"takenQueuedAt": stored}, True, bypass_document_validation=True
-        )
+        queues.replace_one({"_id": "add"}, {"takenQueuedAt": stored, "foundEmptyAt": stored}, True)
         store.queues.polled({"add": told})
-        assert store.queues.all()["add"].taken_queued_at == kept, (stored, told)
+        store.queues.found_empty({"add": told})
+        (found,) = queues.find({}, {"_id": False, "polledAt": False})
+        assert found == {"takenQueuedAt": kept, "foundEmptyAt": kept}, (stored, told)
+    queues.replace_one({"_id": "add"}, {"takenQueuedAt": FAR})
+    store.queues.polled({"add": None})
+    assert queues.find_one({}, {"_id": False, "polledAt": False}) == {"takenQueuedAt": None}
+
+
+@pytest.mark.parametrize("moment", [FAR, DatetimeMS(2**63 - 1), "9999", 7, {"$gt": 1}], ids=str)
+def test_nor_is_one_that_stands_there(store: Store, moment: object) -> None:
+    """Or what is no time at all: it hides no other queue, either."""
+    odd = dict.fromkeys(("polledAt", "takenQueuedAt", "foundEmptyAt"), moment)
+    store.database["queues"].insert_many([{"_id": "add", **odd}, {"_id": {"a": 1}}])
+    store.queues.polled({"sum": None})
+    found = store.queues.all()
+    assert found.keys() == {"add", "sum"}
+    assert found["add"] == QueueStatistics(id="add")
+    assert store.queues.polled_again(["sum", "add"], 10) == ["add"]
+    assert is_close(store.queues.all()["add"].polled_at, store.now())
+
+
+def test_a_time_by_a_clock_that_is_a_little_ahead_is_read(store: Store) -> None:
+    """What is written while a query waits is later than the query."""
+    soon = store.now() + timedelta(seconds=0.9)
+    store.database["queues"].insert_one({"_id": "add", "polledAt": soon})
+    assert store.queues.all()["add"].polled_at == soon
+
+
+def test_a_scanner_has_not_run_in_the_future(store: Store) -> None:
+    store.scanners.note(ScannerRun(id="graphs", seconds=0.5))
+    assert is_close(store.scanners.all()["graphs"].ran_at, store.now())
+    store.database["scanners"].update_many({}, {"$set": {"ranAt": FAR}})
+    assert store.scanners.all() == {"graphs": ScannerRun(id="graphs", seconds=0.5)}
 
 
 def test_the_last_time_that_a_queue_was_empty_stays_known(store: Store) -> None:
