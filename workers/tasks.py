@@ -88,11 +88,13 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
 
 
 def _slot(app: Recovery) -> Slot:
-    """A place for attempts in this pool process, which claims in its own name."""
+    """A place for attempts in this pool process or thread, which claims in its own name: two that got the same message
+    must not take each other's claim for their own."""
     assert Running.lifeline is not None and Running.board is not None, "attempts run in workers, which have both"
     worker = Running.lifeline.worker
     served = {name: app.actors[name] for name in worker.queues}
-    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid()), PoolHost(Running.board))
+    thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
+    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid(), thread), PoolHost(Running.board))
 
 
 def _sweep(app: Recovery) -> Any:

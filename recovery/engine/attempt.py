@@ -65,7 +65,7 @@ class Slot:
         holder: str,
         host: Host | None = None,
     ) -> None:
-        """`actors` are those whose queues this worker serves."""
+        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs."""
         self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
         self._host = host or Host()
         self._held: Decision | None = None
@@ -110,7 +110,8 @@ class Slot:
         patience = self._resources.settings.message_timeout
 
         def give() -> list[Queued]:
-            return self._resources.store.requeues.not_run(decision.id, outcomes.pass_of(decision), new_pass())
+            held = outcomes.pass_of(decision)
+            return self._resources.store.requeues.not_run(decision.id, held, self._holder, new_pass())
 
         queued = patiently(give, patience, decision.id)
         push(self._resources, queued)

@@ -68,9 +68,11 @@ def split_record_id(record: str) -> tuple[str, str]:
     return process_id, task_id
 
 
-def holder(worker_id: str, pid: int) -> str:
-    """Who holds a claim: one process of a worker. `W` <= all holders of worker W < `W$`."""
-    return f"{worker_id}{HOLDER_SEPARATOR}{pid}"
+def holder(worker_id: str, pid: int, thread: int | None = None) -> str:
+    """Who holds a claim: one process of a worker, or one thread of it. `W` <= all holders of worker W < `W$`, and so
+    with those of a process."""
+    name = f"{worker_id}{HOLDER_SEPARATOR}{pid}"
+    return name if thread is None else f"{name}{HOLDER_SEPARATOR}{thread}"
 
 
 def worker_of(holder_name: str) -> str:

@@ -102,13 +102,14 @@ class Requeues:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
         return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
-    def not_run(self, decision_id: str, held_pass: str, pass_key: str) -> list[Queued]:
-        """Claimed under `held_pass`, or in a message that is used up, and not run or its end not written → queued; no
-        timeout.
+    def not_run(self, decision_id: str, held_pass: str, worker: str, pass_key: str) -> list[Queued]:
+        """Claimed under `held_pass` by this holder, or in a message that is used up, and not run or its end not written
+        → queued; no timeout.
 
-        By the pass and not by the holder, who may be several threads and hold the task under a later pass.
+        By both: the holder may have the task under a later pass, and the pass may be another's, whose message was the
+        same. Whose claim was not answered can't know which of them has it.
         """
-        guard = {"state": {"$in": [WORKING, QUEUED]}, "pass": held_pass}
+        guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
         return self._requeue(guard, [decision_id], pass_key)
 
     def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:

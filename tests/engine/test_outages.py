@@ -13,6 +13,7 @@ from recovery.engine.patience import patiently
 from recovery.records import DecisionState
 from recovery.store.decisions import Decisions
 from recovery.store.graphs import Graphs
+from tests.store.writing import get
 from tests.world import World
 
 
@@ -108,19 +109,21 @@ def test_a_step_is_finished_and_the_next_is_not_lost(
     assert calls == [1, 2, 3], "each once"
 
 
-def test_only_what_is_held_under_its_own_pass_is_given_back(world: World) -> None:
-    """Another thread of the same worker holds the task by now: that one's claim is left alone."""
-
-    @world.app.process()
-    def order() -> str:
-        return "done"
-
+@pytest.mark.parametrize("other", ["elsewhere#1", "w#1#8"])
+def test_the_same_message_twice_takes_no_claim_from_another(
+    world: World, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Who got it second could not ask: the claim is another worker's, or another thread's, and is left alone."""
+    order = world.app.process("order", worker_timeout=600)(lambda: "done")
     key = f"{world.app.start(order)}/start"
-    queued = world.store.decisions.get(key)
-    assert queued is not None and queued.pass_key is not None
-    world.store.decisions.claim(queued.actor, key, queued.pass_key, "w#1", 60)
-    assert world.store.requeues.not_run(key, "an earlier pass", "new") == []
-    assert [one.pass_key for one in world.store.requeues.not_run(key, queued.pass_key, "new")] == ["new"]
+    pass_key = get(world.store, key).pass_key
+    assert pass_key is not None
+    world.store.decisions.claim("order", key, pass_key, other, 600)
+    monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim))
+    with pytest.raises(AutoReconnect):
+        world.pump("w#1")
+    held = get(world.store, key)
+    assert (held.state, held.pass_key, held.worker) == (DecisionState.WORKING, pass_key, other)
 
 
 def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,3 +101,6 @@ def test_the_holders_of_a_worker_are_one_range(worker: str, pid: int, other: int
     assert worker <= name < worker + HOLDER_END
     # Of one holder: no other one whose pid only begins with the same digits.
     assert (name <= holder(worker, other) < name + HOLDER_END) == (pid == other)
+    thread = holder(worker, other, pid)
+    assert worker_of(thread) == worker <= thread < worker + HOLDER_END
+    assert (name <= thread < name + HOLDER_END) == (pid == other)

@@ -47,6 +47,15 @@ GUARDS: dict[str, Guard] = {
         lambda s, ids: s.requeues.given_back(ids, ["a#1"], PASS),
         lambda d, _: d.state is WORKING and d.worker == "a#1",
     ),
+    # The one that claimed it, and whose message is used up.
+    "not_run": Guard(
+        lambda s, ids: [one for key in ids for one in s.requeues.not_run(key, "old", "a#1", PASS)],
+        lambda d, _: d.state is QUEUED or (d.state is WORKING and d.worker == "a#1"),
+    ),
+    "not_run, under another pass": Guard(
+        lambda s, ids: [one for key in ids for one in s.requeues.not_run(key, "later", "a#1", PASS)],
+        lambda _, __: False,
+    ),
     # A decision that is queued without a time has no message either.
     "unmessaged": Guard(
         lambda s, ids: s.requeues.unmessaged(ids, s.now() - HOUR, PASS),
