@@ -11,6 +11,9 @@ its claim (by heartbeats), it may go on. If it lost its claim, its slot hangs, o
 A process of the pool is killed, with all that it started, and the pool starts another one. A thread can't be killed:
 the worker ends itself, after it gave back the rest, and whoever runs it starts it again.
 
+What can't be told counts as held, and frees nothing: whether a majority of MongoDB's members lags behind the claim, or
+the record can't be read. It holds up no other slot, and is told now and then.
+
 No attempt is counted here: that its claim was lost was counted where that was found. Works without `events` as well,
 since no deadline frees a slot.
 """
@@ -20,7 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,7 +32,7 @@ from pymongo.errors import PyMongoError
 
 from recovery.engine import Recovery
 from recovery.records import HungSlot
-from recovery.store.hung import Fate
+from recovery.store.hung import KNOWN, Fate
 from recovery.store.overview import impatient
 from workers.board import Board, Cell
 
@@ -39,6 +42,8 @@ LOOK_EVERY = 0.5
 """Seconds. A look at the board costs microseconds; MongoDB is asked only while something runs past its time."""
 ASK_WITHIN = 5.0
 """Seconds. The others wait for it, and it is asked again."""
+SAY_EVERY = 60.0
+"""Seconds between two lines that say of what nothing is known: that may stay so for long."""
 
 Free = Callable[[Cell, str, Callable[[], None]], None]
 
@@ -64,6 +69,7 @@ class HungSlots:
         self._app, self._board, self._worker, self._free = app, board, worker, free
         self._lost: dict[Cell, Lost] = {}
         self._freed: set[Cell] = set()
+        self._said = float("-inf")
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._look_always, name="hung slots", daemon=True)
 
@@ -101,8 +107,12 @@ class HungSlots:
         self._freed &= set(running)  # those are not seen to be gone yet
         running = [cell for cell in running if cell not in self._freed]
         late = [cell for cell in running if now - cell.since > cell.timeout]
-        fates = self._fates(late)
-        for cell in self._lost.keys() - fates.keys():
+        found = self._fates(late)
+        fates = {cell: fate for cell, fate in found.items() if fate in (Fate.LOST, Fate.DECIDED)}
+        unknown = {cell: fate for cell, fate in found.items() if fate not in KNOWN}
+        self._say(unknown, now)
+        # What has lost its claim has lost it for good, whatever can be read just now.
+        for cell in self._lost.keys() - fates.keys() - unknown.keys():
             del self._lost[cell]
         free = before = self._board.slots() - len(running)
         for cell in sorted(fates, key=lambda one: one.since):
@@ -115,12 +125,24 @@ class HungSlots:
         return free - before
 
     def _fates(self, late: list[Cell]) -> dict[Cell, Fate]:
-        """What became of those that lost their claims."""
+        """What became of their claims."""
         if not late:
             return {}
         with impatient(ASK_WITHIN):
             found = self._app.resources.store.hung.fates([cell.claim for cell in late])
-        return {cell: fate for cell in late if (fate := found[cell.claim]) is not Fate.HELD}
+        return {cell: found[cell.claim] for cell in late}
+
+    def _say(self, unknown: Mapping[Cell, Fate], now: float) -> None:
+        """Of which slots it is not known whether they hang, in a line now and then."""
+        if not unknown or now - self._said < SAY_EVERY:
+            return
+        self._said = now
+        first, fate = next(iter(unknown.items()))
+        more = f", and so with {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        log.warning(
+            "%s %s runs past its time, and whether it has its task is not known: %s%s; their slots are not freed",
+            first.actor, first.claim.decision_id, fate.value, more,
+        )  # fmt: skip
 
     def _since(self, cell: Cell) -> datetime:
         with impatient(ASK_WITHIN):

@@ -92,7 +92,7 @@ class Store:
         self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self.database, settings.polled_within)
-        self.hung = Hung(self.database)
+        self.hung = Hung(self.database, lambda: self.decisions.catch_up())
         self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from collections.abc import Collection as Many
 from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
+import pymongo
 from pymongo.database import Database
+from pymongo.errors import PyMongoError
 
 from recovery.errors import DamagedRecord
 from recovery.records import DecisionState, FreedSlots, from_document
@@ -16,7 +20,13 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import literal, plus_one
 
+log = logging.getLogger(__name__)
+
 FINISHED, WORKING = DecisionState.FINISHED.value, DecisionState.WORKING.value
+STATES = frozenset(state.value for state in DecisionState)
+
+CATCH_UP_WITHIN = 1.0
+"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
 class Claim(NamedTuple):
@@ -28,33 +38,64 @@ class Claim(NamedTuple):
 
 
 class Fate(StrEnum):
-    """What became of a claim."""
+    """What became of a claim. Nothing may be freed upon what is not `KNOWN`: it counts as held."""
 
     HELD = "held"
     LOST = "lost"
     """Its task was queued again, and may be another attempt's by now."""
     DECIDED = "decided"
     """Its task has ended, whoever brought the end: nothing of this attempt is taken any more."""
+    UNSEEN = "a majority of MongoDB's members lags behind"
+    DAMAGED = "its record can't be read"
+
+
+KNOWN = frozenset({Fate.HELD, Fate.LOST, Fate.DECIDED})
 
 
 class Hung:
-    """Queries over the collection `decisions`, and what is kept of hung slots in `actors`."""
+    """Queries over the collection `decisions`, and what is kept of hung slots in `actors`.
 
-    def __init__(self, database: Database[Document]) -> None:
+    `catch_up` waits until a majority has all that the primary has.
+    """
+
+    def __init__(self, database: Database[Document], catch_up: Callable[[], None]) -> None:
         # A slot is freed upon what is read here, so it is to be what stays.
         self._decisions = committed(database[schema.DECISIONS])
         self._actors = current(database[schema.ACTORS])
+        self._catch_up = catch_up
 
     def fates(self, claims: Many[Claim]) -> dict[Claim, Fate]:
         """What became of each. Index `_id`.
 
-        What a majority has may be older than a claim; it tells nothing of it then, and the claim counts as held. One
-        whose record is gone is lost.
+        What a majority has may be older than a claim: what may be so is read once more when the majority has caught up.
+        Then it tells the truth, also of a claim that a failover took back, or whose record is gone: both are lost.
+        Waits CATCH_UP_WITHIN for that; else the claim is UNSEEN.
         """
+        found = self._read(claims)
+        older = [claim for claim in claims if _may_be_older(claim, found.get(claim.decision_id))]
+        unseen = frozenset(older) if older and not self._caught_up() else frozenset()
+        found |= self._read([claim for claim in older if claim not in unseen])
+        return {
+            claim: Fate.UNSEEN if claim in unseen else _fate(claim, found.get(claim.decision_id)) for claim in claims
+        }
+
+    def _read(self, claims: Many[Claim]) -> dict[str, Document | None]:
+        """{decision: what there is of it, or None}, of each of these claims."""
+        if not claims:
+            return {}
+        ids = sorted({claim.decision_id for claim in claims})
         fields = {"state": True, "pass": True, "attempts": True}
-        found = self._decisions.find({"_id": {"$in": sorted({claim.decision_id for claim in claims})}}, fields)
-        documents = {document["_id"]: document for document in found}
-        return {claim: _fate(claim, documents.get(claim.decision_id)) for claim in claims}
+        found = self._decisions.find({"_id": {"$in": ids}}, fields)
+        return {**dict.fromkeys(ids), **{document["_id"]: document for document in found}}
+
+    def _caught_up(self) -> bool:
+        try:
+            with pymongo.timeout(CATCH_UP_WITHIN):
+                self._catch_up()
+        except PyMongoError as error:
+            log.debug("a majority does not have what the primary has (%s)", error)
+            return False
+        return True
 
     def note_freed(self, actor: str, worker: str, task: str) -> None:
         """Count a slot that was freed of an attempt of this actor. Only told of: nothing is decided by it."""
@@ -71,12 +112,25 @@ class Hung:
         return kept
 
 
+def _may_be_older(claim: Claim, decision: Document | None) -> bool:
+    """Whether a record may be from before the claim: each claim counts up its attempts."""
+    if decision is None:
+        return True
+    attempts = decision.get("attempts", 0)
+    return not (isinstance(attempts, int) and attempts >= claim.attempts)
+
+
 def _fate(claim: Claim, decision: Document | None) -> Fate:
+    """By a record that is not older than the claim."""
     if decision is None:
         return Fate.LOST
-    if decision.get("attempts", 0) < claim.attempts:
-        return Fate.HELD
-    if decision["state"] == FINISHED:
+    state, held_pass = decision.get("state"), decision.get("pass")
+    if not (isinstance(state, str) and state in STATES):
+        return Fate.DAMAGED
+    if state == FINISHED:
         return Fate.DECIDED
-    holds = decision["state"] == WORKING and decision.get("pass") == claim.pass_key
-    return Fate.HELD if holds else Fate.LOST
+    if state != WORKING:
+        return Fate.LOST
+    if not isinstance(held_pass, str):
+        return Fate.DAMAGED
+    return Fate.HELD if held_pass == claim.pass_key else Fate.LOST

@@ -12,10 +12,11 @@ from pymongo.errors import PyMongoError
 from recovery import ProcessBroken, ResultTimeout
 from recovery.engine import Ended
 from recovery.errors import ProcessNotFound, ServerUnavailable
-from recovery.records import Child, ErrorInfo, Outcome
-from recovery.records.ids import child_task_id, new_process_id
+from recovery.records import Child, Decision, DecisionState, ErrorInfo, Outcome, to_document
+from recovery.records.ids import child_task_id, new_pass, new_process_id
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store.concerns import current
+from recovery.store.hung import Claim, Fate
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
 from tests.waiting import wait_until
@@ -344,3 +345,20 @@ def test_a_large_value_that_a_majority_does_not_have_yet_is_waited_for(failover:
     failover.nodes.resume_replication()
     assert reading.over(20)
     assert reading.result == {document["_id"]: "1"}
+
+
+def test_of_a_claim_that_a_majority_does_not_have_yet_nothing_is_concluded(failover: Failover) -> None:
+    """No slot is freed upon what is older than its claim."""
+    store = failover.world.store
+    key, held = f"{new_process_id()}/start", new_pass()
+    decision = Decision(id=key, actor="render", state=DecisionState.QUEUED, pass_key=held, recovery_time=store.now())
+    failover.stop_replication()
+    current(store.database["decisions"]).insert_one(to_document(decision))
+    claimed = store.decisions.claim("render", key, held, "w#1", 60)
+    assert claimed is not None
+    claim = Claim(key, held, claimed.attempts)
+    looking = Background(lambda: store.hung.fates([claim]))
+    assert looking.over(10) and looking.result == {claim: Fate.UNSEEN}, looking.error
+    failover.nodes.resume_replication()
+    failover.replicated()
+    assert store.hung.fates([claim]) == {claim: Fate.HELD}

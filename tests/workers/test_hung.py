@@ -8,12 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 from pymongo import WriteConcern
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, WTimeoutError
 
 from recovery import Settings
 from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_document
 from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.decisions import Decisions
 from recovery.store.hung import Claim
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
 from tests.world import World
 from workers import hung
 from workers.board import Board, Cell
@@ -80,14 +84,22 @@ class Bench:
         decisions = self.world.store.database["decisions"].with_options(write_concern=WriteConcern("majority"))
         decisions.replace_one({"_id": decision.id}, to_document(decision), upsert=True)
 
+    def writes(self, task: str, change: Document | None) -> None:
+        """Somebody changes its decision, to whatever, or removes it, and a majority has that."""
+        decisions = self.world.store.database["decisions"].with_options(write_concern=WriteConcern("majority"))
+        if change is None:
+            decisions.delete_one({"_id": f"p/{task}"})
+        else:
+            decisions.update_one({"_id": f"p/{task}"}, change, bypass_document_validation=True)
+
     def passes(self, seconds: float) -> int:
         self.now += seconds
         return self.looks.look_once()
 
 
 @pytest.fixture
-def bench(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    world = World(settings)
+def bench(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    world = World(emptied)
     schema.create(world.store.database)
     return Bench(world, monkeypatch)
 
@@ -169,21 +181,100 @@ def test_who_goes_on_is_forgotten(bench: Bench) -> None:
     assert bench.passes(0.5) == 0 and bench.looks.told() == ()
 
 
-@pytest.mark.parametrize("attempts", [0, 1])
-def test_a_majority_that_does_not_know_of_the_claim_yet_tells_nothing(bench: Bench, attempts: int) -> None:
+OLDER = [
+    pytest.param({"$set": {"state": "queued", "attempts": 0}}, id="before the claim"),
+    pytest.param({"$set": {"state": "finished", "pass": "earlier", "attempts": 0}}, id="before a restart"),
+    pytest.param({"$set": {"state": "queued", "pass": "earlier", "attempts": "x"}}, id="damaged"),
+    pytest.param(None, id="not there yet"),
+]
+
+
+@pytest.mark.parametrize("change", OLDER)
+def test_what_a_majority_does_not_know_yet_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, change: Document | None
+) -> None:
+    """Then it counts: here the attempt has its claim."""
     bench.board.count = 1
-    cell = bench.runs("a", since=TIMEOUT + 1)
-    bench.board.running = [Cell(0, 1, 10, "render", Claim("p/a", PASS, attempts + 1), TIMEOUT, cell.since)]
-    bench.becomes("a", DecisionState.QUEUED, PASS, attempts)
+    bench.runs("a", since=TIMEOUT + 1)
+    bench.writes("a", change)
+    real = Decisions.catch_up
+
+    def learns(decisions: Decisions) -> None:
+        bench.becomes("a")
+        real(decisions)
+
+    monkeypatch.setattr(Decisions, "catch_up", learns)
     assert bench.passes(0) == 0 and bench.looks.told() == ()
 
 
-def test_a_task_whose_records_are_gone_is_lost(bench: Bench) -> None:
+@pytest.mark.parametrize("change", OLDER)
+def test_what_a_majority_never_learns_was_lost(bench: Bench, change: Document | None) -> None:
+    """With a primary that died. Or somebody removed the record."""
     bench.board.count = 1
     bench.runs("a", since=TIMEOUT + 1)
-    decisions = bench.world.store.database["decisions"].with_options(write_concern=WriteConcern("majority"))
-    decisions.delete_many({})
+    bench.writes("a", change)
     assert bench.passes(0) == 1
+
+
+@pytest.mark.parametrize("change", OLDER)
+def test_while_a_majority_lags_behind_nothing_is_concluded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: Document | None
+) -> None:
+    """But for what is known: that holds up no other."""
+    bench.board.count = 2
+    bench.runs("a", since=TIMEOUT + 2)
+    bench.runs("b", since=TIMEOUT + 1)
+    bench.writes("a", change)
+    bench.becomes("b", DecisionState.QUEUED, "another")
+
+    def lags(_: Decisions) -> None:
+        raise WTimeoutError("waiting for replication timed out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Decisions, "catch_up", lags)
+        assert bench.passes(0) == 1
+    assert [task for task, _ in bench.freed] == ["p/b"] and bench.looks.told() == ()
+    assert "render p/a runs past its time, and whether it has its task is not known: a majority" in caplog.text
+
+
+DAMAGED = [
+    pytest.param({"$unset": {"state": ""}}, id="no state"),
+    pytest.param({"$set": {"state": 5}}, id="a state of another type"),
+    pytest.param({"$set": {"state": "hanging"}}, id="a state that is none"),
+    pytest.param({"$set": {"state": ["working"]}}, id="a list"),
+    pytest.param({"$unset": {"pass": ""}}, id="no pass"),
+]
+
+
+@pytest.mark.parametrize("change", DAMAGED)
+def test_a_record_that_can_not_be_read_holds_up_no_other(
+    bench: Bench, caplog: pytest.LogCaptureFixture, change: Document
+) -> None:
+    """It counts as held, and is told of now and then."""
+    bench.board.count = 2
+    bench.runs("a", since=TIMEOUT + 2)
+    bench.runs("b", since=TIMEOUT + 1)
+    bench.writes("a", change)
+    bench.becomes("b", DecisionState.QUEUED, "another")
+    assert bench.passes(0) == 1
+    del bench.board.running[1]
+    assert [task for task, _ in bench.freed] == ["p/b"]
+    for _ in range(3):
+        assert bench.passes(TIMEOUT) == 0 and bench.looks.told() == ()
+    assert caplog.text.count("is not known: its record can't be read") == 1
+    bench.passes(hung.SAY_EVERY)
+    assert caplog.text.count("is not known: its record can't be read") == 2
+
+
+def test_a_record_that_is_damaged_meanwhile_keeps_what_was_seen(bench: Bench) -> None:
+    """A claim that was lost does not come back."""
+    bench.runs("a", since=TIMEOUT + 1)
+    bench.becomes("a", DecisionState.QUEUED, "another")
+    assert bench.passes(0) == 0
+    bench.writes("a", {"$unset": {"state": ""}})
+    assert bench.passes(TIMEOUT) == 0 and len(bench.looks.told()) == 1
+    bench.becomes("a", DecisionState.QUEUED, "another")
+    assert bench.passes(0.1) == 1
 
 
 def test_nothing_is_freed_upon_no_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
