@@ -12,5 +12,13 @@ SHORTEST = 0.001
 FAR_OFF = LONGEST + 86400
 """A deadline that is further off, in seconds, is as good as none. A day over, since clocks differ."""
 
+LONGEST_SILENCE = 3600
+"""An hour, in seconds: the longest heartbeat timeout that a worker can be given. Whoever judges a worker by the
+deadline in its record does not know its settings, and so needs a bound that holds for all of them."""
+
+SILENCE_FAR_OFF = LONGEST_SILENCE + 60
+"""A worker's deadline that is further off, in seconds, is none that a worker wrote by this clock, and as good as past.
+A minute over, since clocks differ."""
+
 MOST = 1_000_000_000
 """The largest count and rate."""

@@ -43,7 +43,7 @@ from recovery.forms import (
     SparkMaster,
     Whole,
 )
-from recovery.limits import LONGEST, SHORTEST
+from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
 from recovery.printable import printable
 
 PREFIX = "RECOVERY_"
@@ -85,9 +85,11 @@ class Settings(BaseSettings):
 
     # A beat every 2 s and three missed ones: a killed machine is known in 6 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
-    heartbeat_interval: Number = Field(2.0, ge=OFTEN, le=LONGEST, description="How often a worker says that it lives.")
+    heartbeat_interval: Number = Field(
+        2.0, ge=OFTEN, le=LONGEST_SILENCE // 2, description="How often a worker says that it lives."
+    )
     heartbeat_timeout: Number = Field(
-        6.0, ge=SHORTEST, le=LONGEST, description="Silence after which a worker counts as lost."
+        6.0, ge=SHORTEST, le=LONGEST_SILENCE, description="Silence after which a worker counts as lost."
     )
     scan_interval: Number = Field(1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners.")
     scan_batch: Whole = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")

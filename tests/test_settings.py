@@ -101,8 +101,6 @@ def test_wrong_values_are_all_named_with_their_origin(config: Path, monkeypatch:
 
 
 TIMES = (
-    "heartbeat_interval",
-    "heartbeat_timeout",
     "scan_interval",
     "idle_timeout",
     "message_timeout",
@@ -116,13 +114,19 @@ TIMES = (
 @pytest.mark.parametrize("name", TIMES)
 def test_no_time_is_longer_than_ten_years(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"RECOVERY_{name.upper()}", value)
-    (said,) = refusal(**({"heartbeat_timeout": 316224000} if name == "heartbeat_interval" else {})).splitlines()
+    (said,) = refusal().splitlines()
     assert f"RECOVERY_{name.upper()} (environment variable): must be at most 316,224,000 seconds (10 years)" in said
 
 
 def test_ten_years_are_taken() -> None:
-    ten_years = settings.load(**dict.fromkeys(TIMES, 316224000) | {"heartbeat_interval": 1})
-    assert {getattr(ten_years, name) for name in TIMES} == {316224000.0, 1.0}
+    ten_years = settings.load(**dict.fromkeys(TIMES, 316224000))
+    assert {getattr(ten_years, name) for name in TIMES} == {316224000.0}
+
+
+def test_no_worker_may_be_silent_for_longer_than_an_hour() -> None:
+    assert settings.load(heartbeat_interval=1800, heartbeat_timeout=3600).heartbeat_timeout == 3600
+    assert "less than or equal to 3600; got 3601" in refusal(heartbeat_timeout=3601)
+    assert "less than or equal to 1800; got 1801" in refusal(heartbeat_interval=1801)
 
 
 def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from recovery.limits import SILENCE_FAR_OFF
+from recovery.records import is_same_deadline
+
 STEP = 1.0
 """Seconds forward between two looks that count as a step. Heartbeats and deadlines bear as much, and clocks that are
 only kept right move by milliseconds."""
@@ -47,8 +50,9 @@ class _Seen:
 class Watch:
     """Until when each worker's record may stay as it is, by our own clock.
 
-    A deadline is carried over when it is seen first. No worker is given less than a heartbeat timeout since we last saw
-    another deadline of it: so whatever MongoDB's clock does, one that beats is not silent. Read by another thread.
+    A deadline is carried over when it is seen first, if it is one that a worker may have. No worker is given less than
+    a heartbeat timeout since we last saw another deadline of it: so whatever MongoDB's clock does, one that beats is
+    not silent. Read by another thread.
     """
 
     timeout: float
@@ -61,8 +65,8 @@ class Watch:
         # After a pause nobody knows when it changed: as if it were now.
         least = self.timeout - (since if since <= self.timeout / 2 else 0.0)
         self._seen = {
-            worker: before
-            if (before := self._seen.get(worker)) and before.deadline == deadline
+            worker: _Seen(deadline, before.until)
+            if (before := self._seen.get(worker)) and is_same_deadline(before.deadline, deadline)
             else _Seen(deadline, at + max(least, _left(deadline, now)))
             for worker, deadline in deadlines.items()
         }
@@ -74,5 +78,7 @@ class Watch:
 
 
 def _left(deadline: Any, now: datetime) -> float:
-    # What is no date was written by others: the least time holds.
-    return (deadline - now).total_seconds() if isinstance(deadline, datetime) else 0.0
+    # What no worker writes, whatever its heartbeat timeout, was written by others, or by a clock that was far ahead:
+    # the least time holds.
+    left = (deadline - now).total_seconds() if isinstance(deadline, datetime) else 0.0
+    return left if left < SILENCE_FAR_OFF else 0.0

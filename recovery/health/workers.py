@@ -15,7 +15,7 @@ def workers(resources: Resources) -> Check:
     """Somebody lives, and none is silent for long."""
     store = resources.store
     alive = Overview(store.database).workers_alive()
-    silent = store.workers.overdue(100)
+    silent = store.workers.silent(100)
     found = f"{len(alive)} alive{f': {among(worker.name for worker in alive)}' if alive else ''}"
     if silent:
         found += f"; silent: {among(worker.name for worker in silent)}"

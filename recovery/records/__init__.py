@@ -16,7 +16,7 @@ from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
 from recovery.records.values import Encoded, Promise
-from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker
+from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -46,5 +46,6 @@ __all__ = [
     "Worker",
     "field_name",
     "from_document",
+    "is_same_deadline",
     "to_document",
 ]

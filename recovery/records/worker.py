@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from recovery.records.record import Record
 
@@ -52,6 +53,12 @@ class Worker(Record):
     """Of its slots those that hang, for as long as they are not freed."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
+
+
+def is_same_deadline(one: Any, other: Any) -> bool:
+    """Whether a worker's deadline, as it stands in its record, did not change: it did not beat. Of what is no date, and
+    so no worker's, all is the same."""
+    return one == other if isinstance(one, datetime) else not isinstance(other, datetime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

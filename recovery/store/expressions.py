@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recovery.limits import LONGEST
+from recovery.limits import LONGEST, SILENCE_FAR_OFF
 
 Expression = dict[str, Any]
 
@@ -20,6 +20,11 @@ OVERDUE: Expression = {
 def after(seconds: float) -> Expression:
     """A time this far from now, by the database's clock."""
     return {"$add": ["$$NOW", round(seconds * 1000)]}
+
+
+ALIVE: Expression = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$lt": ["$recoveryTime", after(SILENCE_FAR_OFF)]}]}
+"""A worker lives: its deadline is to come, and one that it may have written. While a clock that was far ahead is set
+back none lives by this, until its next heartbeat."""
 
 
 def near_now(moment: str, seconds: float) -> Expression:

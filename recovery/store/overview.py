@@ -20,7 +20,7 @@ from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessSta
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
-from recovery.store.expressions import OVERDUE
+from recovery.store.expressions import ALIVE, OVERDUE
 from recovery.store.snapshots import decision_of, record_range
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
@@ -131,8 +131,8 @@ class Overview:
 
     def workers_alive(self) -> list[Worker]:
         """Workers whose heartbeat is not overdue. There are as many as workers."""
-        alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
-        return [from_document(Worker, document) for document in current(self._database[schema.WORKERS]).find(alive)]
+        found = current(self._database[schema.WORKERS]).find({"$expr": ALIVE})
+        return [from_document(Worker, document) for document in found]
 
     def task_lines(self, process_id: str) -> list[TaskLine]:
         """All tasks of a process. Index `_id`, one range."""

@@ -23,7 +23,7 @@ from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
-from recovery.store.expressions import near_now
+from recovery.store.expressions import ALIVE, near_now
 from recovery.store.snapshots import record_range
 
 _QUEUED = DecisionState.QUEUED.value
@@ -148,7 +148,7 @@ class Waiting:
 
     def _workers(self) -> dict[str, list[str]]:
         """{actor: names of the workers that live and serve it}."""
-        alive: Document = {"$expr": {"$gt": ["$recoveryTime", "$$NOW"]}, "name": _TEXT, "queues": {"$type": "array"}}
+        alive: Document = {"$expr": ALIVE, "name": _TEXT, "queues": {"$type": "array"}}
         serving: dict[str, list[str]] = {}
         for document in current(self._database[schema.WORKERS]).find(alive, {"name": True, "queues": True}):
             for queue in filter(lambda queue: isinstance(queue, str), document["queues"]):

@@ -9,10 +9,10 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 
-from recovery.records import QueueStatistics, Worker, from_document, to_document
+from recovery.records import QueueStatistics, Worker, from_document, is_same_deadline, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
-from recovery.store.expressions import OVERDUE, after, latest_past, literal, near_now, read_past
+from recovery.store.expressions import ALIVE, after, latest_past, literal, near_now, read_past
 
 _DEADLINE = {"recoveryTime": True}
 _NAMED: Document = {"_id": {"$type": "string"}}
@@ -44,13 +44,17 @@ class Workers:
 
     def unchanged(self, deadlines: Mapping[str, Any]) -> list[Worker]:
         """Those of these workers whose deadlines still are what is given."""
-        either = [{"_id": worker, "recoveryTime": deadline} for worker, deadline in deadlines.items()]
-        found = self._current.find({"$or": either}) if either else ()
-        return [from_document(Worker, document) for document in found]
+        # Compared as they were read: one that is past Python's calendar was read as the last that there is.
+        found = self._current.find({"_id": {"$in": list(deadlines)}})
+        return [
+            from_document(Worker, document)
+            for document in found
+            if is_same_deadline(document.get("recoveryTime"), deadlines[document["_id"]])
+        ]
 
-    def overdue(self, limit: int) -> list[Worker]:
-        """Workers that have been silent past their deadline. Index `deadline`."""
-        found = self._current.find(OVERDUE).sort("recoveryTime", 1).limit(limit)
+    def silent(self, limit: int) -> list[Worker]:
+        """Workers that have a record and do not live by it, the longest silent first. Reads all, which are few."""
+        found = self._current.find({"$expr": {"$not": [ALIVE]}}).sort("recoveryTime", 1).limit(limit)
         return [from_document(Worker, document) for document in found]
 
     def remove(self, worker_ids: Sequence[str]) -> None:

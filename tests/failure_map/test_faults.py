@@ -15,7 +15,7 @@ from recovery.rules import Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
 from recovery.store import Restarted, schema
 from tests.failure_map.faults import FAULTS, FINISHED, RESULT, Broken, Fault, begin, make_app
-from tests.scan.making import overdue_workers
+from tests.scan.making import silent_workers
 from tests.waiting import wait_until
 from tests.world import World, check_quiet
 
@@ -44,7 +44,7 @@ def scan(broken: Broken) -> Counter[Rule]:
     broken.look_now()
     resources, applier = broken.world.app.resources, broken.world.app.applier
     repaired: Counter[Rule] = Counter()
-    workers = WorkerScanner(resources, applier, overdue_workers(resources))
+    workers = WorkerScanner(resources, applier, silent_workers(resources))
     for scanner in (workers, *(kind(resources, applier) for kind in (DecisionScanner, GraphScanner, ProcessScanner))):
         result = scanner.run_once()
         assert result.error is None, result

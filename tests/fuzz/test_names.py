@@ -92,7 +92,7 @@ def doctors() -> Any:
 
 def spoil(world: World, draw: random.Random) -> None:
     database = world.store.database
-    alive = {"pidStarted": 1, "paused": [], "recoveryTime": datetime.now(UTC) + timedelta(hours=1)}
+    alive = {"pidStarted": 1, "paused": [], "recoveryTime": datetime.now(UTC) + timedelta(minutes=30)}
     workers: dict[str, Any] = {"_id": nasty(draw), "name": nasty(draw), "host": "", "pid": 1, "queues": [nasty(draw)]}
     put(database["workers"], workers | alive)
     for collection, fields in FIELDS.items():

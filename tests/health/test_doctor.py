@@ -154,6 +154,10 @@ def waits_for_an_operator(world: World) -> None:
     waits(world, tasks=3)
 
 
+def lives_for_ever(world: World) -> None:
+    world.store.workers.beat(worker("forged"), 1_000_000_000)
+
+
 def silent(world: World) -> None:
     world.store.workers.beat(worker("hung"), -5)
 
@@ -174,6 +178,7 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "graph without deadline": ("deadlines", graph_of_a_running_process, PROBLEM, "1 graphs"),
     "no worker": ("workers", no_worker, PROBLEM, "0 alive"),
     "a worker for sweeps alone": ("workers", only_sweeps, PROBLEM, "1 alive: sweep; none of them serves an actor"),
+    "worker for ever": ("workers", lives_for_ever, WARNING, "1 alive: w; silent: forged"),
     "silent worker": ("workers", silent, WARNING, "1 alive: w; silent: hung"),
     "actor without a worker": ("actors", serve_another, WARNING, "no worker serves add, and no task waits"),
     "actors without any worker": ("actors", no_worker, WARNING, "no worker serves add, and no task waits"),

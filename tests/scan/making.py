@@ -15,13 +15,14 @@ from tests.world import World
 DAY = timedelta(days=1)
 
 
-def overdue_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
+def silent_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
     """As told by a worker that has watched for long enough: MongoDB's clock alone decides who is silent."""
-    return lambda: {one.id: one.recovery_time for one in resources.store.workers.overdue(100)}
+    workers = resources.store.workers
+    return lambda: {one.id: workers.deadlines()[one.id] for one in workers.silent(100)}
 
 
 SCANNERS: dict[str, Callable[[World], Scanner[Any]]] = {
-    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, overdue_workers(w.app.resources)),
+    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, silent_workers(w.app.resources)),
     "decisions": lambda w: DecisionScanner(w.app.resources, w.app.applier),
     "graphs": lambda w: GraphScanner(w.app.resources, w.app.applier),
     "processes": lambda w: ProcessScanner(w.app.resources, w.app.applier),

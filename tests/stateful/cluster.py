@@ -33,7 +33,7 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.store import Selection, Store, schema
 from tests.faults import installed, reach
 from tests.faults.layer import Told, pause
-from tests.scan.making import overdue_workers
+from tests.scan.making import silent_workers
 from tests.stateful.passing import Passing
 from tests.stateful.programs import ACTORS, FORCED, HOLDER_ONLY, LIMITED, perform
 from tests.world import Mortal, arguments
@@ -51,7 +51,7 @@ SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
     "decisions": DecisionScanner,
     "graphs": GraphScanner,
     "processes": ProcessScanner,
-    "workers": lambda resources, applier: WorkerScanner(resources, applier, overdue_workers(resources)),
+    "workers": lambda resources, applier: WorkerScanner(resources, applier, silent_workers(resources)),
 }
 
 

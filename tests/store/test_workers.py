@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from bson import DatetimeMS
+from bson import DatetimeMS, MaxKey
 
+from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
 from recovery.records import QueueStatistics, ScannerRun, Worker
 from recovery.store import Store
+from recovery.store.overview import Overview
 from tests.store.writing import is_close
 
 WORKER = Worker(id="w1", name="$$NOW", host="h1", pid=1, pid_started=2, queues=("add", "$x"))
@@ -26,10 +29,36 @@ def test_a_beat_moves_the_deadline_and_keeps_the_start(store: Store) -> None:
     assert is_close(second.recovery_time, store.now() + timedelta(seconds=60))
 
 
-def test_silence_is_overdue(store: Store) -> None:
+FAR = datetime(9999, 12, 31, tzinfo=UTC)
+DEADLINES: list[tuple[Any, bool]] = [
+    (1, True), (LONGEST_SILENCE, True), (-1, False), (SILENCE_FAR_OFF + 60, False), (FAR, False),
+    (DatetimeMS(2**63 - 1), False), (DatetimeMS(-(2**63)), False), ("9999", False), (None, False),
+    (float("nan"), False), (MaxKey(), False), ([FAR], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("deadline", "alive"), DEADLINES, ids=str)
+def test_who_lives(store: Store, deadline: Any, alive: bool) -> None:
+    """Everybody says the same: whose deadline is to come, and may be a worker's."""
+    store.workers.beat(WORKER, 60)
+    written = store.now() + timedelta(seconds=deadline + 0.9) if isinstance(deadline, int) else deadline
+    store.database["workers"].update_one({}, {"$set": {"recoveryTime": written}}, bypass_document_validation=True)
+    said = {
+        "overview": bool(Overview(store.database).workers_alive()),
+        "waiting": store.waiting.by_actor()["add"].workers == ("$$NOW",) if alive else bool(store.waiting.by_actor()),
+        "not silent": not store.workers.silent(10),
+    }
+    assert said == dict.fromkeys(said, alive)
+    seen = store.workers.deadlines()
+    assert [worker.id for worker in store.workers.unchanged(seen)] == ["w1"]
+    store.workers.beat(WORKER, 60)
+    assert store.workers.unchanged(seen) == []
+
+
+def test_silence_is_told(store: Store) -> None:
     store.workers.beat(WORKER, -1)
     store.workers.beat(WORKER.evolve(id="w2", host="h2"), 60)
-    assert [worker.id for worker in store.workers.overdue(10)] == ["w1"]
+    assert [worker.id for worker in store.workers.silent(10)] == ["w1"]
     assert [worker.id for worker in store.workers.on_host("h2")] == ["w2"]
     store.workers.remove(["w1", "none"])
     assert [worker.id for worker in store.workers.all()] == ["w2"]
@@ -51,9 +80,6 @@ def test_the_youngest_message_taken_stays_known(store: Store) -> None:
     assert taken(young) == young
     assert taken(old) == taken(None) == young
     store.queues.polled({})
-
-
-FAR = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> None:

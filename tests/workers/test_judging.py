@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bson import DatetimeMS
 
 from recovery.records import Worker
 from recovery.scan import WorkerScanner
@@ -14,6 +15,7 @@ from recovery.settings import Settings
 from recovery.store import schema
 from tests.world import World
 from workers import identity
+from workers.watch import Watch
 
 
 @pytest.fixture
@@ -76,6 +78,15 @@ class TestSilence:
 
     def test_who_was_seen_to_be_silent_is_lost(self, world: World) -> None:
         assert self.scanner(world).run_once().looked_at == 1
+        assert world.store.workers.all() == []
+
+    @pytest.mark.parametrize("deadline", [DatetimeMS(2**63 - 1), {"$gt": 1}], ids=str)
+    def test_so_is_one_with_a_deadline_that_no_worker_has(self, world: World, deadline: Any) -> None:
+        found, watch = world.store.database["workers"], Watch(6.0)
+        found.update_one({}, {"$set": {"recoveryTime": deadline}}, bypass_document_validation=True)
+        watch.look(world.store.workers.deadlines(), world.store.now(), 0.0)
+        assert self.scanner(world, silent=lambda: watch.silent(6.0)).run_once().looked_at == 0
+        assert self.scanner(world, silent=lambda: watch.silent(6.1)).run_once().looked_at == 1
         assert world.store.workers.all() == []
 
     def test_who_was_not_seen_to_be_is_not(self, world: World) -> None:

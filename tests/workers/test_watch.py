@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
 from workers.watch import ServerClock, Watch
 
 TIMEOUT, INTERVAL = 6.0, 2.0
@@ -80,17 +81,32 @@ def test_nor_after_a_pause() -> None:
     assert watch.silent(5.0 + TIMEOUT) == {}
 
 
-def test_a_worker_with_a_longer_timeout_has_it() -> None:
+@pytest.mark.parametrize("timeout", [90, LONGEST_SILENCE])
+def test_a_worker_with_a_longer_timeout_has_it(timeout: float) -> None:
     watch = Watch(TIMEOUT)
-    watch.look({"w": NOON + timedelta(seconds=90)}, NOON, 0.0)
-    assert watch.silent(89.9) == {} != watch.silent(90.1)
+    watch.look({"w": NOON + timedelta(seconds=timeout)}, NOON, 0.0)
+    assert watch.silent(timeout - 0.1) == {} != watch.silent(timeout + 0.1)
 
 
-@pytest.mark.parametrize("deadline", [None, "tomorrow", 7, {"$gt": 1}])
-def test_what_is_no_deadline_counts_as_the_least(deadline: object) -> None:
+@pytest.mark.parametrize(
+    "deadline",
+    [None, "tomorrow", 7, {"$gt": 1}, NOON.replace(year=9999), NOON + timedelta(seconds=SILENCE_FAR_OFF)],
+    ids=str,
+)
+def test_what_no_worker_has_for_a_deadline_counts_as_the_least(deadline: object) -> None:
     watch = Watch(TIMEOUT)
     watch.look({"w": deadline}, NOON, 0.0)
+    assert watch.silent(TIMEOUT) == {}
     assert watch.silent(TIMEOUT + 0.1) == {"w": deadline}
+
+
+def test_what_is_no_date_is_no_sign_of_life_however_it_changes() -> None:
+    watch = Watch(TIMEOUT)
+    for at, odd in enumerate([float("nan"), float("nan"), "soon", None, "later", float("nan"), "never"]):
+        watch.look({"w": odd}, NOON, float(at))
+    assert watch.silent(TIMEOUT + 0.1) == {"w": "never"}
+    watch.look({"w": NOON}, NOON, TIMEOUT + 0.1)
+    assert watch.silent(TIMEOUT + 0.1) == {}, "but a date is"
 
 
 def look(clock: ServerClock, ahead: float, asked: float, took: float = 0.01) -> bool:
