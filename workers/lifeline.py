@@ -149,16 +149,22 @@ class Lifeline:
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
+        told = False
         try:
-            self._beat()
+            paused = self._beat()
+            told = True
+            self._tell_rest(paused)
         except PyMongoError as error:
-            # What does not pass by itself is no outage: scans must not wait for it.
-            self._served_since, self._failed = None, is_transient(error)
-            log.warning("heartbeat not written (%s); next in %g s", error, self._settings.heartbeat_interval)
+            what = "what follows a heartbeat was not done" if told else "heartbeat not written"
+            log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
+            if not told:
+                # What does not pass by itself is no outage: scans must not wait for it.
+                self._served_since, self._failed = None, is_transient(error)
         except Exception:
             log.exception("heartbeat failed")
 
-    def _beat(self) -> None:
+    def _beat(self) -> frozenset[str]:
+        """Write this worker's record and look at the others'; which of its queues are not consumed."""
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
         with impatient(self._settings.heartbeat_timeout / 2):
@@ -173,7 +179,13 @@ class Lifeline:
             self._served_since = None  # the database was away for a while, and so for all
         elif self._served_since is None:
             self._served_since = now
-        self._hold(now)
+        if self._failed:
+            self._hold_back()
+        self._failed = False
+        return paused
+
+    def _tell_rest(self, paused: frozenset[str]) -> None:
+        """What follows: it may fail, again and again, without this worker being cut off."""
         if self._stepped:
             self._beat_for_claims()
         self._tell_polled(paused)
@@ -202,13 +214,13 @@ class Lifeline:
                 self._taken[queue] = None
 
     def _look_at_clock(self) -> datetime:
-        """The time by MongoDB's clock. Where it stepped, scans are held back until all workers have noticed."""
+        """The time by MongoDB's clock. Where it stepped, scans are held back for as long as others take to notice."""
         with self._clock_lock:
             asked = time.monotonic()
             now = self._app.resources.store.now()
             if self._clock.look(now, asked, time.monotonic()):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
-                self._hold_until = time.monotonic() + self._settings.heartbeat_timeout
+                self._hold_back()
                 self._stepped = True
                 self._hurry.set()
         return now
@@ -221,12 +233,12 @@ class Lifeline:
             decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
         self._stepped = False
 
-    def _hold(self, now: float) -> None:
-        """After an outage; but where one follows the other, recovery has to go on between them."""
-        timeout = self._settings.heartbeat_timeout
-        if self._failed and now > self._hold_until + HOLD_EVERY * timeout:
+    def _hold_back(self) -> None:
+        """Hold scans back for a heartbeat timeout. Where one outage or step follows the other, recovery has to go on
+        between them, though it may do again what somebody is still at: so not for a while after the last time."""
+        now, timeout = time.monotonic(), self._settings.heartbeat_timeout
+        if now > self._hold_until + HOLD_EVERY * timeout:
             self._hold_until = now + timeout
-        self._failed = False
 
     def _look_around(self) -> None:
         """Have what workers of this host had claimed requeued whose process is gone."""

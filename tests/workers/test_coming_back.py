@@ -10,7 +10,7 @@ from celery import Celery
 from pymongo.errors import AutoReconnect
 
 from recovery.settings import Settings
-from recovery.store.workers import Workers
+from recovery.store.workers import Queues, Workers
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
@@ -18,6 +18,7 @@ from workers import lifeline
 from workers.consuming import Consuming
 from workers.identity import identify
 from workers.lifeline import HOLD_EVERY, Lifeline
+from workers.watch import ServerClock
 
 
 class Clock:
@@ -59,6 +60,39 @@ def test_scans_are_held_back_after_an_outage_but_not_for_ever(
     clock.now += 6.0 * HOLD_EVERY
     outage()
     assert one.comes_back()
+
+
+@pytest.mark.parametrize("cut_off", [False, True], ids=["steps alone", "and outages"])
+def test_a_clock_that_steps_again_and_again_holds_nothing_back_for_ever(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, clock: Clock, cut_off: bool
+) -> None:
+    """Two members, say, whose clocks differ, and that follow each other as the primary."""
+    world = World(emptied, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    monkeypatch.setattr(ServerClock, "look", lambda *_: True)
+    held = []
+    for at in range(100):
+        if cut_off and at % 4 == 3:
+            with monkeypatch.context() as away:
+                away.setattr(Workers, "beat", _away)
+                one.beat_once()
+            one.beat_once()
+        held.append(one.comes_back())
+        clock.now += 1.0
+    assert held[:6] == [True] * 6
+    assert 3 * 6 <= sum(held) <= 3 * 7, "a heartbeat timeout of each six"
+
+
+def test_what_follows_a_heartbeat_holds_nothing_back(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has locked one collection, say: this worker lives, by its record, and so do others."""
+    world = World(emptied, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ("add",)), Consuming(SimpleNamespace(app=celery), ("add",)))
+    monkeypatch.setattr(Queues, "polled", _away)
+    one.beat_once()
+    assert [worker.name for worker in world.store.workers.all()] == ["one"]
+    assert not one.comes_back()
 
 
 def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings, clock: Clock) -> None:
