@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,17 +30,44 @@ def command(*arguments: str) -> list[str]:
 
 
 def recovery(*arguments: str, env: Mapping[str, str] = {}, cwd: Path = ROOT, timeout: float = 120) -> Done:
-    """Run it to its end."""
-    return subprocess.run(
-        command(*arguments),
-        env=environment(env),
-        cwd=cwd,
-        capture_output=True,
+    """Run it to its end, in a process of its own; see `template`."""
+    with tempfile.NamedTemporaryFile() as stdout, tempfile.NamedTemporaryFile() as stderr:
+        order = {
+            "arguments": arguments,
+            "env": environment(env),
+            "cwd": str(cwd),
+            "stdout": stdout.name,
+            "stderr": stderr.name,
+        }
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as template:
+            template.settimeout(timeout)
+            template.connect(_template())
+            template.send(json.dumps(order).encode())
+            code = json.loads(template.recv(100))
+        said = [Path(stream.name).read_text() for stream in (stdout, stderr)]
+    return subprocess.CompletedProcess(command(*arguments), code, *said)
+
+
+@lru_cache
+def _template() -> str:
+    """Where it takes orders. It ends with us."""
+    path = Path(tempfile.mkdtemp()) / "template"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.template", path],
+        env=environment(),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        check=False,
     )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    atexit.register(_end, process, path)
+    return str(path)
+
+
+def _end(template: subprocess.Popen[str], path: Path) -> None:
+    template.communicate()
+    shutil.rmtree(path.parent)
 
 
 def refused(*arguments: str, env: Mapping[str, str] = {}, cwd: Path = ROOT) -> str:
