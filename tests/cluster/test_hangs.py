@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-POOLS = ["prefork", "threads"]
+POOLS = ["prefork", pytest.param("threads", marks=pytest.mark.soak)]
 
 
 def two_workers(cluster: Cluster, pool: str) -> list[Child]:

@@ -140,6 +140,7 @@ def test_the_primary_is_killed(set_storm: Storm, nodes: ReplicaSet) -> None:
     set_storm.check()
 
 
+@pytest.mark.soak
 def test_the_primary_steps_down(set_storm: Storm, nodes: ReplicaSet) -> None:
     begin(set_storm)
     nodes.step_down()
@@ -155,6 +156,7 @@ def test_the_primary_is_frozen_and_stays_so(set_storm: Storm, nodes: ReplicaSet)
     set_storm.check(timeout=60)
 
 
+@pytest.mark.soak
 def test_a_frozen_primary_comes_back(set_storm: Storm, nodes: ReplicaSet) -> None:
     """It takes itself for the primary still, for a moment; what it writes then is taken back."""
     begin(set_storm)

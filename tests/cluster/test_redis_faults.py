@@ -16,7 +16,10 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["with its data", "without its data"])
+@pytest.mark.parametrize(
+    "keeps",
+    [pytest.param(True, id="with its data", marks=pytest.mark.soak), pytest.param(False, id="without its data")],
+)
 def test_valkey_is_killed(storm: Storm, valkey: Valkey, keeps: bool) -> None:
     """With its data twice: a worker that has connected again once must do so again."""
     workers = storm.hire()
@@ -75,7 +78,7 @@ def test_workers_and_beats_that_start_before_valkey(storm: Storm, valkey: Valkey
     storm.check()
 
 
-@pytest.mark.parametrize("scanners", [4, pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("scanners", [3, pytest.param(10, marks=pytest.mark.soak)])
 def test_two_beats_and_many_scanners(storm: Storm, scanners: int) -> None:
     """They scan at once, and yet each decision is queued again once."""
     storm.start_tiny(100)

@@ -58,6 +58,7 @@ def test_the_scanners_alone_bring_everything_on(cluster: Cluster, valkey: Valkey
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_the_sweep_alone_brings_everything_on(cluster: Cluster, valkey: Valkey) -> None:
     """No beat, no scanners; the sweep finds the lost messages and pushes them again."""
     cluster.worker(concurrency=2, scanners=False)

@@ -16,6 +16,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 POOLS = ["prefork", "threads"]
+LONG = ["prefork", pytest.param("threads", marks=pytest.mark.soak)]
 SOON = 15.0
 """Far more than the few seconds that it takes, for a machine that is busy."""
 
@@ -38,7 +39,7 @@ def begins_slow(cluster: Cluster) -> bool:
     return bool(decision["state"] != "queued")
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", LONG)
 def test_block_and_unblock(cluster: Cluster, pool: str) -> None:
     """What runs goes on, nothing else is begun or lost, a worker that starts meanwhile does not begin it either."""
     store = cluster.app.resources.store
@@ -130,7 +131,7 @@ def test_what_was_taken_before_a_block_is_given_back(cluster: Cluster) -> None:
     assert cluster.app.result(process_id, timeout=SOON)
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", LONG)
 def test_a_setting_reaches_workers_that_run(cluster: Cluster, pool: str) -> None:
     store = cluster.app.resources.store
     cluster.beat()

@@ -59,7 +59,9 @@ def taken_over(cluster: Cluster, process: str) -> Taken:
     return Taken(process_id, zombie, other, first, cluster.wait_began(2)[1])
 
 
-@pytest.mark.parametrize(("process", "actor"), [("one_slow", "slow"), ("one_strict", "strict")])
+@pytest.mark.parametrize(
+    ("process", "actor"), [("one_slow", "slow"), pytest.param("one_strict", "strict", marks=pytest.mark.soak)]
+)
 def test_a_late_result_changes_nothing(cluster: Cluster, process: str, actor: str) -> None:
     task = taken_over(cluster, process)
     cluster.go()

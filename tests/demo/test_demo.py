@@ -102,7 +102,7 @@ def test_what_has_not_ended_in_time_is_said(settings: Settings, tmp_path: Path) 
     assert of_this(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_interrupted_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     env = environment({"TMPDIR": str(tmp_path)})
     arguments = command("demo", "--time-scale", "100", "--kill-every", "1")

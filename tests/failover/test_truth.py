@@ -84,7 +84,7 @@ def test_a_break_that_is_taken_back_was_told_to_nobody(failover: Failover) -> No
     assert failover.app.result(process_id, timeout=5) == "paid"
 
 
-@pytest.mark.parametrize("state", ["finished", "broken"])
+@pytest.mark.parametrize("state", ["finished", pytest.param("broken", marks=pytest.mark.soak)])
 def test_an_end_of_a_process_that_is_on_its_way_is_not_told(failover: Failover, state: str) -> None:
     """Another worker writes it just now, and no majority has it."""
 
@@ -141,6 +141,7 @@ def test_two_attempts_are_never_mixed(failover: Failover) -> None:
     assert first == second
 
 
+@pytest.mark.soak
 def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> None:
     """It would have a task as finished that is not, and wait for children that nobody scheduled."""
 

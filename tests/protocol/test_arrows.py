@@ -38,8 +38,8 @@ WORK = [
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    return World(settings)
+def world(emptied: Settings) -> World:
+    return World(emptied)
 
 
 def start(world: World) -> str:

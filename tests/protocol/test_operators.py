@@ -99,8 +99,8 @@ class World(harness.World):
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    return World(settings)
+def world(emptied: Settings) -> World:
+    return World(emptied)
 
 
 def ends_right(world: World, process_id: str) -> None:
