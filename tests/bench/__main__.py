@@ -16,6 +16,7 @@ from recovery.stack import Stack
 from tests.bench.rows import Row, as_table
 
 ALL = (
+    "reads",
     "messages",
     "requeue",
     "drain",
