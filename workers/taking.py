@@ -9,18 +9,27 @@ one that ends in order had taken and not begun is put back into its queue as it 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from queue import Empty
 from typing import Any, ClassVar
 
 from kombu.transport import redis, virtual
 from kombu.utils.encoding import bytes_to_str
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError, WatchError
 
 from recovery.queue.bounded import BoundedParser
 from workers.intake import Intake
 
 log = logging.getLogger(__name__)
+
+ASIDE = "not-a-queue"
+"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
+TOLD = (
+    "%s in Redis was none of ours but a %s, and is called %s now: have whoever put it there use another name, or "
+    "another database of Redis; then rename or delete it"
+)
 
 
 class InMemory(virtual.QoS):  # type: ignore[misc]
@@ -56,7 +65,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
                 self.client.connection.disconnect()
                 raise
             except ResponseError as error:
-                self._remove_if_no_queue(error, self.active_queues)
+                self._set_aside_if_no_queue(error, self.active_queues)
                 raise Empty from None
             if not popped:
                 raise Empty
@@ -76,7 +85,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         except ResponseError as error:
             if self.intake is None:
                 raise
-            self._remove_if_no_queue(error, [queue])
+            self._set_aside_if_no_queue(error, [queue])
             return 0
 
     def _queue_bind(self, exchange: str, *binding: str) -> None:
@@ -87,24 +96,31 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
                 raise
             tables = self.keyprefix_queue, self.keyprefix_binding_permanent
             keys = [*(name % (exchange,) for name in tables), self.keyprefix_binding_deadlines]
-            self._remove_others(error, keys, {"set", "zset"})
+            self._set_aside(error, keys, {"set", "zset"})
             super()._queue_bind(exchange, *binding)
 
-    def _remove_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
+    def _set_aside_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
         keys = [self._q_for_pri(queue, priority) for queue in queues for priority in self.priority_steps]
-        self._remove_others(error, keys, {"list"})
+        self._set_aside(error, keys, {"list"})
 
-    def _remove_others(self, error: ResponseError, keys: Iterable[str], kinds: Container[str]) -> None:
-        """Remove what somebody put in the place of what is ours: with it no poll is answered, of any queue, or no
-        worker starts. What is wrong but for that is raised."""
+    def _set_aside(self, error: ResponseError, keys: Iterable[str], kinds: Container[str]) -> None:
+        """Rename what stands in the place of what is ours: with it no poll is answered, of any queue, or no worker
+        starts. It is somebody's, so nothing of it is lost. What is wrong but for that is raised."""
         if "WRONGTYPE" not in str(error):
             raise error
         with self.conn_or_acquire() as client:
             for key in keys:
-                kind = bytes_to_str(client.type(key))
-                if kind != "none" and kind not in kinds:
-                    log.warning("%s in Redis is none of ours, a %s: removed", key.partition(self.sep)[0], kind)
-                    client.delete(key)
+                with suppress(WatchError), client.pipeline() as pipeline:
+                    pipeline.watch(key)  # else a queue that took its place just now could be what is renamed
+                    kind = bytes_to_str(pipeline.type(key))
+                    if kind == "none" or kind in kinds:
+                        continue
+                    name = key.partition(self.sep)[0]
+                    aside = f"{name}.{ASIDE}.{secrets.token_hex(8)}"
+                    pipeline.multi()
+                    pipeline.renamenx(key, aside)
+                    pipeline.execute()
+                    log.warning(TOLD, name, kind, aside)
 
     def _receive_one(self, client: Any) -> bool | None:
         if self.intake is None:

@@ -22,6 +22,7 @@ from tests.cluster.conftest import cluster as cluster
 from tests.queue.shapes import ARGUMENT, bomb, command, commands, damaged
 from tests.waiting import wait_until
 from workers.config import NUDGE, SPARK_QUEUE, SWEEP
+from workers.taking import ASIDE
 
 pytestmark = pytest.mark.cluster
 QUEUES = ("slow", "one_slow", NUDGE)
@@ -126,7 +127,7 @@ def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) ->
     assert stranger.redis.llen(SPARK_QUEUE) == 1, "waits for a worker that sweeps"
 
 
-def test_what_stands_in_the_place_of_ours_is_removed(cluster: Cluster, stranger: Stranger) -> None:
+def test_what_stands_in_the_place_of_ours_is_set_aside(cluster: Cluster, stranger: Stranger) -> None:
     """Else no queue would be polled, and no worker start."""
     keys = ["slow", "slow\x06\x163", NUDGE, "_kombu.binding_deadlines"]
     for exchange in ("recovery.default", "celery.pidbox", NUDGE):
@@ -137,8 +138,11 @@ def test_what_stands_in_the_place_of_ours_is_removed(cluster: Cluster, stranger:
     assert goes_on(cluster)
     stranger.redis.hset("slow", "x", "x")
     assert goes_on(cluster)
-    wait_until(lambda: not stranger.redis.exists("slow"), 20, "it is removed")
-    assert "slow in Redis is none of ours, a hash: removed" in cluster.log(worker)
+    wait_until(lambda: not stranger.redis.exists("slow"), 20, "it is set aside")
+    kinds = [stranger.redis.type(key) for key in stranger.redis.scan_iter()]
+    assert (kinds.count(b"string"), kinds.count(b"hash")) == (len(keys), 1), "nothing of it is lost"
+    assert len(list(stranger.redis.scan_iter(f"slow.{ASIDE}.*"))) == 3
+    assert "slow in Redis was none of ours but a hash, and is called slow." in cluster.log(worker)
     no_trace(cluster, worker)
 
 

@@ -16,6 +16,7 @@ from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.queue.test_message import ACTOR, queued
 from workers.intake import Intake
+from workers.taking import ASIDE
 from workers.transport import Channel, Transport
 
 
@@ -57,6 +58,62 @@ def test_what_is_not_acknowledged_at_the_end_is_next_again(taken: list[Any], ser
     taken[1].ack()
     taken[0].channel.close()
     assert [text.decode() for text in server.lrange(ACTOR, 0, -1)] == ["another", MADE[2], MADE[0]]
+
+
+@pytest.fixture
+def channel(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Channel]:
+    """Of a worker that consumes the actor's queue."""
+    monkeypatch.setattr(Channel, "intake", Intake([ACTOR], [], UNSIGNED, sweeps=False))
+    with Connection(emptied.broker_url, transport=Transport) as connection:
+        yield connection.default_channel
+
+
+def found(server: redis.Redis) -> dict[str, str]:
+    return {key.decode(): server.type(key).decode() for key in server.scan_iter() if not key.startswith(b"_kombu")}
+
+
+@pytest.mark.parametrize("key", [ACTOR, f"{ACTOR}\x06\x163"])
+def test_what_stands_in_the_place_of_a_queue_is_set_aside(
+    channel: Channel, server: redis.Redis, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    """It is somebody's data."""
+    server.hset(key, "theirs", "kept")
+    server.set("another", "untouched")
+    assert [channel._size(ACTOR) for _ in range(2)] == [0, 0]
+    (aside,) = found(server).keys() - {"another"}
+    assert aside.startswith(f"{ACTOR}.{ASIDE}.")
+    assert server.hgetall(aside) == {b"theirs": b"kept"}
+    (said,) = caplog.messages
+    assert said.startswith(f"{ACTOR} in Redis was none of ours but a hash, and is called {aside} now: ")
+    server.set(key, "again")
+    channel._size(ACTOR)
+    assert sorted(found(server).values()) == ["hash", "string", "string"], "each has a name of its own"
+
+
+def test_so_is_what_stands_in_the_place_of_a_table(channel: Channel, server: redis.Redis) -> None:
+    server.set("_kombu.binding.celery.pidbox", "theirs")
+    channel._queue_bind("celery.pidbox", "", "", "a queue")
+    (aside,) = server.scan_iter(f"*.{ASIDE}.*")
+    assert server.get(aside) == b"theirs"
+    assert server.type("_kombu.binding.celery.pidbox") == b"set"
+
+
+def test_a_queue_that_took_its_place_just_now_stays(
+    channel: Channel, server: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another worker set it aside, and a message was pushed, after this one looked and before it renames."""
+    server.set(ACTOR, "theirs")
+    real = redis.client.Pipeline.multi
+
+    def late(pipeline: Any) -> None:
+        server.delete(ACTOR)
+        server.lpush(ACTOR, "a message")
+        real(pipeline)
+
+    monkeypatch.setattr(redis.client.Pipeline, "multi", late)
+    assert channel._size(ACTOR) == 0
+    assert (found(server), server.lrange(ACTOR, 0, -1)) == ({ACTOR: "list"}, [b"a message"])
+    assert caplog.messages == []
 
 
 def test_what_is_given_back_is_the_last(taken: list[Any], server: redis.Redis) -> None:

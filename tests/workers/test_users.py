@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 import redis
+from kombu import Connection
 
+from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
 from recovery.stack.ports import free_port
 from tests.cli import shop
 from tests.cli.command import recovery
 from tests.docs.blocks import blocks
+from workers.intake import Intake
+from workers.taking import ASIDE
+from workers.transport import Channel, Transport
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 APP = "tests.cli.shop:app"
@@ -110,6 +115,21 @@ def test_none_may_do_what_it_does_not_need(guarded: Valkey, user: str) -> None:
         for command in FORBIDDEN:
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.execute_command(*command.split())
+
+
+def test_a_worker_may_set_aside_what_is_no_queue(guarded: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Channel, "intake", Intake(["twice"], [], UNSIGNED, sweeps=False))
+    tables = [f"_kombu.binding.{name}" for name in ("celery.pidbox", "recovery.nudge")]
+    with redis.Redis.from_url(as_user(guarded, "watcher"), decode_responses=True) as client:
+        for key in ("twice", "recovery.nudge", *tables):
+            client.set(key, "theirs")
+        with Connection(as_user(guarded, "worker"), transport=Transport) as connection:
+            for queue in ("twice", "recovery.nudge"):
+                assert connection.default_channel._size(queue) == 0
+            for table in tables:
+                connection.default_channel._queue_bind(table.removeprefix("_kombu.binding."), "", "", "a queue")
+        assert sorted(client.get(key) or "" for key in client.scan_iter(f"*.{ASIDE}.*")) == ["theirs"] * 4
+    assert refusals(guarded) == []
 
 
 def _answer(command: list[str], env: Mapping[str, str]) -> str:
