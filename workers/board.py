@@ -58,6 +58,14 @@ class Cell:
 class Board(ABC):
     """What the slots of one worker run. Slots `enter` and `leave`; the parent reads `cells`."""
 
+    closed = False
+    """Whether what comes back to a slot of this process counts for nothing any more. For threads: processes of a pool
+    have their own, and are killed instead."""
+
+    def close(self) -> None:
+        """This process ends: what runs in it is given back."""
+        self.closed = True
+
     @abstractmethod
     def enter(self, decision: Decision, timeout: float) -> None:
         """The calling slot is about to run this."""

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +25,15 @@ ROUNDS = 10
 GONE, STOPPED = "ZX", "T"
 
 
+Stopped = dict[int, int | None]
+"""{pid: when it was started, if that can be told}; who started another comes before it."""
+
+
 class _Process(NamedTuple):
     state: str
     parent: int
+    started: int
+    """In clock ticks since boot; with the pid, it names one process for ever."""
 
 
 def kill_if(pid: int, still: Callable[[], bool]) -> bool:
@@ -65,40 +71,62 @@ def _stop_and_kill(process: int, pid: int, still: Callable[[], bool]) -> bool:
     return meant
 
 
-def kill_descendants() -> None:
-    """Kill all that this process started, and what that did."""
-    kill_all(_stop_descendants(os.getpid()))
+def stop_descendants(known: Iterable[int] = ()) -> Stopped:
+    """Have all that this process started, and what that did, stand still; `known` of its children where /proc is hidden
+    from us."""
+    return _stop_descendants(os.getpid(), known)
 
 
-def kill_all(pids: set[int]) -> None:
-    """SIGKILL to each that is there."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+def kill_descendants(stopped: Stopped) -> None:
+    """Kill these, and all that this process has started since."""
+    kill_all({**stopped, **_stop_descendants(os.getpid())})
 
 
-def _stop_descendants(pid: int) -> set[int]:
-    """Have all that a process started stand still, so that none starts another while they are killed."""
-    stopped: set[int] = set()
+def kill_all(stopped: Stopped) -> None:
+    """SIGKILL to each that is there, who started another first: none sees the end of what it waits for."""
+    for pid, started in stopped.items():
+        # One that stands still can be killed by others, and its number be another's by now.
+        if started is None or ((found := _look(pid)) is not None and found.started == started):
+            _send(pid, signal.SIGKILL)
+
+
+def _stop_descendants(pid: int, known: Iterable[int] = ()) -> Stopped:
+    """In rounds, so that none starts another while they are killed."""
+    stopped: Stopped = {}
     for _ in range(ROUNDS):
-        new = _descendants(pid) - stopped
+        found: Stopped = {**dict.fromkeys(known), **_descendants(pid)}
+        new = found.keys() - stopped.keys()
         if not new:
             break
-        for one in new:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGSTOP)
-        stopped |= new
+        for one in found:
+            if one in new:
+                _send(one, signal.SIGSTOP)
+        stopped |= found
     return stopped
 
 
-def _descendants(pid: int) -> set[int]:
-    pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    parents = {one: process.parent for one in pids if (process := _look(one)) is not None}
-    found, newest = set[int](), {pid}
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _descendants(pid: int) -> dict[int, int]:
+    """{pid: when it was started} of all that a process started, and of what that did, the nearest first."""
+    there = _processes()
+    found, newest = dict[int, int](), {pid}
     while newest:
-        newest = {one for one, parent in parents.items() if parent in newest} - found
-        found |= newest
+        newest = {one for one, process in there.items() if process.parent in newest} - found.keys()
+        found |= {one: there[one].started for one in newest}
     return found
+
+
+def _processes() -> dict[int, _Process]:
+    """All that there are; none where /proc is hidden from us."""
+    try:
+        pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+    except OSError:
+        return {}
+    return {pid: process for pid in pids if (process := _look(pid)) is not None}
 
 
 def _look(pid: int) -> _Process | None:
@@ -107,8 +135,8 @@ def _look(pid: int) -> _Process | None:
         text = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2]
     except OSError:
         return None
-    state, parent = text.split()[:2]
-    return _Process(state, int(parent))
+    fields = text.split()
+    return _Process(fields[0], int(fields[1]), int(fields[19]))
 
 
 def _stands_still(pid: int) -> bool:

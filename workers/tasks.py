@@ -18,7 +18,7 @@ from recovery.records.ids import holder
 from workers.board import Board
 from workers.config import SPARK_QUEUE, SWEEP
 from workers.lifeline import Lifeline
-from workers.slots import PoolHost
+from workers.slots import GivenBack, PoolHost
 from workers.stale import StaleMessages
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,9 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
         try:
             result = _slot(app).run(actor, decision_id, pass_key)
+        except GivenBack:
+            log.info("%s %s: what it came to is dropped, since it was given back", actor.name, decision_id)
+            return
         except Exception:
             raise  # Celery logs it
         except BaseException:

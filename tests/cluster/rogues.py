@@ -186,6 +186,17 @@ def one_slow(folder: str) -> Any:
 
 
 @app.actor(worker_timeout=600)
+def asks_another() -> None:
+    """Fails with whom it asks."""
+    subprocess.run(["sleep", str(HOURS)], check=True)
+
+
+@app.process(worker_timeout=600)
+def one_that_asks() -> Any:
+    return asks_another.schedule()
+
+
+@app.actor(worker_timeout=600)
 def step(seconds: float, left: int) -> Any:
     threading.Event().wait(seconds)
     return step.schedule(seconds, left - 1) if left else "done"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 
-import psutil
 import pytest
 
 from recovery.errors import ProcessBroken
 from recovery.stack.child import Child
 from tests.cluster import rogues
 from tests.cluster.conftest import Cluster
+from tests.living import lives
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -146,19 +146,14 @@ def test_however_it_hangs_its_process_is_killed(cluster: Cluster) -> None:
         wait_until(lambda pid=pid: not lives(pid), 10, f"the {name} to be gone")  # type: ignore[misc]
 
 
-def lives(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_a_worker_of_threads_gives_back_the_rest_and_ends(cluster: Cluster) -> None:
-    """What is well beside the one that hangs is begun anew, and not counted as lost."""
+    """What is well beside the one that hangs is begun anew, and not counted as lost. Its subprocess is killed, and that
+    is none of its ends."""
     cluster.beat()
     worker = cluster.worker(pool="threads", concurrency=2)
-    well = cluster.app.start("steps", 600, 1)
-    wait_until(lambda: cluster.database["decisions"].find_one({"actor": "step", "state": "working"}), 20, "it to begin")
+    well = cluster.app.start("one_that_asks")
+    begun = {"actor": "asks_another", "state": "working"}
+    wait_until(lambda: cluster.database["decisions"].find_one(begun), 20, "it to begin")
     cluster.app.start("one_that_hangs", cluster.folder, "waits")
     assert worker.wait(20), "a worker that ends itself"
     assert worker.exit_code == 1
@@ -166,8 +161,8 @@ def test_a_worker_of_threads_gives_back_the_rest_and_ends(cluster: Cluster) -> N
     assert re.search(said, cluster.log(worker)), cluster.log(worker)
     assert freed(cluster) == {"hangs": 1}
     assert cluster.database["workers"].count_documents({}) == 0
-    step = cluster.decision("step")
-    assert step["_id"].startswith(well) and (step["state"], step.get("timeouts", 0)) == ("queued", 0)
+    asks = cluster.decision("asks_another")
+    assert asks["_id"].startswith(well) and (asks["state"], asks.get("timeouts", 0)) == ("queued", 0)
 
 
 @pytest.mark.soak

@@ -1,29 +1,64 @@
-"""A worker that is told to end ends, whatever Celery's pool waits for."""
+"""A worker that is told to end ends, whatever Celery's pool waits for; and what it gives back has not ended."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
+import psutil
 import pytest
+from pymongo.errors import AutoReconnect
+
+from recovery.scan import rescue
+from recovery.settings import Settings
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.living import lives
+from tests.waiting import wait_until
+from tests.world import World, arguments
+from workers import drain, tasks
+from workers.board import ThreadBoard
+from workers.drain import HUNG, Drain
+from workers.tasks import Running
 
 # In a process of its own, which ends.
 WAITS = """
-import sys, threading, time
+import os, sys, threading, time
 from types import SimpleNamespace
 from workers import drain
 drain.POOL_TIMEOUT = float(sys.argv[1])
 drain.rescue = lambda *_: print("rescued", flush=True)
-drain.kill_descendants = lambda: None
 lifeline = SimpleNamespace(stop=lambda: print("stopped", flush=True), worker=SimpleNamespace(id="w"))
-nothing = SimpleNamespace(held_by=lambda *_: [])
+def none_held(*_):
+    # By force, and the main thread ends meanwhile.
+    while runs is not None and threading.current_thread().name == "drain" and threading.main_thread().is_alive():
+        time.sleep(0.01)
+    return []
+nothing = SimpleNamespace(held_by=none_held)
 resources = SimpleNamespace(store=SimpleNamespace(decisions=nothing), settings=SimpleNamespace(scan_batch=1))
-settings = SimpleNamespace(shutdown_grace=0.2)
+settings = SimpleNamespace(shutdown_grace=60 if sys.argv[2] == "is quick" else 0.2)
 app = SimpleNamespace(resources=resources, settings=settings, applier=SimpleNamespace(flush=lambda: None))
 drain.Repairer = lambda *_: None
-one = drain.Drain(app, lifeline, SimpleNamespace(cells=list), list)
+closed = threading.Event()
+runs = {"ends meanwhile": [SimpleNamespace(pid=os.getpid())], "is quick": [SimpleNamespace(pid=1)]}.get(sys.argv[2])
+one = drain.Drain(app, lifeline, SimpleNamespace(cells=lambda: runs or [], close=closed.set), list)
 one.begin()
+if sys.argv[2] == "is quick":
+    sys.exit(5)
+if runs:
+    closed.wait()
+    runs.clear()
+    one.finish()
+    sys.exit(5)
 if sys.argv[2] == "ends":
     one.finish()
     time.sleep(1)
@@ -33,7 +68,15 @@ else:
 """
 
 
-@pytest.mark.parametrize(("pool", "told"), [("ends", "ended by itself"), ("waits", "the rest was given back")])
+@pytest.mark.parametrize(
+    ("pool", "told"),
+    [
+        ("ends", "ended by itself"),
+        ("waits", "the rest was given back"),
+        ("ends meanwhile", "the rest was given back"),
+        ("is quick", "the rest was given back"),
+    ],
+)
 def test_a_pool_that_waits_for_what_nobody_tells(pool: str, told: str) -> None:
     command = [sys.executable, "-c", f"import logging; logging.basicConfig()\n{WAITS}", "0.5", pool]
     began = time.monotonic()
@@ -42,3 +85,116 @@ def test_a_pool_that_waits_for_what_nobody_tells(pool: str, told: str) -> None:
     assert "stopped\nrescued" in done.stdout
     assert told in done.stdout + done.stderr
     assert time.monotonic() - began < 40
+
+
+def starts(folder: Path) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen(["sleep", "600"])
+    (folder / "new").write_text(str(child.pid))
+    (folder / "new").rename(folder / "pid")
+    return child
+
+
+def stands(pid: int) -> bool:
+    return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+
+
+def waits(folder: Path) -> None:
+    """As `subprocess.run(check=True)` does."""
+    child = starts(folder)
+    if code := child.wait():
+        raise subprocess.CalledProcessError(code, child.args)
+
+
+def fails(folder: Path) -> None:
+    child = starts(folder)
+    wait_until(lambda: stands(child.pid), 20, "somebody to touch it")
+    raise TimeoutError("no answer")
+
+
+def takes_it_for_an_answer(folder: Path) -> str:
+    child = starts(folder)
+    wait_until(lambda: stands(child.pid), 20, "somebody to touch it")
+    return "nothing found"
+
+
+TOO_EARLY = 98
+"""Exit code of a worker that killed a subprocess before the claim was given back."""
+
+
+class Ending:
+    """A worker of one thread, to be forked from here, which is told to end while it runs an actor that waits for a
+    subprocess. It gives nothing back before its thread has come back from the actor, unless that goes on waiting."""
+
+    def __init__(self, world: World, folder: Path, function: Callable[[Path], Any], first: Exception | None) -> None:
+        self.world, self.folder, self.function, self.first = world, folder, function, first
+        self.app = world.app
+        self.app.process("asks", worker_timeout=600)(lambda: function(folder))
+        world.tell()
+        self.process_id = self.app.start("asks")
+
+    def run(self) -> None:
+        """In the fork, and its end."""
+        message = self.world.pop(["asks"])
+        assert message is not None
+        lifeline: Any = SimpleNamespace(stop=lambda: None, worker=SimpleNamespace(id="w", queues=("asks",)))
+        Running.lifeline, Running.board = lifeline, ThreadBoard(lambda: 1)
+        attempt = tasks._attempt(self.app, self.app.actors["asks"])
+        self.thread = threading.Thread(target=attempt, args=arguments(message))
+        self.thread.start()
+        wait_until((self.folder / "pid").exists, 20, "the subprocess")
+        # All that giving back asks the database for, and the last step of an end.
+        with patch.object(self.app.applier, "flush", self.flush), patch.object(drain, "rescue", self.rescue):
+            Drain(self.app, lifeline, Running.board, list).begin_hung(lambda: 0)
+            threading.Event().wait(60)
+
+    def flush(self) -> None:
+        wait_until(self.seen, 20, "the thread to see what it can")
+        if self.function is waits and not self.thread.is_alive():
+            os._exit(TOO_EARLY)
+        if self.first is not None:
+            raise self.first
+
+    def seen(self) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            if self.function is waits and psutil.Process(self.child()).status() == psutil.STATUS_STOPPED:
+                return True
+        return not self.thread.is_alive()
+
+    def child(self) -> int:
+        return int((self.folder / "pid").read_text())
+
+    def rescue(self, *args: Any) -> None:
+        if isinstance(self.first, AutoReconnect):
+            raise self.first
+        rescue(*args)
+
+
+AWAY, DAMAGED = AutoReconnect("away"), RuntimeError("of no server")
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "state"),
+    [
+        pytest.param(waits, None, "queued", id="waits"),
+        pytest.param(fails, None, "queued", id="fails"),
+        pytest.param(takes_it_for_an_answer, None, "queued", id="takes it for an answer"),
+        pytest.param(fails, AWAY, "working", id="fails, with the database away"),
+        pytest.param(takes_it_for_an_answer, AWAY, "working", id="takes it for an answer, with the database away"),
+        pytest.param(waits, DAMAGED, "queued", id="waits, beside damaged records"),
+    ],
+)
+def test_what_is_given_back_has_not_ended(
+    emptied: Settings, tmp_path: Path, function: Callable[[Path], Any], first: Exception | None, state: str
+) -> None:
+    """Its subprocess is stopped and killed: what it comes to for that is no end, be it an error or a value."""
+    ending = Ending(World(emptied, shutdown_grace=0.0), tmp_path, function, first)
+    if (worker := os.fork()) == 0:
+        try:
+            ending.run()
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == HUNG
+    (decision,) = ending.world.decisions(ending.process_id).values()
+    assert (decision.state, decision.outcome, decision.timeouts) == (state, None, 0)
+    assert ending.world.process(ending.process_id).state == "running"
+    wait_until(lambda: not lives(ending.child()), 10, "the end of its subprocess")
