@@ -1,4 +1,4 @@
-"""What each scrape asks the servers, since no counter knows it:
+"""What the servers are asked for scrapes, since no counter knows it:
 
     recovery_mongodb_up, recovery_redis_up     1: it answered this worker; 0: it did not
     recovery_oldest_overdue_seconds{record}    how long the longest overdue record is past its deadline; 0: none is
@@ -25,6 +25,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from recovery.metrics.slots import freed_slots
+from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
 from recovery.store.overview import DEADLINES, Overview, impatient
 
@@ -49,13 +50,14 @@ class Asked(Collector):
 
     def __init__(self, store: Store, broker: Messages) -> None:
         self._store, self._overview, self._broker = store, Overview(store.database), broker
+        self._said = Seldom(log)
 
     def describe(self) -> list[Metric]:
         """Nothing: else registering would ask the servers."""
         return []
 
     def collect(self) -> list[Metric]:
-        """Asked for at every scrape."""
+        """Of all that answer in time."""
         found: list[Metric] = []
         actors: dict[str, ActorQueue] = {}
 
@@ -64,12 +66,12 @@ class Asked(Collector):
             return [_unserved(actors), _blocked(actors)]
 
         with impatient(ASK_WITHIN):
-            if mongodb := _answers("MongoDB", self._store.now):
+            if mongodb := self._answers("MongoDB", self._store.now):
                 # The dearest last: where the time is not enough it alone is left out.
                 for ask in (self._workers, self._scanners, self._hung, self._overdue, waiting):
-                    found += _asked(ask)
-        if redis := _answers("Redis", self._broker.check):
-            found += _asked(lambda: self._depths(actors))
+                    found += self._asked(ask)
+        if redis := self._answers("Redis", self._broker.check):
+            found += self._asked(lambda: self._depths(actors))
         return [_up("mongodb", "MongoDB", mongodb), _up("redis", "Redis", redis), *found]
 
     def _workers(self) -> list[Metric]:
@@ -103,6 +105,21 @@ class Asked(Collector):
             depth.add_metric([queue], messages)
         return [depth]
 
+    def _answers(self, server: str, ask: Callable[[], object]) -> bool:
+        try:
+            ask()
+        except Exception as error:  # whatever it is, the rest must be served
+            self._said.warning("metrics without %s's: %s", server, error)
+            return False
+        return True
+
+    def _asked(self, ask: Callable[[], list[Metric]]) -> list[Metric]:
+        try:
+            return ask()
+        except Exception as error:
+            self._said.warning("metrics without some that could not be asked: %s", error)
+            return []
+
 
 def _unserved(actors: Mapping[str, ActorQueue]) -> Metric:
     """With a 0 for those that are served: a series that vanishes looks like one that could not be asked."""
@@ -124,20 +141,3 @@ def _blocked(actors: Mapping[str, ActorQueue]) -> Metric:
 
 def _up(name: str, server: str, answered: bool) -> Metric:
     return GaugeMetricFamily(f"recovery_{name}_up", f"Whether {server} answered this worker.", value=int(answered))
-
-
-def _answers(server: str, ask: Callable[[], object]) -> bool:
-    try:
-        ask()
-    except Exception as error:  # whatever it is, the rest must be served
-        log.warning("metrics without %s's: %s", server, error)
-        return False
-    return True
-
-
-def _asked(ask: Callable[[], list[Metric]]) -> list[Metric]:
-    try:
-        return ask()
-    except Exception as error:
-        log.warning("metrics without some that could not be asked: %s", error)
-        return []

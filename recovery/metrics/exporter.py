@@ -1,6 +1,7 @@
 """Metrics over HTTP: `http://RECOVERY_METRICS_HOST:RECOVERY_METRICS_PORT/metrics`, from a worker's parent process.
 
-Beside what the worker's processes counted, each scrape asks the servers for what no counter knows: see `asked`.
+Beside what the worker's processes counted, the servers are asked for what no counter knows: see `asked`. A scrape gets
+what was found within the last second: see `shared`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from recovery.errors import PortTaken
 from recovery.metrics import multiprocess
 from recovery.metrics.asked import Asked, Messages
 from recovery.metrics.server import MetricsServer
+from recovery.metrics.shared import Shared
 from recovery.settings import Settings
 from recovery.store import Store
 
@@ -24,8 +26,8 @@ def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer:
     """Serve from a thread until the process ends, or `shutdown` is called. Raises PortTaken."""
     assert settings.metrics_port is not None
     registry = CollectorRegistry()
-    registry.register(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR")))
-    registry.register(Asked(store, broker))
+    registry.register(Shared(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))))
+    registry.register(Shared(Asked(store, broker)))
     try:
         server = MetricsServer(settings.metrics_host, settings.metrics_port, make_wsgi_app(registry))
     except OSError as error:

@@ -2,22 +2,30 @@
 
 It shares a process with a worker, so what it takes is bounded: MAX_CONNECTIONS at once, each a thread and a
 descriptor, REQUEST_WITHIN for a request to come and CONNECTION_WITHIN for the whole of it, however slowly somebody
-sends or reads. One too many takes the place of the one that has sent no whole request for the longest, so a Prometheus
-that asks at once is answered beside any number that say nothing; if all are being answered it is closed.
+sends or reads. One too many waits in line until an answer is given, which takes milliseconds, or takes the place of the
+one that has sent no whole request for the longest, once that had its ASK_WITHIN. So a Prometheus that asks at once is
+answered beside any number that say nothing, and beside many that ask. If no place becomes free in PLACE_WITHIN it is
+closed.
+
+Nothing that a client does is told in more than a line a second, nor with a stack.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
+
+from recovery.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +35,12 @@ REQUEST_WITHIN = 5.0
 """Seconds for a request's few hundred bytes."""
 CONNECTION_WITHIN = 20.0
 """Seconds. Prometheus gives up a scrape after 10."""
+ASK_WITHIN = 0.1
+"""Seconds in which no other takes its place: whoever asks at once, and is read a little later, is not driven out."""
+PLACE_WITHIN, LOOK = 2.0, 0.02
+"""Seconds that one too many waits, and with it all that come after it; and between two looks for a place."""
+LONGEST_LINE = 65536
+"""Bytes of a request's first line, as Python's server has it."""
 
 
 @dataclass(slots=True)
@@ -47,7 +61,8 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family, _, _, _, address = found[0]
         self._open: dict[socket.socket, _Open] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self.said = Seldom(log)
         super().__init__((str(address[0]), port), _Handler)
         self.set_app(application)
 
@@ -63,16 +78,26 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            silent = next((one for one, known in self._open.items() if not known.asked), None)
-            full = len(self._open) >= MAX_CONNECTIONS
-            if full and silent is not None:
-                self._break(silent)
-            if not full or silent is not None:
+            if self._gets_place():
                 self._open[request] = _Open(time.monotonic())
         if request in self._open:
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
+
+    def _gets_place(self) -> bool:
+        """Whether there is room for one more within the time; who says nothing makes room."""
+        until = time.monotonic() + PLACE_WITHIN
+        while len(self._open) >= MAX_CONNECTIONS:
+            now = time.monotonic()
+            silent = next((one for one, known in self._open.items() if not known.asked), None)
+            if silent is not None and now - self._open[silent].since >= ASK_WITHIN:
+                self._break(silent)
+            elif now >= until:
+                return False
+            else:
+                self._lock.wait(LOOK)
+        return True
 
     def service_actions(self) -> None:
         """End what takes too long. Called twice a second, and after each connection."""
@@ -85,11 +110,12 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._open.pop(request, None)
+            self._lock.notify()
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A connection that ended in the middle is no news."""
-        log.debug("a connection to the metrics failed", exc_info=True)
+        log.debug("a connection to the metrics failed: %s", sys.exc_info()[1])
 
     def _break(self, connection: socket.socket) -> None:
         """Have its thread, which waits for it, see its end. Only that one closes it: else another might get its
@@ -97,6 +123,15 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         del self._open[connection]
         with suppress(OSError):  # it has ended by itself
             connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Answer(ServerHandler):
+    """One answer: what fails is a 500, and told without its stack."""
+
+    said: Seldom
+
+    def log_exception(self, exc_info: Any) -> None:
+        self.said.warning("a request to the metrics port failed: %s: %s", exc_info[0].__name__, str(exc_info[1])[:200])
 
 
 class _Handler(WSGIRequestHandler):
@@ -109,6 +144,22 @@ class _Handler(WSGIRequestHandler):
         if whole:
             self.server.heard(self.connection)
         return whole
+
+    def handle(self) -> None:
+        """As Python's has it, which lets nobody choose who answers."""
+        self.raw_requestline = self.rfile.readline(LONGEST_LINE + 1)
+        if len(self.raw_requestline) > LONGEST_LINE:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            return
+        if not self.parse_request():
+            return
+        environ, application = self.get_environ(), self.server.get_app()
+        assert application is not None
+        handler = _Answer(self.rfile, self.wfile, self.get_stderr(), environ, multithread=True)  # type: ignore[arg-type]
+        handler.request_handler = self  # type: ignore[attr-defined]
+        handler.said = self.server.said
+        handler.run(application)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged of a scrape."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from recovery import Recovery, Settings
 from recovery.demo.app import APP, PROCESS, collect, workflow, workflow_task
 from recovery.errors import PortTaken
-from recovery.metrics import asked, exporter
+from recovery.metrics import asked, exporter, shared
 from recovery.queue import Broker
 from recovery.records import Worker
 from recovery.settings import load
@@ -33,7 +39,8 @@ def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture
-def served(measured: Settings) -> Iterator[Store]:
+def served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(shared, "KEPT", 0.0)
     store = Store(measured)
     schema.create(store.database)
     with exporter.serve(measured, store, Broker(measured.broker_url)) as server:
@@ -65,7 +72,8 @@ def test_all_processes_of_a_prefork_worker_are_counted(stack: Stack, measured: S
     def attempts(actor: str) -> float:
         return scrape(measured).get(("recovery_attempts_total", (("actor", actor), ("outcome", "finished"))), 0)
 
-    assert [attempts(name) for name in ("workflow", "workflow_task", "collect")] == [1, 12, 1]
+    names = ("workflow", "workflow_task", "collect")
+    wait_until(lambda: [attempts(name) for name in names] == [1, 12, 1], 10, "what was counted")
     found = scrape(measured)
     assert found["recovery_workers_alive", ()] == 1
     assert found["recovery_queue_depth", (("queue", "collect"),)] == 0
@@ -141,3 +149,52 @@ def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pyt
         server.shutdown()
     assert (found["recovery_mongodb_up", ()], found["recovery_redis_up", ()]) == (0, 1)
     assert not any(name == "recovery_workers_alive" for name, _ in found)
+
+
+def test_a_thousand_scrapes_ask_the_servers_no_more_than_one(measured: Settings) -> None:
+    """However many connections at once: one asks, and all have its answer; the next one asks a moment later."""
+    asked_at: list[float] = []
+    at_once = threading.Barrier(12)
+
+    class Counting(NoDepths):
+        def check(self) -> None:
+            asked_at.append(time.monotonic())
+
+    def ask() -> list[float]:
+        at_once.wait(10)
+        return [scrape(measured)["recovery_redis_up", ()] for _ in range(10)]
+
+    with exporter.serve(measured, Store(measured), Counting()) as server, ThreadPoolExecutor(12) as clients:
+        begun = time.monotonic()
+        for answers in [clients.submit(ask) for _ in range(12)]:
+            assert answers.result(30) == [1] * 10
+        lasted = time.monotonic() - begun
+        server.shutdown()
+    assert 1 <= len(asked_at) <= 1 + lasted / shared.KEPT
+    assert all(later - earlier >= shared.KEPT for earlier, later in pairwise(asked_at))
+
+
+def test_an_answer_is_kept_no_longer_than_a_moment(measured: Settings) -> None:
+    with exporter.serve(measured, Store(measured), Broker(measured.broker_url)) as server:
+        scrape(measured)
+        Store(measured).workers.beat(Worker(id="new", name="new", host="", pid=1, pid_started=1), 60.0)
+        wait_until(lambda: scrape(measured)["recovery_workers_alive", ()] == 1, 3 * shared.KEPT, "the new worker")
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    "accept",
+    ["application/openmetrics-text;version=abc", "text/plain;version=1.0;escaping=\x1b[31m", "*" * 60_000],
+    ids=["version", "escaping", "long"],
+)
+def test_what_a_client_asks_for_is_no_line_of_the_log_each(
+    measured: Settings, accept: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has to log in."""
+    for _ in range(20):
+        asked = urllib.request.Request(f"http://127.0.0.1:{measured.metrics_port}/metrics", headers={"Accept": accept})
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(asked, timeout=10) as answer:
+            answer.read()
+    assert capfd.readouterr().err == ""
+    assert len(caplog.messages) <= 2 and "Traceback" not in caplog.text

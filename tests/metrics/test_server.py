@@ -7,11 +7,13 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
 import pytest
 
+from recovery import seldom
 from recovery.metrics import server as module
 from recovery.metrics.server import MAX_CONNECTIONS, MetricsServer
 from recovery.stack.ports import HOST, free_port
@@ -111,8 +113,9 @@ def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: p
     wait_until(lambda: served.held() == 0, 5, "its end")
 
 
-def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served]) -> None:
-    """While all places are taken by those that asked, one more is closed at once."""
+def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While all places are taken by those that asked, one more waits for a place, and no longer than a moment."""
+    monkeypatch.setattr(module, "PLACE_WITHIN", 0.2)
     go = threading.Event()
     begun = threading.Semaphore(0)
 
@@ -129,6 +132,49 @@ def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served]) -
     for client in asking:
         said = b"".join(iter(lambda client=client: client.recv(4096), b""))  # type: ignore[misc]
         assert said.endswith(ANSWER)
+
+
+def test_more_that_ask_than_there_are_places_wait_in_line(serve: Callable[..., Served]) -> None:
+    """Thirty that ask again and again, and everybody is answered."""
+
+    def slowly(environ: Any, start_response: Any) -> list[bytes]:
+        threading.Event().wait(0.01)
+        return answer(environ, start_response)
+
+    served, together = serve(slowly), threading.Barrier(30)
+
+    def ask() -> list[bytes]:
+        together.wait(10)
+        return [served.scrape() for _ in range(5)]
+
+    with ThreadPoolExecutor(30) as clients:
+        for answers in [clients.submit(ask) for _ in range(30)]:
+            assert answers.result(30) == [ANSWER] * 5
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "within"])
+def test_an_answer_that_fails_is_told_once_a_second(
+    serve: Callable[..., Served],
+    begun: bool,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seldom, "EVERY", 60.0)
+
+    def failing(_environ: Any, start_response: Any) -> Iterator[bytes]:
+        if begun:
+            start_response("200 OK", [])
+            yield b"half"
+        raise ValueError("a text of the client's")
+
+    served = serve(failing)
+    for _ in range(5):
+        said = served.connect(b"GET /metrics HTTP/1.0\r\n\r\n").recv(100)
+        assert said.startswith(b"HTTP/1.0 200 OK" if begun else b"HTTP/1.0 500 ")
+    wait_until(lambda: served.held() == 0, 5, "their end")
+    assert caplog.messages == ["a request to the metrics port failed: ValueError: a text of the client's"]
+    assert capfd.readouterr().err == ""
 
 
 def test_an_address_of_the_sixth_version() -> None:
