@@ -7,33 +7,27 @@ import threading
 import time
 
 EVERY = 1.0
-"""Seconds between two lines."""
+"""Seconds between two lines of a kind."""
 
 
 class Seldom:
-    """Says one line of any kind, and then none for a while; the next one tells how many were not said. Any thread."""
+    """Says one line of a kind, and then none of that kind for a while; the next one tells how many were not said. Its
+    kind is its text before anything is put in, of which a program has a few. Any thread."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._said_at, self._unsaid = float("-inf"), 0
+        self._said_at: dict[str, float] = {}
+        self._unsaid: dict[str, int] = {}
 
     def warning(self, message: str, *args: object) -> None:
         """Say it, or count it."""
-        self._say(logging.WARNING, message, *args)
-
-    def info(self, message: str, *args: object) -> None:
-        """The same of what is no trouble."""
-        self._say(logging.INFO, message, *args)
-
-    def _say(self, level: int, message: str, *args: object) -> None:
-        if not self._log.isEnabledFor(level):
-            return
         with self._lock:
             now = time.monotonic()
-            if now - self._said_at < EVERY:
-                self._unsaid += 1
+            if now - self._said_at.get(message, float("-inf")) < EVERY:
+                self._unsaid[message] = self._unsaid.get(message, 0) + 1
                 return
-            more = f", and {self._unsaid:,} more since the last line" if self._unsaid else ""
-            self._said_at, self._unsaid = now, 0
-        self._log.log(level, f"{message}%s", *args, more)
+            self._said_at[message] = now
+            unsaid = self._unsaid.pop(message, 0)
+        more = f", and {unsaid:,} more since the last line" if unsaid else ""
+        self._log.warning(f"{message}%s", *args, more, stacklevel=2)

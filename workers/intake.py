@@ -3,7 +3,8 @@ reads from it, or nothing.
 
 A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
 anything, is queued in MongoDB, and found as MESSAGE_LOST. The log says in which queue it was and why it was refused,
-and nothing of what is in it, in a line a second at most; `recovery_messages_refused_total` counts them all.
+and nothing of what is in it; `recovery_messages_refused_total` counts them all. Whatever others put into Redis, here
+and in `taking`, is told by one teller, `Intake.said`: a line of its kind a second at most.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import itertools
 import json
 import logging
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,14 +20,13 @@ from typing import Any
 from recovery import metrics
 from recovery.queue import Signer, envelope, remake
 from recovery.queue.envelope import Refusal, Refused
+from recovery.seldom import Seldom
 from workers.config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 
-SAY_EVERY = 1.0
-"""Seconds between two lines about what was refused: a million texts must not fill a disk."""
 CONTROL = "control"
 """What the log calls the channel of remote control."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -47,7 +46,7 @@ class Intake:
         self._commands = frozenset(commands)
         # Of our own: one that a text brings may be another's, and what is acknowledged is found by it.
         self._tags = map(str, itertools.count(1))
-        self._said_at, self._unsaid = float("-inf"), 0
+        self.said = Seldom(log)
 
     def take(self, queue: str, text: bytes) -> Message | None:
         """The message that a text from this queue stands for; None if it is refused. Does not raise."""
@@ -101,13 +100,7 @@ class Intake:
 
     def _refuse(self, queue: str, reason: Refusal) -> None:
         metrics.REFUSED.labels(reason.value).inc()
-        now = time.monotonic()
-        if now - self._said_at < SAY_EVERY:
-            self._unsaid += 1
-            return
-        more = f", and {self._unsaid:,} more since the last line" if self._unsaid else ""
-        log.warning("a message in %s is none of ours and is dropped: %s%s", queue, reason.value, more)
-        self._said_at, self._unsaid = now, 0
+        self.said.warning("a message in %s is none of ours and is dropped: %s", queue, reason.value)
 
 
 def _destination(sent: Mapping[str, Any]) -> Message:

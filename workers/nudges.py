@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from recovery.engine import Recovery
 from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
+from recovery.seldom import Seldom
 from workers.config import NUDGE
 from workers.lifeline import Lifeline
 from workers.notes import Notes
@@ -101,13 +102,13 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
 def keep_short(app: Recovery) -> Callable[..., None]:
     """What to do after a nudge was sent: leave only the last few. For the signal `after_task_publish`."""
 
-    broker = Broker(app.settings.broker_url)  # not app.resources: a beat needs no MongoDB
+    broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
 
     def cut(sender: str | None = None, **_: Any) -> None:
         if sender == NUDGE:
             try:
                 broker.cut(NUDGE, NUDGES_KEPT)
             except RedisError as error:
-                log.warning("nudges not cut (%s); after the next one", error)
+                said.warning("nudges not cut (%s); after the next one", error)
 
     return cut

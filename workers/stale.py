@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from recovery.engine import Recovery
 from recovery.repair.stale import drop_stale
+from recovery.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class StaleMessages:
         self._app = app
         self._met: Counter[str] = Counter()
         self._since = 0.0
+        self._said = Seldom(log)
         self._wanted: SimpleQueue[str | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._drop_always, name="stale messages", daemon=True)
 
@@ -54,9 +56,10 @@ class StaleMessages:
             try:
                 dropped = drop_stale(self._app.resources, queue)
             except (PyMongoError, RedisError) as error:
-                log.warning("stale messages of %s not dropped (%s): they are one by one", queue, error)
-            except Exception:  # what can't be judged here is taken, one by one
-                log.exception("stale messages of %s could not be dropped", queue)
+                self._said.warning("stale messages of %s not dropped (%s): they are one by one", queue, error)
+            except Exception as error:  # what can't be judged here is taken, one by one
+                told = f"{type(error).__name__}: {error}"
+                self._said.warning("stale messages of %s could not be dropped (%s): they are one by one", queue, told)
             else:
                 if dropped:
                     log.info("%d stale messages of %s dropped", dropped, queue)

@@ -83,8 +83,6 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         try:
             return int(super()._size(queue))
         except ResponseError as error:
-            if self.intake is None:
-                raise
             self._set_aside_if_no_queue(error, [queue])
             return 0
 
@@ -92,8 +90,6 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         try:
             super()._queue_bind(exchange, *binding)
         except ResponseError as error:
-            if self.intake is None:
-                raise
             tables = self.keyprefix_queue, self.keyprefix_binding_permanent
             keys = [*(name % (exchange,) for name in tables), self.keyprefix_binding_deadlines]
             self._set_aside(error, keys, {"set", "zset"})
@@ -106,7 +102,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
     def _set_aside(self, error: ResponseError, keys: Iterable[str], kinds: Container[str]) -> None:
         """Rename what stands in the place of what is ours: with it no poll is answered, of any queue, or no worker
         starts. It is somebody's, so nothing of it is lost. What is wrong but for that is raised."""
-        if "WRONGTYPE" not in str(error):
+        if self.intake is None or "WRONGTYPE" not in str(error):
             raise error
         with self.conn_or_acquire() as client:
             for key in keys:
@@ -120,7 +116,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
                     pipeline.multi()
                     pipeline.renamenx(key, aside)
                     pipeline.execute()
-                    log.warning(TOLD, name, kind, aside)
+                    self.intake.said.warning(TOLD, name, kind, aside)
 
     def _receive_one(self, client: Any) -> bool | None:
         if self.intake is None:
@@ -144,8 +140,20 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
 
     def _restore(self, message: Any, leftmost: bool = False) -> None:
         """Put a message that was not begun back into its queue: where it is the next, or the last (`leftmost`)."""
+        queue = message.delivery_info["routing_key"]
         with self.conn_or_acquire() as client:
-            (client.lpush if leftmost else client.rpush)(message.delivery_info["routing_key"], message._raw["text"])
+            push = client.lpush if leftmost else client.rpush
+            try:
+                push(queue, message._raw["text"])
+            except ResponseError as error:
+                self._set_aside_if_no_queue(error, [queue])
+                push(queue, message._raw["text"])
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Keep the tables of remote control, which nobody here asks (`_lookup`). What stands in their place would be a
+        stack in the log every second."""
+        if self.intake is None:
+            super().maybe_refresh_binding_expiry()
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         """Where an answer to remote control goes: by the names that kombu gives to queues of answers. What the table in
@@ -160,7 +168,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
         except ResponseError as error:
             if self.intake is None:
                 raise
-            log.warning("an answer was not sent: Redis says %s", str(error)[:100])
+            self.intake.said.warning("an answer was not sent: Redis says %s", str(error)[:100])
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         params = super()._connparams(asynchronous)

@@ -26,6 +26,7 @@ from recovery.queue.connection import ANSWER_WITHIN, connect
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
+from recovery.seldom import Seldom
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Broker:
 
     def __init__(self, url: str, signer: Signer = UNSIGNED) -> None:
         self._url, self._signer = url, signer
+        self._said = Seldom(log)
 
     @property
     def _redis(self) -> Redis:
@@ -58,7 +60,8 @@ class Broker:
                     pipeline.rpush(queue, *reversed(texts))
                 pipeline.execute()
         except RedisError as error:
-            log.warning(
+            # Whoever puts something else in the place of a queue has each push of it fail.
+            self._said.warning(
                 "could not push %d messages (%s): they stay queued in MongoDB and are pushed again after "
                 "their message timeout",
                 len(queued),

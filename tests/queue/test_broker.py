@@ -13,6 +13,7 @@ import pytest
 import redis
 from redis.exceptions import RedisError
 
+from recovery import seldom
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.settings import Settings
@@ -70,6 +71,17 @@ def test_a_redis_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         broker.depths(["actor0"])
     with pytest.raises(ServerUnavailable, match="RECOVERY_BROKER_URL"):
         broker.check()
+
+
+def test_what_stands_in_the_place_of_a_queue_is_no_line_for_each_push(
+    emptied: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seldom, "EVERY", 60.0)
+    broker = Broker(emptied.broker_url)
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        server.set("actor0", "theirs")
+    assert [broker.push(batch(1)) for _ in range(20)] == [0] * 20
+    assert len(caplog.messages) == 1
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import redis
 from celery import Celery
 
-from recovery import metrics
+from recovery import metrics, seldom
 from recovery.queue import SETTINGS_CHANGED
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
@@ -65,7 +65,7 @@ def test_a_million_texts_do_not_fill_a_log(
 ) -> None:
     counted = metrics.REFUSED.labels("malformed")._value.get()
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(intakes, "time", clock)
+    monkeypatch.setattr(seldom, "time", clock)
     with caplog.at_level(logging.WARNING):
         for _ in range(5_001):
             assert intake.take("order", b"{") is None

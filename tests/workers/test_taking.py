@@ -9,6 +9,7 @@ import pytest
 import redis
 from kombu import Connection, Consumer, Queue
 
+from recovery import seldom
 from recovery.queue import encode
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
@@ -121,3 +122,47 @@ def test_what_is_given_back_is_the_last(taken: list[Any], server: redis.Redis) -
     assert [text.decode() for text in server.lrange(ACTOR, 0, -1)] == [MADE[0], "another"]
     taken[1].reject()
     assert server.llen(ACTOR) == 2
+
+
+def test_whatever_others_put_into_redis_is_a_line_of_its_kind_a_second(
+    channel: Channel, server: redis.Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts, what stands in the place of queues and tables, and where answers can't be put."""
+    monkeypatch.setattr(seldom, "EVERY", 60.0)
+    assert channel.intake is not None
+    answers = "00000000-0000-0000-0000-000000000000.reply.celery.pidbox"
+    server.set(answers, "theirs")
+    for _ in range(20):
+        channel._put(answers, {"body": "an answer", "properties": {}})
+        server.set(ACTOR, "theirs")
+        assert channel._size(ACTOR) == 0
+        server.set("_kombu.binding.celery.pidbox", "theirs")
+        channel._queue_bind("celery.pidbox", "", "", "a queue")
+        assert channel.intake.take(ACTOR, b"theirs") is channel.intake.command(b"theirs") is None
+    assert len(caplog.messages) == 3
+    assert len(list(server.scan_iter(f"*.{ASIDE}.*"))) == 40
+
+
+def test_a_table_that_somebody_broke_is_no_stack_in_the_log_every_second(
+    channel: Channel, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Celery's own queue of remote control expires, and kombu writes down once a second that it is still there."""
+    channel.queue_declare("control", arguments={"x-expires": 10_000})
+    channel.exchange_declare("celery.pidbox", "fanout")
+    channel.queue_bind("control", "celery.pidbox", "")
+    channel.basic_consume("control", True, lambda _: None, "a tag")
+    server.set("_kombu.binding.celery.pidbox", "theirs")
+    server.set("_kombu.binding_deadlines", "theirs")
+    channel.connection.cycle._channels.add(channel)
+    channel.connection.cycle.maybe_refresh_binding_expiry()
+    assert caplog.messages == []
+
+
+def test_what_is_given_back_to_a_queue_in_whose_place_something_stands(taken: list[Any], server: redis.Redis) -> None:
+    """Raised, it would end the worker's connection."""
+    server.delete(ACTOR)
+    server.set(ACTOR, "theirs")
+    taken[0].reject(requeue=True)
+    assert [text.decode() for text in server.lrange(ACTOR, 0, -1)] == [MADE[0]]
+    (aside,) = server.scan_iter(f"{ACTOR}.{ASIDE}.*")
+    assert server.get(aside) == b"theirs"
