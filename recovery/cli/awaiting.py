@@ -45,7 +45,7 @@ def _reasons(resources: Resources, process_id: str) -> list[str]:
     try:
         with impatient(LOOK_EVERY):
             lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
-            waited_for = resources.store.waiting.actors_of(process_id, lonely) if lonely else set()
+            waited_for = resources.store.pending.actors_of(process_id, lonely) if lonely else set()
     except Exception:  # whatever it is, the result is waited for; a server that is away ends that by itself
         log.debug("who serves %s could not be asked", process_id, exc_info=True)
         return []

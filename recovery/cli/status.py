@@ -29,6 +29,8 @@ seconds means that nobody scans: is a beat running, and a worker?
 
 Example: [bold]recovery status --json[/bold]
 """
+TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
+"""What is told of the tasks that are not queued yet: counted of actors that nobody serves."""
 
 
 def status(json: JsonOption = False) -> None:
@@ -84,9 +86,12 @@ def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
     return {
         "tasks": queue.tasks if queue else 0,
         "oldest_seconds": queue.waiting_seconds if queue else None,
+        # Of those that nobody serves.
+        "delayed": queue.to_come.delayed if queue else 0,
+        "after_others": queue.to_come.after_others if queue else 0,
         "workers": list(queue.workers) if queue else [],
         "blocked_seconds": queue.blocked_seconds if queue else None,
-        "problem": waiting.why(queue),
+        "problem": waiting.trouble(queue),
     }
 
 
@@ -113,7 +118,9 @@ def _table(found: dict[str, Any]) -> RenderableType:
         last = queue["polled_seconds_ago"]
         polled = "never polled" if last is None else f"polled {short(last)} ago"
         label = Text("" if place else "queues", style="bold")
-        table.add_row(label, name, f"{queue['tasks']:,} waiting", polled, Text(queue["problem"] or "", style="red"))
+        counts = [f"{queue['tasks']:,} waiting"]
+        counts += [f"{queue[key]:,} {what}" for key, what in TO_COME.items() if queue[key]]
+        table.add_row(label, name, ", ".join(counts), polled, Text(queue["problem"] or "", style="red"))
     if not found["queues"]:
         table.add_row(Text("queues", style="bold"), "none: no worker has ever run here")
     names = ", ".join(worker["name"] for worker in found["workers"]) or "none"

@@ -32,6 +32,8 @@ STYLES = {
     "failed": "bold red",
     "no decision": "bold red",
 }
+NOT_TAKEN = frozenset({DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED})
+"""What waits for a worker, or will when its turn comes."""
 
 
 def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
@@ -59,7 +61,7 @@ def tree(
     lonely: Mapping[str, str] = {},
 ) -> Tree:
     """The tasks from the start task on; tasks whose parent is not there stand beside it. `lonely` is {actor: what its
-    queued tasks wait for}, of those that no worker will take."""
+    tasks wait for}, of those that no worker will take."""
     children: dict[str | None, list[TaskLine]] = defaultdict(list)
     known = {task.id for task in tasks}
     for task in tasks:
@@ -105,7 +107,7 @@ def _counted(
         attempts = Counter(decisions[task.id].attempts for task in without if task.id in decisions)
         again = sum(count for number, count in attempts.items() if number > 1)
         more = f", {again} of them more than once attempted" if again else ""
-        waits = lonely.get(actor, "") if state == DecisionState.QUEUED else ""
+        waits = lonely.get(actor, "") if state in NOT_TAKEN else ""
         branch.add(line(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more, _waits(waits)))
     return alone
 
@@ -121,7 +123,7 @@ def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapp
         text.append(f"  {decision.timeouts} timeouts", style="yellow")
     if age := _age(decision, now):
         text.append(line((f"  {age}", "dim")))
-    if decision.state is DecisionState.QUEUED:
+    if decision.state in NOT_TAKEN:
         text.append(line(_waits(lonely.get(decision.actor, ""))))
     if decision.outcome and decision.outcome.error:
         error = decision.outcome.error

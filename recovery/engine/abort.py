@@ -70,7 +70,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
     if actor in queues and queues[actor].is_served:
         who = f"by {', '.join(queues[actor].workers[:8])}" if queues[actor].workers else "until a moment ago"
         raise InputError(f"{actor} is served {who}: its tasks go on. Abort processes by their ids")
-    found = list(resources.store.waiting.processes_of(actor))
+    found = resources.store.pending.processes_of(actor)
     if not found and actor not in queues:
         raise UnknownActor(f"no actor is named {actor!r}; {hint(actor, list(queues), 'none is known')}")
     return found

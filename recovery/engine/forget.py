@@ -46,7 +46,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
 
 def _in_use(resources: Resources, name: str) -> str | None:
     """Why an actor may not be forgotten."""
-    undecided = resources.store.waiting.undecided(name)
+    undecided = resources.store.pending.undecided(name)
     if undecided:
         counts = ", ".join(f"{count:,} {state}" for state, count in sorted(undecided.items()))
         return (

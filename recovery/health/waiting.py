@@ -10,22 +10,48 @@ from recovery.rules import Finding, Repair, Rule, Snapshot
 from recovery.store import ActorQueue
 
 _NOT_TAKEN = frozenset({Rule.NO_ACTORS, Rule.SERVERS_WERE_DOWN})
+_IN_QUEUE = frozenset({DecisionState.QUEUED, DecisionState.DELAYED})
+"""Those that are in a queue, or will be by themselves: tasks go on though another has failed."""
+_KINDS = {
+    DecisionState.QUEUED: "queued",
+    DecisionState.DELAYED: "delayed until {}",
+    DecisionState.WAITING: "to be queued after other tasks",
+}
 
 
 def why(queue: ActorQueue | None) -> str | None:
-    """What the queued tasks of an actor wait for, if no worker will take them."""
+    """What tasks of an actor wait for, be it now or when their turn comes, if no worker will take them."""
     if queue is None:
         return None
-    if queue.waits_for_operator:
+    if queue.blocked_seconds is not None:
         return f"waits for `recovery actor unblock {queue.actor}`: blocked for {seconds(queue.blocked_seconds)}"
-    if queue.waits_for_nobody:
+    if not queue.is_served:
         return f"waits for a worker that serves {queue.actor}: none does"
     return None
 
 
+def trouble(queue: ActorQueue | None) -> str | None:
+    """The same of an actor as a whole, if it is known to have such tasks."""
+    return why(queue) if queue is not None and (queue.waits_for_operator or queue.waits_for_nobody) else None
+
+
 def reasons(queues: Mapping[str, ActorQueue]) -> dict[str, str]:
-    """{actor: what its queued tasks wait for}, of those that no worker will take."""
-    return {name: reason for name, queue in queues.items() if (reason := why(queue))}
+    """{actor: what tasks of it wait for}, of those that no worker will take."""
+    blocked_or_waits = (q for q in queues.values() if q.blocked_seconds is not None or q.waits_for_nobody)
+    return {queue.actor: reason for queue in blocked_or_waits if (reason := why(queue))}
+
+
+def amounts(queue: ActorQueue) -> list[str]:
+    """How many tasks an actor has that wait, or are to come as far as that was counted."""
+    to_come = queue.to_come
+    counts = (
+        (queue.tasks or 0, "waiting"),
+        (to_come.delayed, "delayed"),
+        (to_come.after_others, "after other tasks"),
+        (to_come.of_broken, "of processes that are broken"),
+        (to_come.working, "worked on"),
+    )
+    return [f"{count:,} {what}" for count, what in counts if count]
 
 
 def advice(queues: Sequence[ActorQueue]) -> str:
@@ -45,16 +71,19 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     """What was found on a process, and with it what it waits for that no worker will take, past its deadline or not:
     one finding for each actor, in place of those of single tasks that say the same."""
     repaired = {finding.record for finding in found if finding.rule not in _NOT_TAKEN}
+    process = snapshot.process
+    runs = process is not None and process.state is ProcessState.RUNNING
+    # Of a process that is broken what waits for other tasks waits for an operator.
+    undecided = _IN_QUEUE | {DecisionState.WAITING} if runs else _IN_QUEUE
     waiting: dict[str, list[Decision]] = defaultdict(list)
     for decision in snapshot.decisions.values():
-        if decision.state is DecisionState.QUEUED and decision.id not in repaired and why(queues.get(decision.actor)):
+        if decision.state in undecided and decision.id not in repaired and why(queues.get(decision.actor)):
             waiting[decision.actor].append(decision)
     told = {decision.id for decisions in waiting.values() for decision in decisions}
     all_found = [finding for finding in found if finding.record not in told]
     served = any(queue.is_served for queue in queues.values())
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
-    process = snapshot.process
-    if process is not None and process.state is ProcessState.RUNNING and not all_found and not served:
+    if process is not None and runs and not all_found and not served:
         evidence = "no worker that lives serves an actor: nothing of it goes on"
         all_found.append(Finding(Rule.SERVERS_WERE_DOWN, process.id, Repair.WAIT, evidence))
     return all_found
@@ -65,8 +94,23 @@ def _not_taken(
 ) -> Iterator[Finding]:
     for actor, decisions in waiting.items():
         first = min(decisions, key=lambda decision: decision.id)
-        many = f"{len(decisions):,} tasks, each " if len(decisions) > 1 else ""
-        yield Finding(rule, first.id, Repair.WAIT, f"{many}queued, {why(queues[actor])}", first)
+        yield Finding(rule, first.id, Repair.WAIT, f"{_kinds(decisions)}, {why(queues[actor])}", first)
+
+
+def _kinds(decisions: Sequence[Decision]) -> str:
+    """How many tasks there are, and how far each is."""
+    by_state = {state: [one for one in decisions if one.state is state] for state in _KINDS}
+    kinds = {state: kind.format(_soonest(by_state[state])) for state, kind in _KINDS.items() if by_state[state]}
+    if len(kinds) > 1:
+        return ", ".join(f"{len(by_state[state]):,} {kind}" for state, kind in kinds.items())
+    (kind,) = kinds.values()
+    return f"{len(decisions):,} tasks, each {kind}" if len(decisions) > 1 else kind
+
+
+def _soonest(decisions: Sequence[Decision]) -> str:
+    """When the first of those that are delayed is due."""
+    due = min((one.recovery_time for one in decisions if one.recovery_time), default=None)
+    return f"{due:%Y-%m-%d %H:%M:%S}" if due else "a time that is not known"
 
 
 def seconds(number: float | None) -> str:

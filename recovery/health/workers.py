@@ -43,16 +43,21 @@ def judge_actors(actors: Sequence[ActorQueue]) -> Check:
     lonely = [queue for queue in actors if queue.waits_for_nobody]
     blocked = [queue for queue in actors if queue.blocked_seconds is not None]
     unserved = [queue for queue in actors if not queue.is_served and queue not in lonely and queue not in blocked]
+    held = [queue for queue in unserved if waiting.amounts(queue)]
+    idle = [queue for queue in unserved if queue not in held]
     found, todo = [f"{len(actors)} known"], []
     if lonely:
         found.append(f"no worker serves {among(map(_waiting, lonely))}")
         todo.append(waiting.advice(lonely) if alive else "start workers, see `workers`")
-    if unserved:
-        found.append(f"no worker serves {among(queue.actor for queue in unserved)}, and no task waits")
-    if unserved and alive:
-        name = unserved[0].actor if len(unserved) == 1 else "NAME"
-        todo.append(f"start a worker of their application, or, if gone for good, `recovery actor forget {name}`")
-    elif unserved and not lonely:
+    if held:
+        found.append(f"no worker serves {among(map(_waiting, held))}")
+    if held and alive:
+        todo.append(f"start a worker that serves {_name(held)}, or `recovery broken abort --waiting-for {_name(held)}`")
+    if idle:
+        found.append(f"no worker serves {among(queue.actor for queue in idle)}, and no task waits")
+    if idle and alive:
+        todo.append(f"start a worker of their application, or, if gone for good, `recovery actor forget {_name(idle)}`")
+    elif unserved and not alive and not lonely:
         todo.append("start workers, see `workers`")
     if blocked:
         found.append(f"blocked: {among(map(_blocked, blocked))}")
@@ -78,14 +83,22 @@ def queues(resources: Resources) -> Check:
         since = f"polled {(now - last).total_seconds():,.0f} s ago" if last else "never polled"
         names.append(f"{name} ({full[name]:,}, {since})")
     found += f"; nobody consumes {among(names)}"
-    if any(name in actors and actors[name].waiting_seconds is not None for name in lonely):
+    waited_for = (actors[name] for name in lonely if name in actors)
+    if any(queue.waiting_seconds is not None or queue.waits_for_nobody for queue in waited_for):
         return problem("queues", found, "start a worker that serves them: `recovery worker --queues …`, see `actors`")
     # Left by processes that were aborted, or by others than us: whoever takes one drops it.
     return warning("queues", f"{found}; no task waits for them", "nothing: a worker that serves them drops them")
 
 
+def _name(queues: Sequence[ActorQueue]) -> str:
+    return queues[0].actor if len(queues) == 1 else "NAME"
+
+
 def _waiting(queue: ActorQueue) -> str:
-    return f"{queue.actor} ({queue.tasks:,} waiting, the oldest for {waiting.seconds(queue.waiting_seconds)})"
+    found = waiting.amounts(queue)
+    if queue.waiting_seconds is not None:
+        found.insert(1, f"the oldest for {waiting.seconds(queue.waiting_seconds)}")
+    return f"{queue.actor} ({', '.join(found)})"
 
 
 def _blocked(queue: ActorQueue) -> str:

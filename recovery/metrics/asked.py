@@ -5,7 +5,7 @@
     recovery_workers_alive                     workers whose heartbeat is not overdue
     recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
-    recovery_queued_unserved{actor}            queued tasks that no worker will take, since none that lives serves them
+    recovery_queued_unserved{actor}            tasks, queued or to be, of an actor that no worker which lives serves
     recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
     recovery_queue_depth{queue}                messages that wait in Redis
 
@@ -124,11 +124,15 @@ class Asked(Collector):
 def _unserved(actors: Mapping[str, ActorQueue]) -> Metric:
     """With a 0 for those that are served: a series that vanishes looks like one that could not be asked."""
     metric = GaugeMetricFamily(
-        "recovery_queued_unserved", "Queued tasks that no worker that lives serves.", labels=["actor"]
+        "recovery_queued_unserved", "Tasks, queued or to be, that no worker that lives serves.", labels=["actor"]
     )
     for name, queue in actors.items():
-        metric.add_metric([name], queue.tasks or 0 if queue.waits_for_nobody else 0)
+        metric.add_metric([name], _tasks(queue) if queue.waits_for_nobody else 0)
     return metric
+
+
+def _tasks(queue: ActorQueue) -> int:
+    return (queue.tasks or 0) + queue.to_come.delayed + queue.to_come.after_others
 
 
 def _blocked(actors: Mapping[str, ActorQueue]) -> Metric:

@@ -30,6 +30,7 @@ from recovery.store.graph_stages import Finished, GraphView
 from recovery.store.graphs import Graphs
 from recovery.store.hung import Hung
 from recovery.store.interruptions import Group, Interruptions, Selection
+from recovery.store.pending import Pending, ToCome
 from recovery.store.preferences import CurrentPreferences
 from recovery.store.processes import Processes
 from recovery.store.requeues import PATIENT_LOSSES, Requeues
@@ -54,6 +55,7 @@ __all__ = [
     "Restarted",
     "Selection",
     "Store",
+    "ToCome",
     "batches",
     "check_server",
     "is_too_large",
@@ -90,8 +92,9 @@ class Store:
             self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
         self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
+        self.pending = Pending(self.database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
-        self.waiting = Waiting(self.database, settings.polled_within)
+        self.waiting = Waiting(self.database, self.pending, settings.polled_within)
         self.hung = Hung(self.database, lambda: self.decisions.catch_up())
         self.far_off = FarOff(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])

@@ -195,8 +195,8 @@ class Requeues:
     def taken_up(self, actor: str, soon: float = 1.0) -> int:
         """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
         their messages soon, after a message timeout or a part of it. They may have been lost long ago, and nobody was
-        in a hurry to tell. Index `waiting`."""
-        return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "waiting")
+        in a hurry to tell. Index `pending`."""
+        return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "pending")
 
     def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}

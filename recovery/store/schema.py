@@ -39,6 +39,7 @@ _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createI
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
+_TO_BE_TAKEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
 _UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
 
 VALIDATORS: dict[str, Document] = {
@@ -93,7 +94,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         # comes first, since only a filter that the keys answer lets MongoDB leap from actor to actor.
         (
             [("state", 1), ("actor", 1), ("queuedAt", 1)],
-            {"name": "waiting", "partialFilterExpression": {"state": DecisionState.QUEUED.value}},
+            {"name": "pending", "partialFilterExpression": {"state": {"$in": _TO_BE_TAKEN}}},
         ),
         (
             [("state", 1)],

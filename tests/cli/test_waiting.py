@@ -116,7 +116,8 @@ def test_show_and_status(store: Store, process_id: str) -> None:
     assert LONELY in done("show", process_id)
     status = json.loads(done("status", "--json"))
     assert status["queues"]["twice"] | {"oldest_seconds": 0} == {
-        "depth": 1, "polled_seconds_ago": None, "tasks": 1, "oldest_seconds": 0, "workers": [],
+        "depth": 1, "polled_seconds_ago": None, "tasks": 1, "oldest_seconds": 0, "delayed": 0, "after_others": 0,
+        "workers": [],
         "blocked_seconds": None, "problem": LONELY,
     }  # fmt: skip
     assert (status["queues"]["double"]["workers"], status["queues"]["double"]["problem"]) == (["w"], None)

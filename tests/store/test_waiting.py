@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from recovery.records import ActorPreferences, Decision, DecisionState, Worker
+from recovery.records import ActorPreferences, Decision, DecisionState, Process, ProcessState, Worker
 from recovery.settings import Settings
-from recovery.store import ActorQueue, Store, schema
+from recovery.store import ActorQueue, Store, ToCome, pending, schema
 from tests.store.writing import put
 
 MINUTE = timedelta(minutes=1)
@@ -61,6 +61,7 @@ def test_what_waits_by_actor(store: Store) -> None:
     decisions(store, "alone", "queued")
     decisions(store, "new", "queued", "queued", "queued")
     found = store.waiting.by_actor()
+    assert found["served"].to_come == ToCome(), "not counted"
     assert {name: queue.tasks for name, queue in found.items()} == {"alone": 1, "new": 3, "served": 2}
     assert {name: queue.waits_for_nobody for name, queue in found.items()} == {
         "alone": True, "new": True, "served": False,
@@ -148,42 +149,110 @@ def test_records_of_other_programs(store: Store) -> None:
     }  # fmt: skip
 
 
+def running(store: Store, *ids: str, state: ProcessState = ProcessState.RUNNING) -> None:
+    put(store, *(Process(id=key, type="x", args="", state=state, recovery_time=store.now()) for key in ids))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_to_come_waits_for_nobody_too(store: Store, is_known: bool) -> None:
+    """Whether a worker ever told of the actor or not."""
+    if is_known:
+        told(store, "a", "b")
+    worker(store, "served")
+    running(store, "p")
+    decisions(store, "a", "delayed", "delayed", "working")
+    decisions(store, "b", "waiting")
+    found = store.waiting.by_actor(count_served=False)
+    assert {name: found[name].waits_for_nobody for name in ("a", "b")} == {"a": True, "b": True}
+    assert (found["a"].to_come.delayed, found["b"].to_come) == (2, ToCome(after_others=1))
+    worker(store, "a", "b")
+    served = store.waiting.by_actor()
+    assert not any(served[name].waits_for_nobody for name in ("a", "b"))
+
+
+def test_what_waits_for_others_in_a_process_that_broke_waits_for_an_operator(store: Store) -> None:
+    running(store, "p")
+    running(store, "broken", state=ProcessState.BROKEN)
+    decisions(store, "a", "waiting", "waiting", process="broken")
+    found = store.waiting.by_actor()["a"]
+    assert (found.to_come, found.waits_for_nobody) == (ToCome(of_broken=2), False)
+    decisions(store, "a", "waiting")
+    found = store.waiting.by_actor()["a"]
+    assert (found.to_come, found.waits_for_nobody) == (ToCome(after_others=1, of_broken=2), True)
+
+
+def test_of_too_many_no_process_is_looked_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "MOST_LOOKED_UP", 3)
+    decisions(store, "a", *["waiting"] * 4, process="broken")
+    assert store.waiting.by_actor()["a"].to_come == ToCome(after_others=4)
+
+
+def asked(store: Store, *, count_served: bool) -> list[dict[str, Any]]:
+    """What one look asks of the decisions, as the server tells it."""
+    store.database.command("profile", 2)
+    store.waiting.by_actor(count_served=count_served)
+    store.database.command("profile", 0)
+    ours = {"ns": f"{store.database.name}.{schema.DECISIONS}", "op": "command"}
+    found = list(store.database["system.profile"].find(ours))
+    store.database["system.profile"].drop()
+    return found
+
+
 def test_what_waits_is_not_read(store: Store) -> None:
     """Neither what is live nor what is at rest: a seek for each actor, and what is counted from the index alone."""
     told(store, "served")
     worker(store, "served")
-    decisions(store, "served", *["queued"] * 300, *["finished"] * 300)
+    decisions(store, "served", *(["queued", "finished", "delayed", "waiting"] * 300))
     decisions(store, "alone", *["queued"] * 5)
-    store.database.command("profile", 2)
-    store.waiting.by_actor(count_served=False)
-    store.database.command("profile", 0)
-    ours = {"ns": f"{store.database.name}.{schema.DECISIONS}", "op": "command"}
-    asked = list(store.database["system.profile"].find(ours))
-    store.database["system.profile"].drop()
-    assert len(asked) == 2
-    assert sum(entry["docsExamined"] for entry in asked) == 0
-    assert max(entry["keysExamined"] for entry in asked) < 20
+    found = asked(store, count_served=False)
+    assert sum(entry["docsExamined"] for entry in found) == 0
+    assert max(entry["keysExamined"] for entry in found) < 20 and len(found) <= 7
+
+
+def test_while_all_are_served_nothing_is_counted(store: Store) -> None:
+    """Of a wide graph that is healthy, say."""
+    worker(store, "served")
+    decisions(store, "served", *(["queued", "waiting"] * 300))
+    found = asked(store, count_served=False)
+    assert (len(found), sum(entry["docsExamined"] for entry in found)) == (3, 0)
+    assert sum(entry["keysExamined"] for entry in found) < 10
+
+
+def test_of_what_is_held_up_only_that_is_read(store: Store) -> None:
+    worker(store, "served")
+    running(store, "p")
+    decisions(store, "served", *(["queued", "delayed", "waiting"] * 100))
+    decisions(store, "alone", *["delayed"] * 30, *["waiting"] * 5)
+    found = asked(store, count_served=False)
+    assert sum(entry["docsExamined"] for entry in found) <= 2 * 5, "to tell whether their processes run"
+    assert sum(entry["keysExamined"] for entry in found) < 80
 
 
 def test_without_its_index_the_same_is_told(settings: Settings) -> None:
+    """But for what has no deadline, which only they read who must not overlook it."""
     own = Store(settings)
     schema.create(own.database)
-    own.database[schema.DECISIONS].drop_index("waiting")
-    decisions(own, "a", "queued", "queued", "working")
-    assert own.waiting.by_actor()["a"].tasks == 2
+    own.database[schema.DECISIONS].drop_index("pending")
+    decisions(own, "a", "queued", "queued", "working", "delayed", "waiting")
+    found = own.waiting.by_actor()["a"]
+    assert (found.tasks, found.to_come.delayed) == (2, 1)
+    assert own.pending.undecided("a") == {"queued": 2, "working": 1, "delayed": 1, "waiting": 1}
 
 
 def test_which_of_them_a_process_waits_for(store: Store) -> None:
     decisions(store, "a", "queued", "queued")
     decisions(store, "b", "working")
     decisions(store, "c", "queued", process="other")
-    assert store.waiting.actors_of("p", ["a", "b", "c"]) == {"a"}
+    decisions(store, "d", "delayed")
+    decisions(store, "e", "waiting")
+    assert store.pending.actors_of("p", ["a", "b", "c", "d", "e"]) == {"a", "d", "e"}
 
 
 def test_what_is_undecided(store: Store) -> None:
     decisions(store, "a", "queued", "queued", "working", "delayed", "waiting", "finished")
     decisions(store, "a", "delayed", process="other")
+    decisions(store, "a", "waiting", process="fourth")
     decisions(store, "b", "queued", process="third")
-    assert store.waiting.undecided("a") == {"queued": 2, "working": 1, "delayed": 2}
-    assert list(store.waiting.processes_of("a")) == ["other", "p"]
-    assert store.waiting.undecided("c") == {}
+    assert store.pending.undecided("a") == {"queued": 2, "working": 1, "delayed": 2, "waiting": 2}
+    assert store.pending.processes_of("a") == ["fourth", "other", "p"]
+    assert store.pending.undecided("c") == {}
