@@ -53,7 +53,8 @@ Example: [bold]recovery actor unblock charge_card[/bold]
 """
 FORGET_HELP = """Forget an actor that is gone for good: its settings, its queue, and messages left in it.
 
-Refused while tasks of it wait or are worked on, while a worker serves it, and while it is blocked.
+Refused while tasks of it are not done, be they queued, delayed, worked on or waiting for other tasks, while a worker
+serves it, and while it is blocked.
 
 Example: [bold]recovery actor forget charge_card_v1[/bold]
 """

@@ -1,10 +1,10 @@
 """Taking an actor that is gone out of what is known: its settings, its queue's statistics, and messages left behind.
 
-Nothing that waits may be hidden by it, so it is refused while tasks wait or are worked on, while a worker that lives
-serves the actor, and while it is blocked, which would be lifted without a word. A task that is queued just then loses
-nothing: it stands in its decision, and all who tell what waits count those. A message that is lost with the queue is
-found missing once somebody polls it. A worker that starts just then tells its settings anew; what it told in between is
-put back.
+Nothing that waits may be hidden by it, so it is refused while tasks of it are not done, also those whose turn is still
+to come, while a worker that lives serves the actor, and while it is blocked, which would be lifted without a word. A
+task that is queued just then loses nothing: it stands in its decision, and all who tell what waits count those. A
+message that is lost with the queue is found missing once somebody polls it. A worker that starts just then tells its
+settings anew; what it told in between is put back.
 """
 
 from __future__ import annotations

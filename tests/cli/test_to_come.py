@@ -114,7 +114,6 @@ def test_what_is_delayed(world: World, later: str) -> None:
 
 def test_what_comes_after_others(world: World, ordered: str) -> None:
     """Of an actor that is known, has settings of an operator's, and is not to be forgotten with them."""
-    world.store.actors.save([world.app.actors["ship"].preferences])
     done("actor", "set", "ship", "worker_timeout=777")
     lonely = LONELY.format("ship")
     assert ("NO_ACTORS", f"2 tasks, each to be queued after other tasks, {lonely}") in found(ordered)
@@ -134,13 +133,13 @@ def test_what_comes_after_others(world: World, ordered: str) -> None:
 
 @pytest.mark.usefixtures("ordered")
 def test_of_an_actor_that_nobody_ever_told_of(world: World) -> None:
+    world.store.database["actors"].delete_one({"_id": "ship"})
     assert "no worker serves ship (2 after other tasks)" in doctors_actors(world.app.resources).found
     assert LONELY.format("ship") in done("status")
 
 
 def test_what_comes_after_others_in_a_broken_process(world: World, ordered: str) -> None:
     """Its turn comes only if an operator restarts what failed: no alert, and nothing to forget either."""
-    world.store.actors.save([world.app.actors["ship"].preferences])
     process = world.store.processes.get(ordered)
     assert process is not None
     world.store.processes.break_(ordered, process.epoch, ErrorInfo(kind="X", message=""), None)
