@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -300,6 +301,16 @@ def test_whatever_an_actor_raises_is_its_tasks_error(
     assert "in order" in (process.error.stack or "")
 
 
+@pytest.fixture
+def terminal() -> Iterator[None]:
+    """A process that a Ctrl-C can reach. A shell that runs the tests in the background has SIGINT ignored, and Python
+    installs no handler then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_an_actors_process_that_is_to_end_ends(world: World) -> None:
     """Its attempt is lost with it: the deadline brings another. So it is with a Ctrl-C in the terminal."""
     ends: list[type[BaseException]] = [Died, KeyboardInterrupt]
