@@ -51,14 +51,18 @@ class World:
             self._told = len(self.app.actors)
 
     def pump(self, holder: str = "survivor#1", serve: Mapping[str, Actor[..., Any]] | None = None) -> int:
-        """Take and run messages until there are none; how many there were. Of the actors in `serve`, or of all."""
+        """Take and run messages until no more come; how many there were. Of the actors in `serve`, or of all."""
         self.tell()
         served = self.app.actors if serve is None else serve
         slot, taken = Slot(self.app.resources, self.app.applier, served, holder, Mortal()), 0
-        while message := self.pop(served):
-            slot.run(served[message["headers"]["task"]], *arguments(message))
-            taken += 1
-        self.app.applier.flush()
+        while True:
+            while message := self.pop(served):
+                slot.run(served[message["headers"]["task"]], *arguments(message))
+                taken += 1
+            # What is applied now, or just was in the applier's own thread, may have made tasks ready.
+            self.app.applier.flush()
+            if not any(self.redis.llen(queue) for queue in served):
+                break
         # What a worker's lifeline tells with its heartbeats: all queues are polled.
         self.store.queues.polled(dict.fromkeys(served))
         return taken

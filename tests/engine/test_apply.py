@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -205,3 +207,38 @@ def test_a_task_is_what_its_decision_says(one_child: tuple[World, Ended]) -> Non
     assert isinstance(task, Task)
     assert world.store.tasks.get(task.id) == task == decision.task()
     assert (task.parent, task.dependents) == ("start", {})
+
+
+def test_what_is_applied_after_its_successor_brings_the_next_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The applier's own thread is just about to apply the first when the second, which was claimed on the spot, has
+    ended and there is nothing more to take: what waits for both comes as a message then."""
+    app, real, pop = world.app, applier.apply, world.pop
+    begins, goes_on = threading.Event(), threading.Event()
+
+    def late(*args: Any) -> Any:
+        if threading.current_thread().name == "applier" and not begins.is_set():
+            begins.set()
+            assert goes_on.wait(10)
+        return real(*args)
+
+    def nothing_more(queues: Iterable[str]) -> Any:
+        message = pop(queues)
+        if message is None and begins.is_set():
+            goes_on.set()
+        return message
+
+    monkeypatch.setattr(applier, "PATIENCE", 0.0)
+    monkeypatch.setattr(applier, "apply", late)
+    monkeypatch.setattr(world, "pop", nothing_more)
+    first = app.actor("first")(lambda: 1)
+    second = app.actor("second")(lambda one: one + begins.wait(10))
+    both = app.actor("both")(lambda *numbers: sum(numbers))
+
+    def order() -> Any:
+        one = first.schedule()
+        return both.schedule(one, second.schedule(one))
+
+    process_id = app.start(app.process()(order))
+    world.pump()
+    assert goes_on.is_set()
+    assert app.result(process_id, timeout=0) == 3

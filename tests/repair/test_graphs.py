@@ -232,7 +232,9 @@ def test_what_can_not_go_on_is_broken_once(world: World, process_id: str, fault:
     process = world.process(process_id)
     assert process.state is ProcessState.BROKEN
     assert isinstance(process.error, ErrorInfo) and process.error.message.startswith(rule)
-    assert [one.id for one in world.store.interruptions.of_process(process_id)] == [findings[0].record]
+    # On a slow machine others are waited for by now, too.
+    broken = [finding.record for finding in findings if finding.rule is rule]
+    assert [one.id for one in world.store.interruptions.of_process(process_id)] == broken
     assert repairer.repair(findings, around) == {}
 
 
