@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -72,12 +73,36 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
-    code = execute(sys.argv[1:])
     try:
-        sys.stdout.flush()
-    except (OSError, AttributeError):  # a pipe that nobody reads any more, a full disk, or no output at all
-        sys.stdout = None
-    sys.exit(code)
+        code: object = execute(sys.argv[1:])
+    except SystemExit as end:
+        code = end.code
+    sys.exit(_written(code))
+
+
+def _written(code: object) -> object:
+    """The exit code, once all that was said is written: ERROR where that can't be, as on a full disk."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # nobody reads any more, as of `| head`
+            _discard(sys.stdout)
+        except OSError as error:
+            _discard(sys.stdout)
+            if code != ERROR:  # else it was told
+                fail(_of_machine(error) or str(error))
+            code = ERROR
+    if sys.stderr is not None:
+        try:
+            sys.stderr.flush()
+        except OSError:  # who can't be told learns by the exit code
+            _discard(sys.stderr)
+    return code
+
+
+def _discard(stream: TextIO) -> None:
+    """Have what a stream still holds go nowhere: else Python tries again at its end, and ends with a code of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def execute(arguments: Sequence[str]) -> int:

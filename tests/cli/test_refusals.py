@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -164,11 +165,25 @@ def test_a_host_that_metrics_can_not_be_served_on(settings: Settings) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["nosuch"]])
-def test_what_can_not_be_written(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("argument", "unbuffered"),
+    [("--version", ""), ("--version", "1"), ("--help", ""), ("nosuch", ""), ("nosuch", "1")],
+)
+def test_what_can_not_be_written(argument: str, unbuffered: str) -> None:
+    """Told once, and by the exit code: also where it is found out at the end, when what was kept back is written."""
     with Path("/dev/full").open("w") as full:
-        line = [sys.executable, "-m", "recovery", *arguments]
-        done = subprocess.run(line, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False)
-        assert done.returncode == 2 and done.stderr.startswith(b"error: ") and b"Traceback" not in done.stderr
-        done = subprocess.run(line, env=environment(), stdout=full, stderr=full, check=False)
+        line, env = [sys.executable, "-m", "recovery", argument], environment({"PYTHONUNBUFFERED": unbuffered})
+        done = subprocess.run(line, env=env, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert done.stderr.startswith("error: ")
+        done = subprocess.run(line, env=env, stdout=full, stderr=full, check=False)
         assert done.returncode == 2
+
+
+def test_that_nobody_reads_any_more_is_no_error() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    line, env = [sys.executable, "-m", "recovery", "--version"], environment({"PYTHONUNBUFFERED": ""})
+    done = subprocess.run(line, env=env, stdout=writes, stderr=subprocess.PIPE, check=False, text=True)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
