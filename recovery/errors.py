@@ -22,14 +22,20 @@
     ├── ProcessBroken            the process ended without a result
     └── ResultTimeout            the process did not end within the time given
 
-A message names what is wrong, where, and what to do.
+A message names what is wrong, where, and what to do. What it repeats of what was stored or given it repeats as it
+may be shown: a traceback goes to a terminal as it is.
 """
 
 from __future__ import annotations
 
+from recovery.printable import printable_lines
+
 
 class RecoveryError(Exception):
-    """Base of all errors raised by this library."""
+    """Base of all errors raised by this library. Its text is of characters that are seen."""
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*map(printable_lines, told))
 
 
 class SettingsError(RecoveryError):
@@ -113,7 +119,10 @@ class ClaimLost(RecoveryError):
 
 
 class ProcessBroken(RecoveryError):
-    """The process ended without a result: one of its tasks failed for good, or it was aborted; `state` tells."""
+    """The process ended without a result: one of its tasks failed for good, or it was aborted; `state` tells.
+
+    `kind` and `message` are what is stored, whatever it is; the error's own text is for reading.
+    """
 
     def __init__(self, process_id: str, task: str | None, kind: str, message: str, state: str = "broken") -> None:
         where = f", task {task}" if task else ""

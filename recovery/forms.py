@@ -6,8 +6,9 @@ Looks at the value alone. Whether a server answers, or a module is there, is fou
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
@@ -99,7 +100,8 @@ def _is_ip(text: str) -> bool:
 
 
 def _folder(value: Any) -> Any:
-    if not str(value) or "\0" in str(value):
+    path = os.fspath(value) if isinstance(value, str | PurePath) else ""
+    if not path or "\0" in path:
         raise ValueError("must be the path of a folder, for example .recovery")
     return value
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import logging
+import traceback
+from collections.abc import Callable
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
+from recovery import errors
 from recovery.cli.output import PlainConsole, fail, line
 from recovery.printable import PrintableRecord, printable, printable_json, printable_lines
 
@@ -85,3 +88,22 @@ def test_a_log_line_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == r"name\x1b]0;x\x07 failed: boom\n[2026-01-01 00:00:00: INFO] all is well \x1b[2J"
     assert rest[0].startswith("Traceback") and all(line.startswith("  ") for line in rest[1:])
     assert "\x1b" not in lines.getvalue()
+
+
+ERRORS: list[Callable[[str], errors.RecoveryError]] = [
+    lambda text: errors.ProcessBroken(text, text, text, text, text),
+    lambda text: errors.DamagedRecord(text, text),
+    *(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RecoveryError)
+      and "__init__" not in vars(kind)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", ERRORS)
+def test_no_error_of_ours_has_what_acts_on_a_terminal(make: Callable[[str], errors.RecoveryError]) -> None:
+    """Python prints the text of an error that nobody catches as it is."""
+    error = make("\x1b[31m\u202etwo\nlines")
+    shown = "".join(traceback.format_exception(error))
+    assert "\x1b" not in shown and "\u202e" not in shown
+    assert "\\x1b[31m\\u202etwo\nlines" in shown
+    if isinstance(error, errors.ProcessBroken):
+        assert error.kind == error.message == "\x1b[31m\u202etwo\nlines"

@@ -78,7 +78,8 @@ def _first_line(message: str) -> str:
 
 
 def _times(group: Group) -> tuple[str, str]:
-    return f"{group.first:%Y-%m-%d %H:%M:%S}", f"{group.last:%Y-%m-%d %H:%M:%S}"
+    first, last = (f"{at:%Y-%m-%d %H:%M:%S}" if at else "?" for at in (group.first, group.last))
+    return first, last
 
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
@@ -112,7 +113,11 @@ def _stack(decision: Decision | None) -> str | None:
 
 
 def _error(decision: Decision | None) -> ErrorInfo | None:
-    return decision.outcome.error if decision is not None and decision.outcome is not None else None
+    from recovery.records import verified
+
+    return (
+        verified(decision.outcome, decision.id).error if decision is not None and decision.outcome is not None else None
+    )
 
 
 def count(number: int, what: str) -> str:

@@ -42,9 +42,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     if process.custom_id:
         yield line(f"custom id  {process.custom_id}")
     lasted = short(seconds_between(process.started_at, process.ended_at or now))
-    yield line(
-        f"started    {process.started_at:%Y-%m-%d %H:%M:%S} UTC, {'took' if process.ended_at else 'for'} {lasted}"
-    )
+    started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
+    yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
     if process.result is not None:
         more = characters - RESULT_SHOWN
         yield line(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")

@@ -38,8 +38,7 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
 
     Raises ProcessNotFound, and InputError for one that has finished: its result was told.
     """
-    _check(reason)
-    find_process(resources, process_id)
+    reason, process_id = _checked(reason), find_process(resources, process_id).id
     abort(resources, [process_id], reason)
     if find_process(resources, process_id).state is ProcessState.FINISHED:
         raise InputError(f"process {process_id} has finished; there is nothing to abort")
@@ -47,8 +46,7 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
 
 def abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None = None) -> int:
     """Abort the processes of all interruptions selected, the oldest first, at most `limit` of them; how many were."""
-    _check(reason)
-    done = 0
+    reason, done = _checked(reason), 0
     for page in pages(resources, selection, BATCH):
         listed = list(dict.fromkeys(one.process_id for one in page))
         while listed and done != limit:  # more than once where some are over by now
@@ -65,6 +63,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
 
     Raises UnknownActor, and InputError for one that is served: its tasks go on, and may be at it.
     """
+    actor = given.text(actor, "actor")
     resources.store.catch_up(CATCH_UP_WITHIN)
     queues = resources.store.waiting.by_actor(count_served=False)
     if actor in queues and queues[actor].is_served:
@@ -78,7 +77,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
 
 def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
     """Abort these processes, at most `limit` of them; how many were. Raises as `waiting_for`."""
-    _check(reason)
+    reason = _checked(reason)
     waiting, done = waiting_for(resources, actor), 0
     while waiting and done != limit:  # more than once where some are over by now
         batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
@@ -118,9 +117,11 @@ def settle(resources: Resources, process_ids: Sequence[str]) -> int:
     return settled
 
 
-def _check(reason: str) -> None:
-    if not isinstance(reason, str) or not reason.strip() or not given.is_unicode(reason):
+def _checked(reason: str) -> str:
+    plain = given.exact(reason) if isinstance(reason, str) else ""
+    if not plain.strip() or not given.is_unicode(plain):
         raise InputError(f"reason={given.shown(reason)}: say in a few words why; it is shown with the process")
+    return plain
 
 
 def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:

@@ -84,22 +84,29 @@ class Actor(Generic[P, R]):
         `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
         only if it is scheduled so.
         """
-        if eta is not None and not isinstance(eta, datetime):
-            raise InputError(f"{self.name}.options(eta={given.shown(eta)}): must be a datetime with a time zone")
+        if eta is not None:
+            said, eta = given.shown(eta), _moment(eta)
+            if eta is None:
+                raise InputError(f"{self.name}.options(eta={said}): must be a datetime with a time zone")
         if eta is not None and eta.tzinfo is None:
             raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
         if eta is not None and not _is_near(eta):
             raise InputError(f"{self.name}.options(eta={eta}): must be at most 10 years from now")
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if seconds is not None and (not _is_number(seconds) or not 0 <= seconds <= LONGEST):
+        seconds = timedelta.total_seconds(delay) if isinstance(delay, timedelta) else given.number(delay)
+        if delay is not None and (seconds is None or not 0 <= seconds <= LONGEST):
             raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
-            raise InputError(f"{self.name}.options(fallible={fallible!r}): must be True or False")
+            raise InputError(f"{self.name}.options(fallible={given.shown(fallible)}): must be True or False")
         return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _moment(value: Any) -> datetime | None:
+    """A time as an exact datetime; None for what is none. Its time zone is somebody else's code, so what that says of
+    this moment is all that is kept of it."""
+    try:
+        return datetime.fromisoformat(datetime.isoformat(value))
+    except Exception:
+        return None
 
 
 def _is_near(eta: datetime) -> bool:
@@ -126,7 +133,8 @@ def preferences(name: str, **changes: Any) -> ActorPreferences:
     """Checked settings of an actor. Raises InputError for a name or value that can't be."""
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         wanted = "use letters, digits, '_', '.', '-', at most 100, first a letter or '_'"
-        raise InputError(f"actor name {str(name)[:100]!r}: {wanted}")
+        raise InputError(f"actor name {given.shown(name)}: {wanted}")
+    name = given.exact(name)
     if _TAKEN.fullmatch(name):
         raise InputError(
             f"actor name {name!r}: Celery or we use it, as all that begins with 'celery.' or 'recovery.'; take another"

@@ -83,7 +83,7 @@ class Recovery:
 
         The name is by default the function's. It is stored with every task: keep it when the code moves.
         """
-        _check_name(name)
+        name = _checked_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             return self._add(Actor(function, _preferences(function, name, settings)))
@@ -95,7 +95,7 @@ class Recovery:
 
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`.
         """
-        _check_name(name)
+        name = _checked_name(name)
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
@@ -177,19 +177,18 @@ class Recovery:
 def _preferences(
     function: Callable[..., Any], name: str | None, settings: dict[str, Any], others: Sequence[str] = ()
 ) -> ActorPreferences:
-    named = name or function.__name__
+    named = name or given.text(getattr(function, "__name__", None), "name of an actor")
     known = setting_names(ActorPreferences)
     for unknown in settings.keys() - set(known):
         raise InputError(f"actor {named}: no setting is named {unknown!r}; {_near(unknown, [*known, *others])}")
     return preferences(named, **settings)
 
 
-def _check_name(name: str | None) -> None:
+def _checked_name(name: str | None) -> str | None:
     """Without parentheses a decorator gets the function in the name's place."""
     if callable(name):
         raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
-    if name is not None:
-        given.text(name, "name of an actor")
+    return None if name is None else given.text(name, "name of an actor")
 
 
 def _near(name: str, known: Iterable[str]) -> str:
@@ -197,4 +196,5 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def _where(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    module, name = (getattr(function, one, "?") for one in ("__module__", "__qualname__"))
+    return f"{given.shown(module)[1:-1]}.{given.shown(name)[1:-1]}"

@@ -13,6 +13,7 @@ from recovery.engine.abort import CATCH_UP_WITHIN
 from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
+from recovery.records import given
 
 
 def forget_actor(resources: Resources, name: str) -> list[str]:
@@ -20,7 +21,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
 
     Raises UnknownActor, and InputError where it is not gone for good; then nothing is changed.
     """
-    store = resources.store
+    store, name = resources.store, given.text(name, "name")
     stored = store.actors.get(name)
     if stored is None:
         there = hint(name, sorted(store.actors.stored()), "none is known")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recovery.engine.context import Attempt
-from recovery.records import Decision, ErrorInfo, Outcome
+from recovery.records import Decision, ErrorInfo, Outcome, given
 from recovery.records.failure import fingerprint
 from recovery.records.values import encode
 
@@ -39,14 +39,15 @@ def of_error(error: BaseException, decision: Decision) -> Outcome:
 
 def describe(error: BaseException, decision: Decision) -> ErrorInfo:
     """The record of an exception: its type, message, and the end of its stack."""
+    kind = given.exact(type.__dict__["__name__"].__get__(type(error)))  # a metaclass may say otherwise
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
-        kind=_storable(str(type(error).__name__)[:KIND_LENGTH]) or "Exception",
+        kind=_storable(kind[:KIND_LENGTH]) or "Exception",
         message=_storable(_text(error)[:MESSAGE_LENGTH]),
         task=decision.task_id,
         actor=decision.actor,
         stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),
-        fingerprint=fingerprint(type(error).__name__, _frames(error)),
+        fingerprint=fingerprint(kind, _frames(error)),
     )
 
 
@@ -54,7 +55,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
     """(module, function) of each frame from the actor's function on, the outermost first. By the module's name, which
     has no root; our own call of the function is in all stacks alike."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        module = str(frame.f_globals.get("__name__", "?"))
+        module = given.exact(str(frame.f_globals.get("__name__", "?")))
         if module != CALLER:
             yield module, frame.f_code.co_name
 
@@ -66,6 +67,6 @@ def _storable(text: str) -> str:
 def _text(error: BaseException) -> str:
     try:
         # Its own text is the code alone.
-        return f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else str(error)
+        return f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else given.exact(str(error))
     except BaseException as failure:  # the application's own __str__
         return f"(its text can't be had: {type(failure).__name__})"

@@ -44,6 +44,7 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     Raises ProcessNotFound, and InputError for a process that is not broken or a task that has not failed.
     """
     process = find_process(resources, process_id)
+    process_id = process.id
     task = given.text(task, "task") if task is not None else None
     if process.state is not ProcessState.BROKEN:
         raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -19,6 +20,10 @@ from recovery.records.record import Record
 R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]
 
+# A shell writes all numbers as doubles, and a switch may be a number.
+_SCALARS: dict[Any, Any] = {
+    str: str, int: (int, float), float: (float, int), bool: (bool, int, float), datetime: datetime
+}  # fmt: skip
 _RENAMED = {"id": "_id", "pass_key": "pass"}
 _KEPT_WHEN_EMPTY = {(Graph, name) for name in ("not_finished", "links", "finished", "failed")}
 
@@ -58,6 +63,36 @@ def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
     except (TypeError, ValueError, AttributeError, DamagedRecord) as error:
         record = document.get("_id", "")
         raise DamagedRecord(record, f"{cls.__name__} {record}: can't be read: {error}"[:500]) from error
+
+
+def verified(record: R, key: str | None = None) -> R:
+    """The same record, if its texts, numbers and dates are such; for what is shown. Raises
+    DamagedRecord, for the record `key` that it is a part of.
+
+    Not asked of every record that is read: it would cost a tenth of that, and what can't be judged is found out there.
+    """
+    _verify(record, key or str(getattr(record, "id", "")))
+    return record
+
+
+def _verify(record: Record, key: str) -> None:
+    kind: Any = type(record)
+    for name, wanted in _scalars(kind):
+        value = getattr(record, name)
+        if isinstance(value, Record):
+            _verify(value, key)
+        elif value is not None and wanted is not None and not isinstance(value, wanted):
+            told = f"{kind.__name__} of {key}: can't be read: its {field_name(name)} is a {type(value).__name__}"
+            raise DamagedRecord(key, told)
+
+
+@cache
+def _scalars(cls: Any) -> tuple[tuple[str, Any], ...]:
+    """(field, what it has to be an instance of; None for what is not checked)."""
+    hints = get_type_hints(cls)
+    inner = {name: next((arg for arg in get_args(hint) if arg is not type(None)), hint) for name, hint in hints.items()}
+    plain = {name for name, hint in hints.items() if getattr(hint, "__origin__", None) is None}
+    return tuple((f.name, _SCALARS.get(inner[f.name]) if f.name in plain else None) for f in dataclasses.fields(cls))
 
 
 def _encode(value: Any) -> Any:

@@ -20,12 +20,24 @@ def text(value: Any, what: str, *, longest: int = MAX_LENGTH) -> str:
     """A text of 1 to `longest` characters, as an exact str: an object of a subclass of str may compare as it likes."""
     if not isinstance(value, str):
         raise InputError(f"{what}={shown(value)}: must be a text of 1 to {longest:,} characters, not {_kind(value)}")
-    plain = str.__str__(value)
+    plain = exact(value)
     if not 0 < len(plain) <= longest:
         raise InputError(f"{what}={shown(plain)}: must be a text of 1 to {longest:,} characters; it has {len(plain):,}")
     if not is_unicode(plain):
         raise InputError(f"{what}={shown(plain)}: holds a lone surrogate, which is not text; remove it")
     return plain
+
+
+def exact(value: str) -> str:
+    """The same text as an exact str: what a subclass says of itself, its parts and its form, is its own affair."""
+    return str.__str__(value)
+
+
+def number(value: Any) -> int | float | None:
+    """A number as an exact int or float; None for what is none, as a switch."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)
 
 
 def is_unicode(value: str) -> bool:
@@ -35,20 +47,21 @@ def is_unicode(value: str) -> bool:
 
 def seconds(value: Any, what: str) -> float:
     """A time that is no less than 0; one that is longer than the longest of all is that."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+    plain = number(value)
+    if plain is None or not plain >= 0:
         raise InputError(f"{what}={shown(value)}: must be a number of seconds, 0 or more")
-    return min(value, LONGEST)
+    return min(plain, LONGEST)
 
 
 def shown(value: Any) -> str:
     """What was given, as it may be shown: what can't be printed is escaped, and what is long is cut."""
     try:
-        told = repr(str.__str__(value) if isinstance(value, str) else value)
-    except Exception:  # somebody else's code
+        told = exact(repr(exact(value) if isinstance(value, str) else value))
+    except Exception:  # somebody else's code, or a number of thousands of digits
         return f"<{_kind(value)}>"
     return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
 
 
 def _kind(value: Any) -> str:
-    kind = type(value).__qualname__
+    kind = exact(type(value).__qualname__)
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"

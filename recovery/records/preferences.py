@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MOST, SHORTEST
+from recovery.records.given import shown
 from recovery.records.record import Record
 
 
@@ -169,4 +170,4 @@ def _told(value: Any) -> str:
     """A value in a message. Python writes no whole number of thousands of digits, and nobody reads one."""
     if type(value) is int and value.bit_length() > 400:
         return f"a number of over {value.bit_length() * 3 // 10:,} digits"
-    return repr(value)
+    return shown(value)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from recovery.errors import InputError, NotEncodable, TooLarge
 from recovery.records.failure import Failure
+from recovery.records.given import shown
 
 PROMISE_KEY, FAILURE_KEY = "$promise", "$failure"
 _RESERVED = {PROMISE_KEY: "promises", FAILURE_KEY: "failures"}
@@ -128,6 +129,8 @@ def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
     if kind is dict:
         return {_key(k, path): _plain(v, f"{path}[{k!r}]", promises, depth + 1) for k, v in value.items()}
     if kind is Promise:
+        if type(value.task_id) is not str:
+            raise NotEncodable(f"{path}: a promise is what `schedule` gave, not one of {shown(value.task_id)}")
         promises[value.task_id] = None
         return {PROMISE_KEY: value.task_id}
     if kind is Failure:
@@ -142,13 +145,13 @@ def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
 def _plain_failure(value: Failure, path: str) -> dict[str, Any]:
     for name, text in asdict(value).items():
         if type(text) is not str:
-            raise NotEncodable(f"{path}.{name}: a failure's {name} is a str, not {text!r}")
+            raise NotEncodable(f"{path}.{name}: a failure's {name} is a str, not {shown(text)}")
     return plain_failure(value)
 
 
 def _key(key: Any, path: str) -> str:
     if type(key) is not str:
-        raise NotEncodable(f"{path}: the key {key!r} is not a str, and JSON would turn it into one")
+        raise NotEncodable(f"{path}: the key {shown(key)} is not a str, and JSON would turn it into one")
     if key in _RESERVED:
         raise NotEncodable(f"{path}: the key {key!r} is reserved for {_RESERVED[key]}; rename it")
     return key

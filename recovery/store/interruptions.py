@@ -47,8 +47,8 @@ class Group:
     kind: str
     fingerprint: str
     count: int
-    first: datetime
-    last: datetime
+    first: datetime | None
+    last: datetime | None
     message: str
     example: str
     """`P/T`."""
@@ -89,7 +89,7 @@ class Interruptions:
     def of_process(self, process_id: str) -> list[Interruption]:
         """All of a process, in the order of their ids. Index `_id`, one range."""
         found = self._collection.find(record_range(process_id)).sort("_id", 1)
-        return [from_document(Interruption, document) for document in found]
+        return [_readable(document) for document in found]
 
     def count(self, selection: Selection) -> int:
         """How many are selected. Index `group` or `fingerprint`."""
@@ -108,7 +108,7 @@ class Interruptions:
     def page(self, selection: Selection, after: str, limit: int) -> list[Interruption]:
         """Of those selected the next after this id, in the order of ids, that is of their processes' starts."""
         found = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
-        return [from_document(Interruption, document) for document in found]
+        return [_readable(document) for document in found]
 
     def groups(self, selection: Selection) -> list[Group]:
         """Those selected, alike ones together, the most frequent first. Index `group` or `fingerprint`."""
@@ -129,12 +129,27 @@ class Interruptions:
         ]
         return [
             Group(
-                **found["_id"],
+                **{name: _text(found["_id"].get(name)) for name in names},
                 count=found["count"],
-                first=found["first"],
-                last=found["last"],
-                message=found["example"]["message"],
+                first=_date(found["first"]),
+                last=_date(found["last"]),
+                message=_text(found["example"].get("message")),
                 example=found["example"]["id"],
             )
             for found in self._collection.aggregate(stages)
         ]
+
+
+def _readable(document: Document) -> Interruption:
+    """A record as it is shown and restarted by, with what is no text, of another program, as Python writes it: it hides
+    no other of its page."""
+    texts = {name: _text(document.get(name)) for name in ("type", "actor", "kind", "message", "fingerprint")}
+    return from_document(Interruption, {**document, **texts, "at": _date(document.get("at"))})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _date(value: object) -> datetime | None:
+    return value if isinstance(value, datetime) else None

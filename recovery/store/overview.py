@@ -16,7 +16,7 @@ import pymongo
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker, from_document
+from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker, from_document, verified
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
@@ -137,14 +137,16 @@ class Overview:
     def task_lines(self, process_id: str) -> list[TaskLine]:
         """All tasks of a process. Index `_id`, one range."""
         found = self._told(schema.TASKS).find(record_range(process_id), {"actor": True, "parent": True})
-        return [TaskLine(d["_id"].partition("/")[2], d["actor"], d.get("parent")) for d in found]
+        return [
+            TaskLine(d["_id"].partition("/")[2], _text(d.get("actor")) or "?", _text(d.get("parent"))) for d in found
+        ]
 
     def decisions_of(self, process_id: str) -> dict[str, Decision]:
         """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
         found = self._told(schema.DECISIONS).find(record_range(process_id), _TEXTS_LEFT_OUT)
         decisions: dict[str, Decision] = {}
         for document in found:
-            decision = decision_of(document)
+            decision = verified(decision_of(document))
             decisions[decision.task_id] = decision
         return decisions
 
@@ -152,3 +154,7 @@ class Overview:
         """{collection: about how many records}, of those that are there."""
         names = set(self._database.list_collection_names())
         return {name: self._told(name).estimated_document_count() for name in schema.VALIDATORS if name in names}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

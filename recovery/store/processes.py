@@ -9,7 +9,7 @@ import pymongo
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
+from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document, verified
 from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
@@ -136,7 +136,7 @@ class Processes:
         a majority has it. None only if there is none for certain."""
         fields = _shown(length)
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        return (_brief(found), found["characters"]) if found else None
+        return (verified(_brief(found)), found["characters"]) if found else None
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from recovery import InputError, ProcessNotFound
+from recovery import InputError, ProcessBroken, ProcessNotFound
 from recovery.cli.main import app
 from recovery.engine.breaking import break_process
+from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings
 from recovery.store import Selection, schema
@@ -201,3 +202,39 @@ def test_a_process_is_aborted_as_a_whole(world: World, run: Run) -> None:
     with pytest.raises(InputError, match=f"a process is aborted as a whole; give its id, {broken(world)}"):
         run("abort", f"{broken(world)}/start")
     assert states(world) == {"broken": 4}
+
+
+NO_TEXT = {"$gt": ""}
+DAMAGE: list[tuple[str, dict[str, Any]]] = [
+    ("processes", {"error.message": NO_TEXT}),
+    ("processes", {"error.kind": 5}),
+    ("processes", {"startedAt": "today"}),
+    ("processes", {"startedAt": None}),
+    ("decisions", {"outcome.error.message": NO_TEXT}),
+    ("decisions", {"outcome.error.stack": [1]}),
+    ("decisions", {"attempts": "many"}),
+    ("tasks", {"parent": NO_TEXT}),
+    ("tasks", {"actor": 5}),
+    ("interruptions", {"message": NO_TEXT, "kind": 5, "fingerprint": None, "at": "today"}),
+]
+
+
+@pytest.mark.parametrize(("collection", "damage"), DAMAGE, ids=lambda value: str(value)[:40])
+def test_records_of_another_program_are_no_traceback(
+    world: World, run: Run, collection: str, damage: dict[str, Any]
+) -> None:
+    """Each is shown as it is, or named as what can't be read; and the other groups are listed beside it."""
+    process_id = world.store.interruptions.page(Selection(), "", 1)[0].process_id
+    world.store.database.command(
+        "update", collection, bypassDocumentValidation=True,
+        updates=[{"q": {"_id": {"$regex": f"^{process_id}"}}, "u": {"$set": damage}, "multi": True}],
+    )  # fmt: skip
+    environment = world.settings.environment()
+    for command in (["show", process_id], ["broken", "show", process_id], ["broken", "list"]):
+        done = CliRunner().invoke(app, command, env=environment)
+        assert done.exception is None or isinstance(done.exception, DamagedRecord), done.exception
+        assert done.exception is None or process_id in str(done.exception)
+    assert "trip" in run("list")
+    with pytest.raises((ProcessBroken, DamagedRecord)):
+        world.app.result(process_id, timeout=5)
+    assert "3 tasks restarted" in run("restart", "--actor", "pay", "--yes") or collection == "decisions"

@@ -47,6 +47,19 @@ def test_what_is_no_text_is_named(value: Any) -> None:
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.parametrize("base", [5, -3, 2.5, 10**400])
+def test_a_number_comes_back_as_an_exact_one(base: float) -> None:
+    class Odd(type(base)):  # type: ignore[misc]
+        def __ge__(self, _: object) -> bool:
+            return True
+
+        __le__ = __ge__
+
+    plain = given.number(Odd(base))
+    assert (type(plain), plain) == (type(base), base)
+    assert given.number(True) is given.number("5") is None
+
+
 def test_what_is_shown_is_short_and_harmless() -> None:
     class Raises:
         def __repr__(self) -> str:
