@@ -101,7 +101,8 @@ def _written(code: object) -> object:
 
 
 def _discard(stream: TextIO) -> None:
-    """Have what a stream still holds go nowhere: else Python tries again at its end, and ends with a code of its own."""
+    """Have what a stream still holds go nowhere: else Python tries again at its end, and ends with a code of its
+    own."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
