@@ -34,6 +34,9 @@ BAD, ERROR, NOT_ENDED = 1, 2, 3
 """Exit codes of all commands: a bad result, as of a process that broke; an error that is told in one message, as for a
 wrong option or a server that does not answer; not ended within the time given, ask again."""
 
+Code = str | int | None
+"""What `sys.exit` takes."""
+
 app = typer.Typer(
     name="recovery",
     help="Long-running processes on Celery workers that always end, whatever is killed.",
@@ -74,13 +77,13 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
     try:
-        code: object = execute(sys.argv[1:])
+        code: Code = execute(sys.argv[1:])
     except SystemExit as end:
         code = end.code
     sys.exit(_written(code))
 
 
-def _written(code: object) -> object:
+def _written(code: Code) -> Code:
     """The exit code, once all that was said is written: ERROR where that can't be, as on a full disk."""
     if sys.stdout is not None:
         try:
