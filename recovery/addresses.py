@@ -32,6 +32,22 @@ _NAMES = re.compile(
     r"(?i)authsource|replicaset|tlscafile|tlscertificatekeyfile|tlscrlfile|ssl_(ca_certs|certfile|keyfile)"
 )
 """Options whose values are names or paths, and no secret. An error that repeats one says which is wrong."""
+_KNOWN = (
+    "appname authmechanism authmechanismproperties authsource compressors connect connecttimeoutms "
+    "datetime_conversion directconnection driver enableoverloadretargeting fsync heartbeatfrequencyms journal "
+    "loadbalanced localthresholdms maxadaptiveretries maxconnecting maxidletimems maxpoolsize maxstalenessseconds "
+    "minpoolsize readconcernlevel readpreference readpreferencetags replicaset retryreads retrywrites server_api "
+    "servermonitoringmode serverselectiontimeoutms sockettimeoutms srvallowedhostssuffix srvmaxhosts srvservicename "
+    "ssl ssl_ca_certs ssl_cert_reqs ssl_certfile ssl_check_hostname ssl_keyfile timeoutms tls "
+    "tlsallowinvalidcertificates tlsallowinvalidhostnames tlscafile tlscertificatekeyfile "
+    "tlscertificatekeyfilepassword tlscrlfile tlsdisableocspendpointcheck tlsinsecure tz_aware "
+    "unicode_decode_error_handler uuidrepresentation w waitqueuemultiple waitqueuetimeoutms wtimeoutms "
+    "zlibcompressionlevel "
+)
+_OPTIONS = frozenset(_KNOWN.split())
+"""Names of options, in small letters. One of another name may be the rest of a password that was cut by a ? or a &."""
+_SECRET = re.compile(r"(?i)password|properties|token|secret")
+"""In the name of an option whose value is shown in no case."""
 _PLAIN = re.compile(r"true|false|[0-9]{1,9}|majority|required|optional|none")
 """Values that are no secret whatever they are given for."""
 
@@ -49,9 +65,14 @@ class Address:
 
     def secrets(self) -> Iterator[str]:
         """What is not to be shown, as it is written and as it is read."""
-        options = (value for name, value in self.options if not (_NAMES.fullmatch(name) or _PLAIN.fullmatch(value)))
+        options = [value for name, value in self.options if not _is_shown(name, value)]
+        options += [name for name, _ in self.options if name.lower() not in _OPTIONS]
         for text in filter(None, (self.user, self.password, *options)):
             yield from {text, unquote(text), unquote_plus(text)}
+
+
+def _is_shown(name: str, value: str) -> bool:
+    return bool(_NAMES.fullmatch(name) or (_PLAIN.fullmatch(value) and not _SECRET.search(name)))
 
 
 def read(address: str) -> Address | None:
@@ -93,7 +114,9 @@ def told(error: object, *addresses: str) -> str:
     for address in addresses:
         parts = read(address)
         if parts is None or any(_repeats(text, secret) for secret in parts.secrets()):
-            return f"{type(error).__name__} (its text is not shown, since it repeats a part of the address)"
+            odd = parts is not None and any(name.lower() not in _OPTIONS for name, _ in parts.options)
+            more = "; Unknown option: compare what follows the ? with the names in the driver's manual" if odd else ""
+            return f"{type(error).__name__} (its text is not shown, since it repeats a part of the address{more})"
     return text
 
 

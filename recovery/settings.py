@@ -44,9 +44,11 @@ from recovery.forms import (
     Whole,
 )
 from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
-from recovery.printable import printable
 
 PREFIX = "RECOVERY_"
+# Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
+_A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?|[-+]?[A-Za-z]{1,5}")
+_A_NAME = re.compile(r"[A-Za-z_. -]{1,16}|[0-9.]{1,6}")
 CONFIG = "RECOVERY_CONFIG"
 
 OFTEN = 0.01
@@ -194,25 +196,29 @@ def _variables() -> dict[str, str]:
 
 def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
     """The TOML file. One that is not there is an error; pydantic-settings by itself passes over it."""
-    path = os.environ.get(CONFIG)
+    path = os.environ.get(CONFIG) or ""
     try:
         if path:
             _check_file(path)
         return TomlConfigSettingsSource(settings_cls, Path(path) if path else None)
     except OSError as error:
-        raise SettingsError(f"{CONFIG}={path}: can't be read: {error.strerror}") from None
+        raise SettingsError(f"{CONFIG}={_path(path)}: can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{CONFIG}={path}: not TOML: {error}") from None
+        raise SettingsError(f"{CONFIG}={_path(path)}: not TOML: {error}") from None
     except (RecursionError, ValueError) as error:  # a number of thousands of digits among them
-        raise SettingsError(f"{CONFIG}={path}: can't be read: {error}; settings are a name and a value each") from None
+        raise SettingsError(
+            f"{CONFIG}={_path(path)}: can't be read: {error}; settings are a name and a value each"
+        ) from None
 
 
 def _check_file(path: str) -> None:
     found = Path(path).stat() if Path(path).exists() else None
     if found is None or not stat.S_ISREG(found.st_mode):
-        raise SettingsError(f"{CONFIG}={path}: there is no such file")
+        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file")
     if found.st_size > MAX_FILE_BYTES:
-        raise SettingsError(f"{CONFIG}={path}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?")
+        raise SettingsError(
+            f"{CONFIG}={_path(path)}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?"
+        )
 
 
 def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
@@ -222,7 +228,7 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     name = str(item["loc"][0])
     shown, origin = _origin(name, given)
     if item["type"] == "extra_forbidden":
-        return f"unknown setting {shown}{origin}: {_suggestion(name, shown)}"
+        return f"unknown setting {_named(shown)}{origin}: {_suggestion(name, shown)}"
     return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}"
 
 
@@ -234,7 +240,25 @@ def _given(name: str, value: Any) -> str:
         return f"a {type(value).__name__}"  # a table of TOML, which may hold anything
     if name in ADDRESSES or (isinstance(value, str) and re.search("[@/:%?#]", value)):
         return addresses.public(value)
-    return printable(repr(value), 100)
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number of more digits"
+    shown = str.__str__(value) if isinstance(value, str) else str(value)
+    is_text = isinstance(Settings.model_fields[name].default, str | Path) or name == "app"
+    if (_A_NAME if is_text else _A_NUMBER).fullmatch(shown) or shown == "":
+        return repr(shown) if isinstance(value, str) else shown
+    return f"a text of {len(shown):,} characters"  # a key or a password in the wrong place, for all that is known
+
+
+def _named(name: str) -> str:
+    """The name of a setting that there is not, as it may be shown: it may be a value in the wrong place."""
+    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_-]{0,39}", name) else f"of a name of {len(name):,} characters"
+
+
+def _path(path: str) -> str:
+    """The same of what should be the path of a file."""
+    if re.search("[@?#%]|://", path) or not re.match(r"[./~]|.*\.toml$", path) or len(path) > 1000:
+        return f"a text of {len(path):,} characters"
+    return path
 
 
 def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
@@ -243,7 +267,7 @@ def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
         return name, ""
     if name in _variables():
         return f"{PREFIX}{name.upper()}", " (environment variable)"
-    return name, f" (in {os.environ.get(CONFIG)})"
+    return name, f" (in {_path(os.environ.get(CONFIG, ''))})"
 
 
 def _unknown(name: str) -> bool:

@@ -254,3 +254,34 @@ def test_a_key_of_another_form_is_named_and_not_shown(value: str) -> None:
     with pytest.raises(SettingsError, match="setting message_key: must be 32 to 200 letters") as refused:
         settings.load(message_key=value)
     assert not any(part in str(refused.value) for part in ("short-secret", KEY))
+
+
+SECRET = "s3cretpw"
+
+
+@pytest.mark.parametrize("value", [SECRET, SECRET * 5, f"{SECRET} x", "k" * 32, "9" * 40, f"mongodb://u:{SECRET}@h/"])
+@pytest.mark.parametrize("name", sorted(settings.Settings.model_fields))
+def test_no_secret_in_the_wrong_place_is_shown(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"RECOVERY_{name.upper()}", value)
+    try:
+        settings.load()
+    except SettingsError as error:
+        assert value not in str(error) and SECRET not in str(error)
+
+
+@pytest.mark.parametrize("value", [f"mongodb://u:{SECRET}@h/", SECRET, "k" * 40, f"{SECRET}/+{SECRET}=="])
+def test_nor_where_the_file_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOVERY_CONFIG", value)
+    assert refusal() == f"RECOVERY_CONFIG=a text of {len(value)} characters: there is no such file"
+
+
+def test_nor_as_a_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text(f'"mongodb://u:{SECRET}@h/" = 1\n')
+    assert SECRET not in refusal() and "unknown setting of a name of 23 characters" in refusal()
+    monkeypatch.setenv(f"RECOVERY_MONGODB://U:{SECRET}@H/", "1")
+    assert SECRET.upper() not in refusal().upper()
+
+
+@pytest.mark.parametrize("value", ["soon", "3601x", "0", "-1", "1e-300", "nan"])
+def test_what_was_meant_is_shown(value: str) -> None:
+    assert (f"got {value!r}" in refusal(heartbeat_timeout=value)) == (value != "3601x")
