@@ -23,13 +23,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 def patiently(step: Callable[[], T], seconds: float, what: str) -> T:
-    """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes."""
+    """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes.
+
+    The last try begins once they are over: one that hung until then tells how the database was, not how it is.
+    """
     until, pause = time.monotonic() + seconds, FIRST_PAUSE
     while True:
+        is_last = time.monotonic() >= until
         try:
             return step()
         except PyMongoError as error:
-            if time.monotonic() >= until or not is_transient(error):
+            if is_last or not is_transient(error):
                 raise
             log.warning("%s: the database is away (%s); trying again", what, error)
         threading.Event().wait(pause)

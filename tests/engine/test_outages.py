@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from recovery.records import DecisionState
 from recovery.store.decisions import Decisions
 from recovery.store.graphs import Graphs
 from tests.store.writing import get
+from tests.waiting import wait_until
 from tests.world import World
 
 
@@ -141,3 +143,17 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
 def test_patience_has_an_end() -> None:
     with pytest.raises(AutoReconnect):
         patiently(away(1000, lambda: None), 0.3, "a step")
+
+
+def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
+    """It tells how the database was when it began."""
+    tries: list[float] = []
+
+    def hangs_once() -> str:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            wait_until(lambda: time.monotonic() > tries[0] + 0.2, 5, "the end of patience")
+            raise AutoReconnect("away")
+        return "done"
+
+    assert patiently(hangs_once, 0.1, "a step") == "done"
