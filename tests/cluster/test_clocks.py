@@ -90,6 +90,7 @@ def test_a_clock_is_shifted(shifted: Shifted) -> None:
     assert abs(told - time.time() - AHEAD) < 60
 
 
+@pytest.mark.soak
 def test_clocks_that_are_ten_minutes_off(storm: Storm, shifted: Shifted) -> None:
     """Workers ahead and behind, nudged by a beat that is ahead; and one that is behind is killed."""
     doomed = storm.worker(env=shifted(BEHIND))

@@ -35,6 +35,7 @@ def test_valkey_is_killed(storm: Storm, valkey: Valkey, keeps: bool) -> None:
     storm.check()
 
 
+@pytest.mark.soak
 def test_valkey_refuses_writes(storm: Storm, settings: Settings) -> None:
     """As with a full disk or memory: an answer, but not a good one."""
     workers = storm.hire()

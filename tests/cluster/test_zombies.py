@@ -87,6 +87,7 @@ def test_accept_first_takes_a_late_result_that_is_first(cluster: Cluster) -> Non
     assert cluster.app.result(task.process_id, timeout=1) == task.first
 
 
+@pytest.mark.soak
 def test_without_accept_first_only_the_current_pass_counts(cluster: Cluster) -> None:
     """The zombie comes back and ends before the second attempt: its value is dropped all the same."""
     task = taken_over(cluster, "one_strict")

@@ -6,7 +6,11 @@ from tests.model.restart import explore
 
 # Small ones, which take seconds. With cuts it holds as well of (1, 1) and one applier (182,404 states), of (2, 1) and
 # one (681,915), and of (1, 0) and two (481,406).
-BOUNDS = [((1, 0), 1, True, 10_000), ((1, 1), 1, False, 20_000), ((1, 0), 2, False, 100_000)]
+BOUNDS = [
+    ((1, 0), 1, True, 10_000),
+    ((1, 1), 1, False, 20_000),
+    pytest.param((1, 0), 2, False, 100_000, marks=pytest.mark.soak),
+]
 
 
 @pytest.mark.parametrize(("most_restarts", "appliers", "cuts", "least"), BOUNDS)

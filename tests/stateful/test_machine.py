@@ -9,7 +9,7 @@ from tests.examples import examples
 from tests.faults.layer import steps
 from tests.stateful.machine import AT_COMMANDS, AT_SCANS, AT_WORK, on
 
-EXAMPLES, STEPS = 20, 50
+EXAMPLES, STEPS = 12, 50
 
 
 def test_whatever_happens_every_process_comes_to_its_right_end(lasting: Settings) -> None:

@@ -186,6 +186,7 @@ def test_no_mongodb() -> None:
         sweep(Settings(mongo_uri="mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"))
 
 
+@pytest.mark.soak
 def test_no_trace_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database, settings: Settings
 ) -> None:

@@ -32,7 +32,9 @@ def test_folder(tmp_path: Path) -> None:
 
 
 def test_null_in_the_path() -> None:
-    assert refusal(Path("a\0b")) == "can't be read: embedded null byte"
+    """Shown as what can be seen."""
+    with pytest.raises(WorkflowError, match=r"^a\\x00b: can't be read: embedded null byte$"):
+        load(Path("a\0b"))
 
 
 def test_not_json(tmp_path: Path) -> None:
