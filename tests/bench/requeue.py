@@ -19,7 +19,7 @@ from pymongo import MongoClient, WriteConcern
 from recovery import Recovery, Settings
 from recovery.queue import encode
 from recovery.records import Decision, DecisionState, Graph, to_document
-from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.scan import DecisionScanner
 from recovery.store import Queued, schema
 from tests.bench.rows import Row, ratio_row
@@ -63,7 +63,7 @@ def _documents(count: int, deadline: datetime, actors: str) -> Iterator[tuple[li
         documents, graphs = [], []
         for _ in range(first, min(first + 10_000, count), PER_PROCESS):
             process_id = new_process_id()
-            tasks = [f"task{n:012d}" for n in range(PER_PROCESS)]
+            tasks = [child_task_id("start", 0, n) for n in range(PER_PROCESS)]
             graphs.append(to_document(Graph(
                 id=process_id, not_finished=dict.fromkeys(tasks, deadline), touched_at=deadline,
                 recovery_time=deadline + timedelta(days=3650),
