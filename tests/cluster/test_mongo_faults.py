@@ -167,7 +167,8 @@ def test_a_frozen_primary_comes_back(set_storm: Storm, nodes: ReplicaSet) -> Non
     set_storm.check()
 
 
-@pytest.mark.parametrize("killed", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("killed", [True, False])
 def test_in_the_middle_of_a_repair(set_storm: Storm, nodes: ReplicaSet, killed: bool) -> None:
     """What workers had claimed that are gone is being requeued, a page of ten after the other."""
     set_storm.start_tiny(OVERDUE)

@@ -79,7 +79,8 @@ def test_workers_and_beats_that_start_before_valkey(storm: Storm, valkey: Valkey
     storm.check()
 
 
-@pytest.mark.parametrize("scanners", [3, pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("scanners", [3, 10])
 def test_two_beats_and_many_scanners(storm: Storm, scanners: int) -> None:
     """They scan at once, and yet each decision is queued again once."""
     storm.start_tiny(100)
