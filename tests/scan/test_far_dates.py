@@ -66,7 +66,7 @@ def spoil(world: World, process_id: str, collection: str, field: str, moment: An
 
 
 @pytest.mark.parametrize("moment", ONE_OF_EACH)
-@pytest.mark.parametrize(("collection", "field"), FIELDS, ids=".".join)
+@pytest.mark.parametrize(("collection", "field"), FIELDS, ids=map(".".join, FIELDS))
 def test_the_others_go_on(
     world: World, pair: tuple[str, str], collection: str, field: str, moment: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,7 +89,7 @@ def test_the_others_go_on(
 
 
 @pytest.mark.parametrize("moment", ONE_OF_EACH)
-@pytest.mark.parametrize(("collection", "field"), FIELDS, ids=".".join)
+@pytest.mark.parametrize(("collection", "field"), FIELDS, ids=map(".".join, FIELDS))
 def test_whoever_looks_is_answered(
     world: World, pair: tuple[str, str], collection: str, field: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,8 +40,8 @@ drain.rescue = lambda *_: print("rescued", flush=True)
 lifeline = SimpleNamespace(stop=lambda: print("stopped", flush=True), worker=SimpleNamespace(id="w"))
 def none_held(*_):
     # By force, and the main thread ends meanwhile.
-    while runs is not None and threading.current_thread().name == "drain" and threading.main_thread().is_alive():
-        time.sleep(0.01)
+    if runs is not None and threading.current_thread().name == "drain":
+        threading.main_thread().join(30)
     return []
 nothing = SimpleNamespace(held_by=none_held)
 resources = SimpleNamespace(store=SimpleNamespace(decisions=nothing), settings=SimpleNamespace(scan_batch=1))

@@ -216,16 +216,21 @@ def test_what_a_majority_never_learns_was_lost(bench: Bench, change: Document | 
     assert bench.passes(0) == 1
 
 
-@pytest.mark.parametrize("change", OLDER)
-def test_while_a_majority_lags_behind_nothing_is_concluded(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: Document | None
-) -> None:
-    """But for what is known: that holds up no other."""
+def two_run(bench: Bench, change: Document | None) -> None:
+    """Both past their time, in all slots there are: `a`, whose record is changed, and `b`, whose claim is lost."""
     bench.board.count = 2
     bench.runs("a", since=TIMEOUT + 2)
     bench.runs("b", since=TIMEOUT + 1)
     bench.writes("a", change)
     bench.becomes("b", DecisionState.QUEUED, "another")
+
+
+@pytest.mark.parametrize("change", OLDER)
+def test_while_a_majority_lags_behind_nothing_is_concluded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: Document | None
+) -> None:
+    """But for what is known: that holds up no other."""
+    two_run(bench, change)
 
     def lags(_: Decisions) -> None:
         raise WTimeoutError("waiting for replication timed out")
@@ -251,11 +256,7 @@ def test_a_record_that_can_not_be_read_holds_up_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture, change: Document
 ) -> None:
     """It counts as held, and is told of now and then."""
-    bench.board.count = 2
-    bench.runs("a", since=TIMEOUT + 2)
-    bench.runs("b", since=TIMEOUT + 1)
-    bench.writes("a", change)
-    bench.becomes("b", DecisionState.QUEUED, "another")
+    two_run(bench, change)
     assert bench.passes(0) == 1
     del bench.board.running[1]
     assert [task for task, _ in bench.freed] == ["p/b"]
