@@ -173,7 +173,8 @@ def test_who_is_only_slow_may_be_first_while_a_slot_is_free(cluster: Cluster) ->
     assert cluster.app.result(process_id, timeout=20) == "first"
     assert len(cluster.wait_began(2)) == 2
     wait_until(lambda: freed(cluster) == {"slow": 1}, 20, "the slot of the second, whose task has ended")
-    assert "its task has ended without it" in cluster.log(worker)
+    # It is counted before it is told.
+    wait_until(lambda: "its task has ended without it" in cluster.log(worker), 5, "why its slot was freed")
 
 
 def test_a_worker_of_threads_that_stands_is_judged_by_others(cluster: Cluster) -> None:

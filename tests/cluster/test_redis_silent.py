@@ -61,6 +61,7 @@ def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_call
     storm.hire(env=by(way, storm), pool=pool)
     storm.start(3)
     storm.wait_lines(3)
+    wait_until(lambda: all(map(look_around(storm.resources, queues=QUEUES).is_polled, QUEUES)), 10, "polls")
     way.silence(answers_calls=answers_calls)
     around = look_around(storm.resources, queues=QUEUES)
     unpolled = around.polled_within + timedelta(seconds=seconds)
@@ -100,6 +101,7 @@ def test_a_worker_without_room(cluster: Cluster, way: Way) -> None:
     waiting = resources.store.decisions.get(found["_id"])
     assert waiting is not None
     polled_within = look_around(resources).polled_within
+    wait_until(lambda: look_around(resources, queues=[queue]).is_polled(queue), 10, "a poll")
     for _ in range(20):
         around = look_around(resources, queues=[queue])
         judged = judge_decision(waiting.evolve(recovery_time=around.now), around)

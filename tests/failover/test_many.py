@@ -79,7 +79,8 @@ def test_a_client_is_never_told_two_things(three: Stack) -> None:
         client.asked += [started(app, kind) for kind in KINDS]
         alone = nodes.stop_replication()
         # The primary's word: what ends now is acknowledged by nobody.
-        wait_until(lambda: len(ends(decisions, client.asked[-3:])) == len(KINDS), 20, "three ends")
+        what = f"seed {seed}, failover {number}: the ends of {client.asked[-3:]}"
+        wait_until(lambda: len(ends(decisions, client.asked[-3:])) == len(KINDS), 20, what)
         threading.Event().wait(chance.uniform(0, 1.5))  # scanners have the time to apply them, if they would
         at_risk |= ends(decisions, client.asked[-3:])
         lose(nodes, alone, workers, killed=number % 2 == 0)
