@@ -29,9 +29,10 @@ from recovery.engine.effects import Ended
 from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
 from recovery.engine.patience import patiently
-from recovery.engine.resolve import NotDecided
+from recovery.engine.resolve import NotReady
 from recovery.engine.resources import Resources
-from recovery.records import Decision
+from recovery.errors import DamagedRecord
+from recovery.records import Decision, Task
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
 
@@ -120,13 +121,16 @@ class Slot:
     def _attempt(self, actor: Actor[..., Any], here: InHand, until: float) -> tuple[Result, InHand | None]:
         """Run a task that is in hand and write its end; what is in hand then."""
         decision = here.decision
-        task = decision.task() or self._resources.store.tasks.get(decision.id)
-        if task is None:
-            raise LookupError(f"{decision.id}: there is a decision, but no Task record")
+        task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         result, following = Result.CLAIM_LOST, None
         try:
+            task = self._task(decision)
             ran = call(self._resources.store, actor, task, here, self._host)
-        except NotDecided as error:
+        except DamagedRecord as damage:
+            # Nothing would come of another attempt. Where it is the task's own record, who waits is found by their links.
+            log.error("%s %s: %s", actor.name, decision.id, damage)
+            ran = outcomes.of_error(damage, decision), ()
+        except NotReady as error:
             if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
                 ran = outcomes.of_error(error, decision), ()
             else:
@@ -139,6 +143,12 @@ class Slot:
             result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         return result, following
+
+    def _task(self, decision: Decision) -> Task:
+        task = decision.task() or self._resources.store.tasks.get(decision.id)
+        if task is None:  # made again from its parent's decision, if it can be
+            raise NotReady(f"{decision.id}: there is a decision, but no Task record")
+        return task
 
     def _wait_again(self, decision: Decision) -> None:
         """A value that its graph has as finished is lost. What finds that also brings this task on; until then it would

@@ -14,10 +14,9 @@ from recovery.engine.context import Attempt
 from recovery.engine.heartbeats import beating
 from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
-from recovery.engine.resolve import resolve
+from recovery.engine.resolve import arguments
 from recovery.errors import ClaimLost, TooLarge
 from recovery.records import Child, Outcome, Task
-from recovery.records.values import decode
 from recovery.store import Store
 
 log = logging.getLogger(__name__)
@@ -28,13 +27,13 @@ _ADVICE = "store the data elsewhere and pass its address, or join it in parts"
 def call(
     store: Store, actor: Actor[..., Any], task: Task, here: InHand, host: Host
 ) -> tuple[Outcome, tuple[Child, ...]] | None:
-    """The outcome of a task that is in hand and the children it scheduled; None if it gave up its claim."""
+    """The outcome of a task that is in hand and the children it scheduled; None if it gave up its claim. Raises
+    NotReady and DamagedRecord for what it is to be called with."""
     decision = here.decision
     try:
-        values = resolve(store, decision.process_id, task.deps, here.outcomes) if task.deps else {}
+        positional, named = arguments(store, task, here.outcomes)
     except TooLarge as error:
         return outcomes.of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision), ()
-    positional, named = decode(task.args, values.__getitem__)
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
         return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from recovery.engine.effects import Applied, Effect, Ended
 from recovery.engine.resources import Resources
 from recovery.records.ids import split_record_id
+from recovery.store import batches
 
 BATCH = 64
 """Decisions that are written together: two round trips for all of them."""
@@ -73,17 +74,22 @@ class Clearing:
         with self._lock:
             entries, self._entries = self._entries, {}
             complete, self._complete = self._complete, []
-        proven = self._proven(list(entries.values()))
+        for some in batches(list(entries.values())):  # many, while the majority lags behind
+            for entry in self._rest(some):
+                del entries[entry.id]
+        for over in batches(complete):
+            self._store.rest_graphs(over)
+        self._keep(entries.values())
+
+    def _rest(self, entries: Sequence[_Entry]) -> list[_Entry]:
+        """Clear those of these that are proven; which they were."""
+        proven = self._proven(entries)
         by_life: dict[int | None, list[str]] = defaultdict(list)
         for entry in proven:
             by_life[entry.restarts].append(entry.id)
         for restarts, ids in by_life.items():  # what is true of one life must not put a later one to rest
             self._store.decisions.rest(ids, restarts)
-        if complete:
-            self._store.rest_graphs(complete)
-        for entry in proven:
-            del entries[entry.id]
-        self._keep(entries.values())
+        return proven
 
     def _keep(self, unproven: Iterable[_Entry]) -> None:
         now = time.monotonic()

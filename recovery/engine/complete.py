@@ -12,7 +12,7 @@ from recovery import metrics
 from recovery.engine.breaking import break_process
 from recovery.engine.resolve import gather, text_size, values_of
 from recovery.engine.resources import Resources
-from recovery.errors import TooLarge
+from recovery.errors import DamagedRecord, TooLarge
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
 
 _TOO_DEEP = ErrorInfo(
@@ -28,7 +28,8 @@ def finish_process(
     epoch. Outcomes `known` are not read.
 
     Broken instead, where the value with all that it promises is more than one record holds. Each of its parts
-    could be kept, and only here are they together; the arguments are in the same record.
+    could be kept, and only here are they together; the arguments are in the same record. And where one of them can't be
+    read.
     """
     found = resources.store.processes.ending(process_id)
     if found is None or found[0].epoch != epoch:
@@ -42,6 +43,8 @@ def finish_process(
             return break_process(resources, process_id, epoch, _TOO_DEEP)
         except TooLarge:
             return break_process(resources, process_id, epoch, too_large("result"))
+        except DamagedRecord as damage:
+            return break_process(resources, process_id, epoch, _unreadable(damage))
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
@@ -49,12 +52,18 @@ def finish_process(
 
 
 def _result(resources: Resources, process: Process, most: int, known: Mapping[str, Outcome] | None) -> str:
-    """The start task's value as JSON. Raises TooLarge, over `most` bytes, before it is made, and RecursionError."""
+    """The start task's value as JSON. Raises TooLarge, over `most` bytes, before it is made, RecursionError, and
+    DamagedRecord."""
     start = process.start_task
-    outcomes = gather(resources.store, process.id, [start], most, known)
-    if text_size(outcomes, start) > most:
+    outcomes = gather(resources.store, process.id, {start: None}, most, known)
+    if text_size(values.promise_text(start), outcomes) > most:
         raise TooLarge(f"process {process.id}: its result is over {most:,} bytes")
-    return values.dump(values_of(outcomes)[start])
+    return values.dump(values_of(process.id, outcomes)[start])
+
+
+def _unreadable(damage: DamagedRecord) -> ErrorInfo:
+    """Why a process has no result that its tasks have come to: a record of it was spoilt since."""
+    return ErrorInfo(kind="DamagedRecord", message=f"the result of the process can't be read: {damage}"[:500])
 
 
 def too_large(what: str) -> ErrorInfo:

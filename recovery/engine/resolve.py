@@ -8,12 +8,12 @@ size: what comes to more than may be held is known before it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from recovery.errors import RecoveryError, TooLarge
-from recovery.records import Failure, Outcome
+from recovery.errors import DamagedRecord, RecoveryError, TooLarge
+from recovery.records import Failure, Outcome, Task
 from recovery.records.ids import record_id, split_record_id
 from recovery.records.values import MAX_BYTES, decode, dump, promise_bytes
 from recovery.store import Held, Store
@@ -23,47 +23,77 @@ MAX_CALL_BYTES = 4 * MAX_BYTES
 own; Python takes some four times as much, in each slot of a worker."""
 
 
-class NotDecided(RecoveryError):
-    """A value is wanted of a task that is not finished."""
+class NotReady(RecoveryError):
+    """What a task needs is not there: a value of a task that is not finished, or its own Task record."""
 
 
-def resolve(
-    store: Store, process_id: str, task_ids: Sequence[str], known: Mapping[str, Outcome] | None = None
-) -> dict[str, Any]:
-    """{task id: value} of these finished tasks, everything they promise included. `known` need not be read.
+def arguments(store: Store, task: Task, known: Mapping[str, Outcome] | None = None) -> tuple[list[Any], dict[str, Any]]:
+    """What a task is called with, everything that its arguments promise included. Outcomes `known` need not be read.
 
-    The value of a fallible task that failed is its Failure. Raises NotDecided if one is not finished, or ended with an
-    error that no one can go on with: then nobody should have asked, but for a decision that was lost since. Raises
-    TooLarge where they come to over MAX_CALL_BYTES.
+    The value of a fallible task that failed is its Failure. Raises NotReady if a task that it waits for is not
+    finished, or ended with an error that no one can go on with: then nobody should have asked, but for a decision that
+    was lost since. Raises TooLarge where they come to over MAX_CALL_BYTES, each value as often as it is promised: it is
+    in memory once only, but who passes it on, or returns it, writes it as often. Raises DamagedRecord for what can't be
+    read of this task, or of one whose value it needs.
     """
-    return values_of(gather(store, process_id, task_ids, MAX_CALL_BYTES, known))
+    values: dict[str, Any] = {}
+    if task.deps:
+        scheduled_by = record_id(task.process_id, task.parent) if task.parent else None
+        outcomes = gather(store, task.process_id, dict.fromkeys(task.deps, scheduled_by), MAX_CALL_BYTES, known)
+        size = text_size(task.args, outcomes)
+        if size > MAX_CALL_BYTES:
+            raise _over(size, MAX_CALL_BYTES)
+        values = values_of(task.process_id, outcomes)
+    call = _decoded(f"Task {task.id}: its args", task.id, task.args, values)
+    if not (isinstance(call, list) and list(map(type, call)) == [list, dict]):
+        raise DamagedRecord(task.id, f"Task {task.id}: its args are not [positional, named] arguments")
+    positional, named = call
+    return positional, named
+
+
+def _over(size: int, most: int) -> TooLarge:
+    told = f"{size:,}" if size < 10**15 else "over 10^15"
+    return TooLarge(f"{told} bytes as JSON with all that is promised, over the limit of {most:,}")
 
 
 def gather(
-    store: Store, process_id: str, task_ids: Sequence[str], most: int, known: Mapping[str, Outcome] | None = None
+    store: Store,
+    process_id: str,
+    promised: Mapping[str, str | None],
+    most: int,
+    known: Mapping[str, Outcome] | None = None,
 ) -> dict[str, Outcome]:
-    """{task id: outcome} of these and of all that they promise; who promises stands before who is promised.
+    """{task: outcome} of these tasks, {task: id of the decision that scheduled it}, and of all that they promise; who
+    promises stands before who is promised.
 
     Raises TooLarge, before anything large is read, if they come to over `most` bytes with each promise kept once.
     """
     held: dict[str, Held] = {}
-    wanted, together = list(dict.fromkeys(task_ids)), 0
+    wanted, together = dict(promised), 0
     while wanted:
         found = {task: _whole(known[task]) for task in wanted if known and task in known}
         if missing := [record_id(process_id, task) for task in wanted if task not in found]:
             found |= {split_record_id(key)[1]: one for key, one in store.decisions.outcomes(missing).items()}
-        layer: dict[str, None] = {}
-        for task in wanted:
+        layer: dict[str, str | None] = {}
+        for task, scheduled_by in wanted.items():
             one = found.get(task)
-            if one is None or (one.outcome.value is None and not one.left_out and one.outcome.error is None):
-                raise NotDecided(f"process {process_id}: task {task} has no value yet, but is waited for")
+            if one is None:
+                raise _not_there(store, process_id, task, scheduled_by)
             held[task] = one
             together += one.size - sum(map(promise_bytes, one.outcome.waits))
-            layer |= dict.fromkeys(one.outcome.waits)
+            layer |= dict.fromkeys(one.outcome.waits, record_id(process_id, task))
         if together > most:
-            raise TooLarge(f"{together:,} bytes as JSON with all that is promised, over the limit of {most:,}")
-        wanted = [task for task in layer if task not in held]
+            raise _over(together, most)
+        wanted = {task: scheduled_by for task, scheduled_by in layer.items() if task not in held}
     return _with_values(store, process_id, held)
+
+
+def _not_there(store: Store, process_id: str, task: str, scheduled_by: str | None) -> RecoveryError:
+    """Why a task that is waited for has no value: it is lost, and will come again, unless there never was one."""
+    if scheduled_by is not None and store.decisions.schedules(scheduled_by, task) is False:
+        told = f"Decision {scheduled_by}: the value of task {task!r} is waited for, which is none of its children"
+        return DamagedRecord(scheduled_by, told)
+    return NotReady(f"process {process_id}: task {task} has no value yet, but is waited for")
 
 
 def _whole(outcome: Outcome) -> Held:
@@ -76,40 +106,65 @@ def _with_values(store: Store, process_id: str, held: Mapping[str, Held]) -> dic
     read = dict(store.decisions.values(left))
     for key in left:
         task = split_record_id(key)[1]
-        if read.get(key) is None:  # gone, or another by now, since its size was read
-            raise NotDecided(f"process {process_id}: task {task} has no value any more, but is waited for")
+        if key not in read:  # gone, or another by now, since its size was read
+            raise NotReady(f"process {process_id}: task {task} has no value any more, but is waited for")
         outcomes[task] = replace(outcomes[task], value=read[key])
+    for task, outcome in outcomes.items():
+        if outcome.error is None and not isinstance(outcome.value, str):
+            key, kind = record_id(process_id, task), type(outcome.value).__name__
+            told = (
+                "it is finished, with neither a value nor an error"
+                if outcome.value is None
+                else (f"its outcome.value is a {kind}, not a text")
+            )
+            raise DamagedRecord(key, f"Decision {key}: {told}")
     return outcomes
 
 
-def values_of(outcomes: dict[str, Outcome]) -> dict[str, Any]:
-    """The values of what `gather` found."""
+def values_of(process_id: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The values of what `gather` found. Raises DamagedRecord."""
     values: dict[str, Any] = {}
     for task, outcome in _promised_first(outcomes):
-        failure = _failure(task, outcome)
-        values[task] = decode(outcome.value or "null", values.__getitem__) if failure is None else failure
+        failure, key = _failure(task, outcome), record_id(process_id, task)
+        if failure is None:
+            values[task] = _decoded(f"Decision {key}: its outcome.value", key, outcome.value or "null", values)
+        else:
+            values[task] = failure
     return values
+
+
+def _decoded(what: str, record: str, text: str, values: Mapping[str, Any]) -> Any:
+    try:
+        return decode(text, values.__getitem__)
+    except KeyError as error:
+        raise DamagedRecord(record, f"{what}: holds a promise of task {error}, for which it does not wait") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedRecord(record, f"{what}: can't be read as JSON: {error}"[:500]) from None
 
 
 _PROMISE = re.compile(r'\{"\$promise":"([^"]*)"\}')
 """A promise in a value's text. In a string that holds such a text its quotes are escaped."""
 
 
-def text_size(outcomes: dict[str, Outcome], task_id: str) -> int:
-    """The bytes of a value as JSON, every promise in it kept. One that is promised a thousand times is a thousand times
-    in it: far more, perhaps, than all that was read."""
+def text_size(text: str, outcomes: Mapping[str, Outcome]) -> int:
+    """The bytes of a JSON text with every promise in it kept by these outcomes. What is promised a thousand times is a
+    thousand times in it: far more, perhaps, than all that was read."""
     sizes: dict[str, int] = {}
     for task, outcome in _promised_first(outcomes):
         failure = _failure(task, outcome)
-        text = dump(failure) if failure is not None else outcome.value or "null"
-        promised = _PROMISE.findall(text) if outcome.waits else ()
-        sizes[task] = len(text.encode()) + sum(sizes[other] - promise_bytes(other) for other in promised)
-    return sizes[task_id]
+        value = dump(failure) if failure is not None else outcome.value or "null"
+        sizes[task] = _kept_size(value, sizes) if outcome.waits else len(value.encode())
+    return _kept_size(text, sizes)
 
 
-def _promised_first(outcomes: dict[str, Outcome]) -> Iterator[tuple[str, Outcome]]:
+def _kept_size(text: str, sizes: Mapping[str, int]) -> int:
+    promised = (match[1] for match in _PROMISE.finditer(text))
+    return len(text.encode()) + sum(sizes[task] - promise_bytes(task) for task in promised if task in sizes)
+
+
+def _promised_first(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[str, Outcome]]:
     # Only its own decider can promise a child, so a promised task always stands after who promises it.
-    return reversed(outcomes.items())
+    return reversed(list(outcomes.items()))
 
 
 def _failure(task: str, outcome: Outcome) -> Failure | None:

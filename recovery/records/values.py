@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -52,22 +52,35 @@ class Encoded:
 def encode(value: Any, what: str) -> Encoded:
     """`value` as JSON. `what` names it in errors, as in 'argument 2 of add'.
 
-    Raises NotEncodable with the path to what can't be encoded, TooLarge over 16 MB.
+    Raises NotEncodable with the path to what can't be encoded, TooLarge over 16 MB. What a value holds many times, as
+    `[x, x]` does whose `x` is such a list again, counts as often as it would be written; it is not written before.
     """
+    _Check(what).check(value)
     promises: dict[str, None] = {}
-    plain = _plain(value, what, promises, depth=0)
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+    def plain(found: Any) -> Any:
+        if type(found) is Promise:
+            promises[found.task_id] = None
+            return {PROMISE_KEY: found.task_id}
+        return plain_failure(found)
+
+    text = json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=plain
+    )
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        place = _surrogate(plain, what)
+        place = _surrogate(value, what)
         raise NotEncodable(f"{place}: holds a lone surrogate, which is not text; remove it") from None
     if size > MAX_BYTES:
-        raise TooLarge(
-            f"{what}: {size:,} bytes as JSON, over MongoDB's limit of 16 MB per record; "
-            "store the data elsewhere and pass its address"
-        )
+        raise _too_large(what, f"{size:,} bytes as JSON, over")
     return Encoded(text, tuple(promises))
+
+
+def _too_large(what: str, size: str) -> TooLarge:
+    return TooLarge(
+        f"{what}: {size} MongoDB's limit of 16 MB per record; store the data elsewhere and pass its address"
+    )
 
 
 def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
@@ -88,7 +101,12 @@ def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
 
 def promise_bytes(task_id: str) -> int:
     """What the promise of a task takes in a value's text: that much goes where its value comes."""
-    return len(f'{{"{PROMISE_KEY}":"{task_id}"}}')
+    return len(promise_text(task_id))
+
+
+def promise_text(task_id: str) -> str:
+    """The promise of a task as it stands in a value's text."""
+    return f'{{"{PROMISE_KEY}":"{task_id}"}}'
 
 
 def _failure(fields: Any) -> Failure | None:
@@ -109,62 +127,115 @@ def plain_failure(value: Any) -> dict[str, Any]:
     raise TypeError(f"a {type(value).__qualname__} is not JSON")
 
 
-def _plain(value: Any, path: str, promises: dict[str, None], depth: int) -> Any:
-    kind = type(value)
-    if value is None or kind in (bool, str):
-        return value
-    if kind is int:
-        # The bits first: they are at hand, the power is not.
-        if value.bit_length() > 3 * MAX_DIGITS and abs(value) >= 10**MAX_DIGITS:
-            raise NotEncodable(f"{path}: a whole number of over {MAX_DIGITS:,} digits; use a string of hex digits")
-        return value
-    if kind is float:
-        if math.isfinite(value):
-            return value
-        raise NotEncodable(f"{path}: {value} is not a JSON number; use None or a string")
-    if depth > 100:
-        raise NotEncodable(f"{path[:200]}…: nested over 100 levels deep, or contains itself")
-    if kind in (list, tuple):
-        return [_plain(item, f"{path}[{i}]", promises, depth + 1) for i, item in enumerate(value)]
-    if kind is dict:
-        return {_key(k, path): _plain(v, f"{path}[{k!r}]", promises, depth + 1) for k, v in value.items()}
-    if kind is Promise:
-        if type(value.task_id) is not str:
-            raise NotEncodable(f"{path}: a promise is what `schedule` gave, not one of {shown(value.task_id)}")
-        promises[value.task_id] = None
-        return {PROMISE_KEY: value.task_id}
-    if kind is Failure:
-        return _plain_failure(value, path)
-    # Subclasses (IntEnum, OrderedDict, numpy's float64) would come back as another type.
-    raise NotEncodable(
-        f"{path}: a {kind.__module__}.{kind.__qualname__} is not JSON; pass None, bool, int, float, str, "
-        "list, dict or a promise (a date as text, a set as a list, an object as a dict)"
-    )
+class _Check:
+    """A walk through a value as `encode` writes it: that JSON carries all of it, and that it is not too large.
+
+    It ends as soon as what it has passed comes to too much, and makes nothing: a few sub-objects that are shared again
+    and again may stand for more than any memory holds.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._place: list[Any] = []
+        """Indices and keys on the way to what is looked at."""
+        self._left = MAX_BYTES
+
+    def check(self, value: Any) -> None:
+        kind = type(value)
+        if kind is str:
+            self._take(len(value) + 2)
+        elif value is None or kind is bool:
+            self._take(4)
+        elif kind is int:
+            # The bits first: they are at hand, the power is not.
+            if value.bit_length() > 3 * MAX_DIGITS and abs(value) >= 10**MAX_DIGITS:
+                raise self._refused(f"a whole number of over {MAX_DIGITS:,} digits; use a string of hex digits")
+            self._take(max(1, value.bit_length() * 3 // 10))
+        elif kind is float:
+            if not math.isfinite(value):
+                raise self._refused(f"{value} is not a JSON number; use None or a string")
+            self._take(3)
+        elif len(self._place) > 100:
+            place = f"{self._what}{self._path()}"
+            raise NotEncodable(f"{place[:200]}…: nested over 100 levels deep, or contains itself")
+        elif kind in (list, tuple):
+            self._take(2)
+            self._check_items(enumerate(value))
+        elif kind is dict:
+            self._take(2)
+            self._check_items(self._with_keys(value))
+        elif kind is Promise:
+            if type(value.task_id) is not str:
+                raise self._refused(f"a promise is what `schedule` gave, not one of {shown(value.task_id)}")
+            self._take(promise_bytes(value.task_id))
+        elif kind is Failure:
+            self._check_failure(value)
+        else:
+            # Subclasses (IntEnum, OrderedDict, numpy's float64) would come back as another type.
+            raise self._refused(
+                f"a {kind.__module__}.{kind.__qualname__} is not JSON; pass None, bool, int, float, str, "
+                "list, dict or a promise (a date as text, a set as a list, an object as a dict)"
+            )
+
+    def _take(self, size: int) -> None:
+        """Count what a part takes at the least: of a text its characters, of what is around it the brackets."""
+        self._left -= size
+        if self._left < 0:
+            raise _too_large(self._what, f"at least {MAX_BYTES - self._left:,} bytes as JSON, over")
+
+    def _check_items(self, items: Iterable[tuple[Any, Any]]) -> None:
+        place = self._place
+        place.append(None)
+        self._left += 1  # the first one has no comma before it
+        for place[-1], item in items:
+            self._left -= 1
+            self.check(item)
+        place.pop()
+
+    def _with_keys(self, value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise self._refused_key(f"the key {shown(key)} is not a str, and JSON would turn it into one")
+            if key in _RESERVED:
+                raise self._refused_key(f"the key {key!r} is reserved for {_RESERVED[key]}; rename it")
+            self._take(len(key) + 3)
+            yield key, item
+
+    def _check_failure(self, value: Failure) -> None:
+        for name, text in asdict(value).items():
+            if type(text) is not str:
+                raise self._refused(f"a failure's {name} is a str, not {shown(text)}", f".{name}")
+            self._take(len(text))
+
+    def _refused(self, why: str, part: str = "") -> NotEncodable:
+        return NotEncodable(f"{self._what}{self._path()}{part}: {why}")
+
+    def _refused_key(self, why: str) -> NotEncodable:
+        self._place.pop()  # the key before this one, if there was one
+        return self._refused(why)
+
+    def _path(self) -> str:
+        return "".join(f"[{step!r}]" for step in self._place)
 
 
-def _plain_failure(value: Failure, path: str) -> dict[str, Any]:
-    for name, text in asdict(value).items():
-        if type(text) is not str:
-            raise NotEncodable(f"{path}.{name}: a failure's {name} is a str, not {shown(text)}")
-    return plain_failure(value)
+def _surrogate(value: Any, path: str) -> str:
+    """Where in a value the text is that UTF-8 can't carry."""
+    return next(_surrogates(value, path), path)
 
 
-def _key(key: Any, path: str) -> str:
-    if type(key) is not str:
-        raise NotEncodable(f"{path}: the key {shown(key)} is not a str, and JSON would turn it into one")
-    if key in _RESERVED:
-        raise NotEncodable(f"{path}: the key {key!r} is reserved for {_RESERVED[key]}; rename it")
-    return key
-
-
-def _surrogate(plain: Any, path: str) -> str:
-    """Where in a plain value the text is that UTF-8 can't carry."""
-    inside: list[tuple[Any, str]] = [(plain, path)]  # grows while it is walked
-    for value, place in inside:
-        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-            return place
-        if isinstance(value, list):
-            inside += [(item, f"{place}[{i}]") for i, item in enumerate(value)]
-        if isinstance(value, dict):
-            inside += [(key, place) for key in value] + [(item, f"{place}[{key!r}]") for key, item in value.items()]
-    return path
+def _surrogates(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            yield path
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _surrogates(item, f"{path}[{place}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _surrogates(key, path)
+            yield from _surrogates(item, f"{path}[{key!r}]")
+    elif isinstance(value, Failure):
+        for name, text in asdict(value).items():
+            yield from _surrogates(text, f"{path}.{name}")
+    elif isinstance(value, Promise):
+        yield from _surrogates(value.task_id, path)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pymongo.collection import Collection
 
 T = TypeVar("T")
 
@@ -25,6 +27,14 @@ def batches(items: Iterable[T], size: int = KEYS) -> Iterator[list[T]]:
     left = iter(items)
     while batch := list(islice(left, size)):
         yield batch
+
+
+def find_keys(
+    collection: Collection[Any], keys: Iterable[str], fields: Mapping[str, Any], also: Mapping[str, Any] = {}
+) -> Iterator[dict[str, Any]]:
+    """These fields of the documents of any number of keys, as far as they are there and match what is wanted `also`."""
+    for batch in batches(keys):
+        yield from collection.find({"_id": {"$in": batch}, **also}, fields)
 
 
 def portions(weights: Mapping[str, int], most: int, number: int = KEYS) -> Iterator[list[str]]:

@@ -12,12 +12,13 @@ from operator import attrgetter
 
 from pymongo.collection import Collection
 
+from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR
-from recovery.store.batches import batches
+from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
-from recovery.store.expressions import OVERDUE, size_of, without
+from recovery.store.expressions import OVERDUE, literal, size_of, without
 from recovery.store.snapshots import decision_of, record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -31,7 +32,7 @@ _WITHOUT_TEXTS = dict.fromkeys(
     ),
     False,
 )
-_OUTLINE = dict.fromkeys(("outcome.value", "outcome.error.stack", "call", "children"), False)
+_OUTLINE = dict.fromkeys(("outcome.value", "outcome.waits", "outcome.error.stack", "call", "children"), False)
 
 _HAS_VALUE: Document = {
     "state": DecisionState.FINISHED.value,
@@ -74,33 +75,34 @@ class DecisionQueries:
         return from_document(Decision, found) if found else None
 
     def briefs(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
-        """The decisions that a majority has, by id, as it has them, without values, children, calls and stacks."""
-        found = _find(self._committed, decision_ids, _OUTLINE)
+        """The decisions that a majority has, by id, as it has them, without values and what
+        these promise, children, calls and stacks."""
+        found = find_keys(self._committed, decision_ids, _OUTLINE)
         return {document["_id"]: from_document(Decision, document) for document in found}
 
     def queued_passes(self, decision_ids: Iterable[str]) -> dict[str, str]:
         """{decision: the pass it is queued under}, of those that are queued: their messages are worth taking."""
-        wanted = {"_id": {"$in": list(decision_ids)}, "state": DecisionState.QUEUED.value}
-        return {found["_id"]: found.get("pass", "") for found in self._current.find(wanted, {"pass": True})}
+        queued = find_keys(self._current, decision_ids, {"pass": True}, {"state": DecisionState.QUEUED.value})
+        return {found["_id"]: found.get("pass", "") for found in queued}
 
     def effects(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
         """The decisions that a majority has, by id, as it has them, as an apply needs them: with their children,
         without their values. What an apply begins is not undone by a failover."""
-        found = _find(self._committed, decision_ids, {"outcome.value": False})
+        found = find_keys(self._committed, decision_ids, {"outcome.value": False})
         return {document["_id"]: from_document(Decision, document) for document in found}
 
     def effect_sizes(self, decision_ids: Iterable[str]) -> dict[str, int]:
         """{decision: bytes that `effects` reads of it}, of those that are there."""
-        sizes = _find(self._committed, decision_ids, {"size": without("outcome.value")})
+        sizes = find_keys(self._committed, decision_ids, {"size": without("outcome.value")})
         return {found["_id"]: found["size"] for found in sizes}
 
     def present(self, decision_ids: Iterable[str]) -> set[str]:
         """The ids of those of these decisions that are there."""
-        return {document["_id"] for document in _find(self._current, decision_ids, {"_id": True})}
+        return {document["_id"] for document in find_keys(self._current, decision_ids, {"_id": True})}
 
     def states(self, decision_ids: Iterable[str]) -> dict[str, DecisionState]:
         """The states of the decisions that are there, by id."""
-        found = _find(self._current, decision_ids, {"state": True})
+        found = find_keys(self._current, decision_ids, {"state": True})
         return {document["_id"]: DecisionState(document["state"]) for document in found}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
@@ -138,12 +140,17 @@ class DecisionQueries:
 
     def _outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
         held: dict[str, Held] = {}
-        for batch in batches(decision_ids):
-            query = {"_id": {"$in": batch}, **_HAS_VALUE}
-            for found in self._committed.find(query, _held(VALUES_BYTES // len(decision_ids))):
-                outcome = from_document(Outcome, found.get("outcome") or {})
-                held[found["_id"]] = Held(outcome, found["size"], found["left"])
+        fields = _held(VALUES_BYTES // len(decision_ids))
+        for found in find_keys(self._committed, decision_ids, fields, _HAS_VALUE):
+            held[found["_id"]] = Held(_outcome(found), found["size"], found["left"])
         return held
+
+    def schedules(self, decision_id: str, task: str) -> bool | None:
+        """Whether a finished decision, as a majority has it, has this task among its children; None without it."""
+        children: Document = {"$cond": [{"$isArray": "$children"}, "$children._id", []]}
+        query = {"_id": decision_id, "state": DecisionState.FINISHED.value}
+        found = self._committed.find_one(query, {"scheduled": {"$in": [literal(task), children]}})
+        return None if found is None else bool(found["scheduled"])
 
     def catch_up(self) -> None:
         """Wait until a majority has all that the primary has now. A new primary serves, for a moment, less than the one
@@ -163,12 +170,11 @@ class DecisionQueries:
             yield from self._values(left)
 
     def _values(self, passes: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
-        for batch in batches(passes):
-            query = {"_id": {"$in": batch}, **_HAS_VALUE}
-            for found in self._committed.find(query, {"outcome.value": True, "outcome.pass": True}):
-                outcome = found.get("outcome") or {}
-                if outcome.get("pass") == passes[found["_id"]]:
-                    yield found["_id"], outcome.get("value")
+        fields = {"outcome.value": True, "outcome.pass": True}
+        for found in find_keys(self._committed, passes, fields, _HAS_VALUE):
+            outcome = found.get("outcome") or {}
+            if outcome.get("pass") == passes[found["_id"]]:
+                yield found["_id"], outcome.get("value")
 
     def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
         """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.
@@ -195,9 +201,11 @@ class DecisionQueries:
         return [from_document(Decision, document) for document in found]
 
 
-def _find(collection: Collection[Document], decision_ids: Iterable[str], fields: Document) -> Iterator[Document]:
-    for batch in batches(decision_ids):
-        yield from collection.find({"_id": {"$in": batch}}, fields)
+def _outcome(found: Document) -> Outcome:
+    key, outcome = found["_id"], found.get("outcome")
+    if not (isinstance(outcome, dict) and outcome):
+        raise DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome")
+    return from_document(Outcome, {**outcome, "_id": key})
 
 
 def _held(most: int) -> Document:

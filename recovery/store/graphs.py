@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, from_document, to_document
+from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal
@@ -50,27 +51,27 @@ class Graphs:
 
     def sizes(self, process_ids: Sequence[str]) -> dict[str, int]:
         """{process: bytes of its graph}, of those that have one: some 50 for each task."""
-        found = self._current.find({"_id": {"$in": list(process_ids)}}, {"size": {"$bsonSize": "$$ROOT"}})
+        found = find_keys(self._current, process_ids, {"size": {"$bsonSize": "$$ROOT"}})
         return {document["_id"]: document["size"] for document in found}
 
     def versions(self, process_ids: Sequence[str]) -> dict[str, int]:
         """{process: version of its graph}, of those that have one."""
-        found = self._current.find({"_id": {"$in": list(process_ids)}}, {"version": True})
+        found = find_keys(self._current, process_ids, {"version": True})
         return {document["_id"]: document["version"] for document in found}
 
     def complete(self, process_ids: Sequence[str]) -> list[str]:
         """Those of these processes of whose graph nothing is open."""
-        found = self._current.find({"_id": {"$in": list(process_ids)}, "notFinished": {}}, {"_id": True})
+        found = find_keys(self._current, process_ids, {"_id": True}, {"notFinished": {}})
         return [document["_id"] for document in found]
 
     def absent(self, process_ids: Iterable[str]) -> set[str]:
         """Those of these processes that have no graph."""
         ids = set(process_ids)
-        return ids - {document["_id"] for document in self._current.find({"_id": {"$in": list(ids)}}, {"_id": True})}
+        return ids - {document["_id"] for document in find_keys(self._current, ids, {"_id": True})}
 
     def get_many(self, process_ids: Iterable[str]) -> dict[str, Graph]:
-        """The graphs that are there, by process."""
-        found = self._current.find({"_id": {"$in": list(process_ids)}})
+        """The graphs that are there, by process; of no more than may be held in memory at once (`Store.portions`)."""
+        found = find_keys(self._current, process_ids, {})
         return {document["_id"]: from_document(Graph, document) for document in found}
 
     def apply(self, process_id: str, epoch: int, finished: Sequence[Finished]) -> GraphView | None:
@@ -101,7 +102,7 @@ class Graphs:
         names = sorted({task for of_process in tasks.values() for task in of_process})
         among: Document = {"$setIntersection": [{"$ifNull": ["$finished", []]}, literal(names)]}
         fields: Document = {"epoch": True, "failed": True, "restarted": True, "finished": among}
-        found = self._committed.find({"_id": {"$in": list(tasks)}}, fields)
+        found = find_keys(self._committed, tasks, fields)
         return {
             document["_id"]: Ends(
                 epoch=document["epoch"],

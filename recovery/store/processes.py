@@ -10,7 +10,7 @@ from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document, verified
-from recovery.store.batches import batches
+from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
 from recovery.store.expressions import (
@@ -114,16 +114,12 @@ class Processes:
 
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The processes that are there, by id, without arguments and results."""
-        return {
-            document["_id"]: _brief(document)
-            for batch in batches(process_ids)
-            for document in self._current.find({"_id": {"$in": batch}}, PROCESS_FIELDS)
-        }
+        return {document["_id"]: _brief(document) for document in find_keys(self._current, process_ids, PROCESS_FIELDS)}
 
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
         without arguments."""
-        found = self._committed.find({"_id": {"$in": list(process_ids)}}, {"args": False})
+        found = find_keys(self._committed, process_ids, {"args": False})
         return {document["_id"]: _brief(document) for document in found}
 
     def ending(self, process_id: str) -> tuple[Process, int] | None:
@@ -140,13 +136,14 @@ class Processes:
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
-        goes_on = {"_id": {"$in": list(process_ids)}, "state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
-        return {document["_id"]: document["epoch"] for document in self._committed.find(goes_on, {"epoch": True})}
+        goes_on = {"state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
+        found = find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
+        return {document["_id"]: document["epoch"] for document in found}
 
     def committed_over(self, process_ids: Iterable[str]) -> list[str]:
         """Those of these that a majority has as ended, however."""
-        over = {"_id": {"$in": list(process_ids)}, "state": {"$ne": RUNNING}}
-        return [document["_id"] for document in self._committed.find(over, {"_id": True})]
+        over = find_keys(self._committed, process_ids, {"_id": True}, {"state": {"$ne": RUNNING}})
+        return [document["_id"] for document in over]
 
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""

@@ -9,7 +9,7 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.records import Task, from_document, to_document
-from recovery.store.batches import batches
+from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import without
@@ -51,8 +51,7 @@ class Tasks:
         return {document["_id"]: list(document.get("dependents", ())) for document in found}
 
     def _find(self, task_ids: Iterable[str], fields: Document) -> Iterator[Document]:
-        for batch in batches(task_ids):
-            yield from self._current.find({"_id": {"$in": batch}}, fields)
+        return find_keys(self._current, task_ids, fields)
 
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:

@@ -10,9 +10,9 @@ from pymongo.collection import Collection
 
 from recovery import ProcessBroken, Recovery
 from recovery.engine import Resources, finish_process
-from recovery.engine.resolve import MAX_CALL_BYTES, NotDecided, gather, resolve, text_size, values_of
+from recovery.engine.resolve import MAX_CALL_BYTES, NotReady, arguments, gather, text_size, values_of
 from recovery.errors import TooLarge
-from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState
+from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
 from recovery.records.ids import record_id
 from recovery.records.values import dump, promise_bytes
 from recovery.settings import Settings
@@ -30,6 +30,10 @@ def finished(task: str, value: str, *waits: str) -> Decision:
 
 def promise(task: str) -> str:
     return f'{{"$promise":"{task}"}}'
+
+
+def called_with(text: str, *deps: str) -> Task:
+    return Task(id=record_id(PROCESS, "joined"), actor="join", args=f"[[{text}],{{}}]", deps=deps)
 
 
 def promising(world: World, *parts: str, times: int = 1, args: str = "[[],{}]") -> None:
@@ -52,7 +56,7 @@ def join_and_finish(settings: Settings) -> Iterator[tuple[str, bool | None]]:
     resources.store.now()
     yield "", None
     try:
-        resolve(resources.store, PROCESS, ["start"])
+        arguments(resources.store, called_with(promise("start"), "start"))
     except TooLarge as error:
         yield str(error), finish_process(resources, PROCESS, 0)
 
@@ -96,10 +100,10 @@ def test_small_and_large_values_come_by_one_query_and_two(world: World, monkeypa
     promising(world, *parts)
     find, queries = Collection.find, list[str]()
     monkeypatch.setattr(Collection, "find", lambda self, *args: [queries.append(self.name), find(self, *args)][1])
-    outcomes = gather(world.store, PROCESS, ["start"], MAX_CALL_BYTES)
-    value = values_of(outcomes)["start"]
+    outcomes = gather(world.store, PROCESS, {"start": None}, MAX_CALL_BYTES)
+    value = values_of(PROCESS, outcomes)["start"]
     assert value == [*range(50), *["x" * (MB // 4 - 2)] * 3]
-    assert text_size(outcomes, "start") == len(dump(value))
+    assert text_size(promise("start"), outcomes) == len(dump(value))
     assert queries == ["decisions"] * 3, "a layer, what it promises, and what of that is large"
 
 
@@ -116,7 +120,7 @@ def test_a_large_value_that_is_another_by_now_is_not_taken(
         return read(passes)
 
     monkeypatch.setattr(decisions, "values", changed)
-    with pytest.raises(NotDecided, match="task c0 has no value any more"):
+    with pytest.raises(NotReady, match="task c0 has no value any more"):
         finish_process(world.app.resources, PROCESS, 0)
     assert world.process(PROCESS).state is ProcessState.RUNNING
 
@@ -132,6 +136,32 @@ def test_a_task_whose_arguments_promise_too_much_fails(app: Recovery, world: Wor
         app.result(process_id, timeout=0)
 
 
+def test_a_value_that_is_promised_many_times_counts_as_often(world: World) -> None:
+    """It is in memory once, but whoever returns it, or passes it on, writes it as often."""
+    promising(world, text(4 * MB))
+    assert len(arguments(world.store, called_with(",".join([promise("c0")] * 15), "c0"))[0]) == 15
+    with pytest.raises(TooLarge, match=r"^71,303,\d{3} bytes as JSON with all that is promised, over the limit of"):
+        arguments(world.store, called_with(",".join([promise("c0")] * 17), "c0"))
+
+
+def doubling(layers: int, deepest: Decision) -> list[Decision]:
+    """Each of these values promises the next one twice."""
+    names = [f"c{number}" for number in range(layers)]
+    twice = [
+        finished(name, f"[{promise(inner)},{promise(inner)}]", inner)
+        for name, inner in zip(names, [*names[1:], deepest.task_id], strict=True)
+    ]
+    return [*twice, deepest]
+
+
+@pytest.mark.parametrize("layers", [25, 500])
+def test_promises_that_double_in_each_layer_are_never_written_out(world: World, layers: int) -> None:
+    for decision in doubling(layers, finished("last", text(100))):
+        put(world.store, decision)
+    with pytest.raises(TooLarge, match=r"bytes as JSON with all that is promised, over the limit"):
+        arguments(world.store, called_with(promise("c0"), "c0"))
+
+
 def test_a_promise_takes_what_its_text_does() -> None:
     assert promise_bytes("abc") == len(promise("abc"))
 
@@ -141,6 +171,13 @@ def test_more_keys_than_a_command_may_hold(world: World) -> None:
     keys = [record_id(PROCESS * 32, f"{number:016}") for number in range(300_000)]
     assert world.store.decisions.outcomes(keys) == {}
     assert world.store.tasks.present(keys) == set()
+    assert world.store.decisions.queued_passes(keys) == {}
+    assert (
+        world.store.graphs.get_many(keys) == world.store.graphs.sizes(keys) == world.store.graphs.versions(keys) == {}
+    )
+    assert len(world.store.graphs.absent(keys)) == len(keys)
+    assert world.store.graphs.complete(keys) == world.store.processes.committed_over(keys) == []
+    assert world.store.processes.ended(keys) == world.store.processes.committed_epochs(keys) == {}
 
 
 def test_a_result_is_polled_without_the_arguments(world: World) -> None:

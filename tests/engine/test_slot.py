@@ -203,12 +203,18 @@ def test_arguments_too_large_to_be_copied_come_from_the_task(world: World) -> No
     check_quiet(world, process_id)
 
 
-def test_a_decision_without_its_task_ends_the_attempt(world: World) -> None:
-    key, message = start(world, lambda: "done")
-    world.store.database["decisions"].update_one({"_id": key}, {"$unset": {"call": ""}})
-    world.store.database["tasks"].delete_one({"_id": key})
-    with pytest.raises(LookupError, match="there is a decision, but no Task record"):
-        run(world, message)
+def test_a_task_without_its_record_waits_until_that_is_made_again(world: World) -> None:
+    large = world.app.actor("large")(lambda text: len(text))
+    process_id = world.app.start(world.app.process("order")(lambda: large.schedule("x" * 5000)))
+    world.pump(serve={"order": world.app.actors["order"]})
+    world.store.database["tasks"].delete_one({"actor": "large"})
+    message = world.pop(["large"])
+    assert message is not None
+    assert slot(world).run(world.app.actors["large"], *arguments(message)) is Result.NOT_READY
+    assert world.bring_on(process_id).result == "5000"
+    (decision,) = (d for d in world.decisions(process_id).values() if d.actor == "large")
+    assert decision.timeouts == 0
+    check_quiet(world, process_id)
 
 
 def test_the_attempt_is_of_the_thread_that_runs_it(world: World) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.errors import NotEncodable, TooLarge
-from recovery.records import Promise, values
+from recovery.records import Failure, Promise, values
 from recovery.records.values import MAX_BYTES, decode, encode
 from tests.examples import examples
 
@@ -152,6 +154,32 @@ def test_too_large_is_counted_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert encode("é" * 49, "value").text == json.dumps("é" * 49, ensure_ascii=False)
     with pytest.raises(TooLarge, match="value: 102 bytes as JSON, over MongoDB's limit"):
         encode("é" * 50, "value")
+
+
+@given(WITH_PROMISES)
+@examples(60)
+def test_what_is_counted_on_the_way_is_never_more_than_what_is_written(value: Any) -> None:
+    size = len(encode(value, "value").text.encode())
+    with patch.object(values, "MAX_BYTES", size):
+        encode(value, "value")
+    with patch.object(values, "MAX_BYTES", size - 1), pytest.raises(TooLarge, match="value: "):
+        encode(value, "value")
+
+
+@pytest.mark.parametrize("part", [Promise("abcdefgh"), "abc", [], {}, None, 1.5, Failure("k", "m", "a", "t")], ids=repr)
+@pytest.mark.parametrize(
+    "twice", [lambda part: [part, part], lambda part: {"a": part, "b": (part,)}], ids=["list", "dict"]
+)
+def test_what_is_shared_and_nested_is_not_written_to_be_measured(
+    part: Any, twice: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2^90 parts, or 2^45."""
+    monkeypatch.setattr(values, "MAX_BYTES", 100_000)
+    monkeypatch.delattr("json.dumps")
+    for _ in range(45 if twice(0) != [0, 0] else 90):
+        part = twice(part)
+    with pytest.raises(TooLarge, match=r"value: at least 100,0.. bytes as JSON, over MongoDB's limit"):
+        encode(part, "value")
 
 
 def test_the_limit_leaves_room_for_the_other_fields() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import recovery.store as store_module
 from recovery.engine import enqueue
-from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
+from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState, Task
 from recovery.rules import Rule
 from recovery.scan import Scanner
 from recovery.store import Finished
@@ -187,16 +187,16 @@ def test_what_goes_on_between_look_and_write_wins(world: World, name: str) -> No
 
 
 @BOTH
-@pytest.mark.parametrize("odd", ["complete, its value spoilt", "not a process"])
+@pytest.mark.parametrize("odd", ["complete, without a value", "not a process"])
 def test_one_that_cant_be_repaired_holds_up_no_other(world: World, name: str, odd: str) -> None:
     past = world.store.now() - 2 * DAY
     bad = Graph(id="0", finished=("start",), touched_at=past, recovery_time=past)
     put(world.store, bad)
-    if odd == "complete, its value spoilt":
+    if odd == "complete, without a value":
         put(world.store, Process(id="0", type="order", args="", started_at=past, recovery_time=past))
         put(world.store, Task(id="0/start", actor="order", args="[[],{}]"))
-        spoilt = Outcome(pass_key="k", value="{")
-        put(world.store, Decision(id="0/start", actor="order", state=DecisionState.FINISHED, outcome=spoilt))
+        failed = Outcome(pass_key="k", error=ErrorInfo(kind="ValueError", message="of another program"))
+        put(world.store, Decision(id="0/start", actor="order", state=DecisionState.FINISHED, outcome=failed))
     process_id = started(world)
     outcome = Outcome(pass_key="k", value='"done"')
     world.store.database["decisions"].delete_many({"_id": {"$ne": "0/start"}})
