@@ -127,7 +127,7 @@ class Slot:
             task = self._task(decision)
             ran = call(self._resources.store, actor, task, here, self._host)
         except DamagedRecord as damage:
-            # Nothing would come of another attempt. Where it is the task's own record, who waits is found by their links.
+            # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
             log.error("%s %s: %s", actor.name, decision.id, damage)
             ran = outcomes.of_error(damage, decision), ()
         except NotReady as error:
