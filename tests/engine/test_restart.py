@@ -327,6 +327,33 @@ def test_a_failure_between_the_look_and_the_reopening_breaks_it_again(
     assert world.app.result(process_id) == [[20, 30], 0]
 
 
+def test_a_failure_while_a_process_that_broke_as_a_whole_is_set_running(
+    shop: Shop, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above: its own apply finds the process broken, for its time-out still."""
+    shop.refused = {2}
+    process_id = world.app.start(shop.order, 2)
+    world.pump(serve={name: world.app.actors[name] for name in ("order", "pack")})
+    assert break_process(world.app.resources, process_id, 0, ErrorInfo(kind="ProcessTimeout", message="too late"))
+    restarts, real = world.store.restarts, world.store.restarts.reopen_processes
+
+    def fail_then_reopen(seen: Any) -> int:
+        assert world.pump() == 1
+        return real(seen)
+
+    monkeypatch.setattr(restarts, "reopen_processes", fail_then_reopen)
+    world.app.restart(process_id)
+    process = world.process(process_id)
+    assert (process.state, process.reopened) == (ProcessState.BROKEN, 1)
+    assert process.error is not None and process.error.kind == "ValueError"
+    monkeypatch.undo()
+    shop.refused = set()
+    world.app.restart(process_id)
+    world.bring_on(process_id)
+    assert world.app.result(process_id) == [[20], 0]
+    check_quiet(world, process_id)
+
+
 @pytest.mark.parametrize("ran", [False, True], ids=["before its task ran", "after its task ran"])
 def test_one_damaged_process_does_not_cut_off_the_rest_of_a_batch(
     shop: Shop, world: World, caplog: pytest.LogCaptureFixture, ran: bool

@@ -197,3 +197,11 @@ def test_abort_cut_off_before_its_commit_point(world: World) -> None:
     process_id = world.app.start("sale")
     world.dies("Aborts.end:before", lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
     ends_right(world, process_id)
+
+
+def test_abort_of_a_process_whose_records_were_at_rest_cut_off(world: World) -> None:
+    """No deadline of it was to come: whoever finds the abort does so by the one that was given to the graph first."""
+    process_id = world.broken()
+    wait_until(lambda: world.at_rest(process_id), 10, "all records at rest")
+    world.dies("Aborts.end:after", lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
+    aborted_for_good(world, process_id)

@@ -117,6 +117,24 @@ def test_tasks_put_back_together_wait_for_each_other(world: World, process_id: s
     ends_well(world, process_id)
 
 
+def test_what_is_finished_by_now_is_not_put_back(world: World, process_id: str) -> None:
+    """It was not when it was judged: a result came, or came back, since."""
+    run(world, "order", "spread", "part")
+    part = {"_id": record_id(process_id, task(world, process_id, "part"))}
+    decisions = world.store.database["decisions"]
+    done = decisions.find_one(part)
+    assert done is not None and done["state"] == "finished"
+    decisions.update_one(part, {"$set": {"state": DecisionState.WAITING.value}, "$unset": {"outcome": 1}})
+    findings, around = diagnose(world, process_id)
+    assert (Rule.FINISHED_UNDECIDED, part["_id"]) in {(one.rule, one.record) for one in findings}
+    decisions.replace_one(part, done)
+    before = world.store.graphs.get(process_id)
+    found = [one for one in findings if one.rule is Rule.FINISHED_UNDECIDED]
+    assert Repairer(world.app.resources, world.app.applier).repair(found, around) == {}
+    assert world.store.graphs.get(process_id) == before
+    ends_well(world, process_id)
+
+
 @pytest.mark.parametrize("count", [1, 40])
 def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: int) -> None:
     process_ids = [world.app.start("order") for _ in range(count)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_process_id, record_id
 from recovery.repair.pace import Pace
@@ -57,26 +59,39 @@ def test_a_rate_below_one_lets_one_through_at_a_time() -> None:
     assert counts == [1, 0, 1, 0, 1, 0, 1]
 
 
-def test_a_storm_is_spread_and_all_are_requeued_once(world: World) -> None:
+@pytest.mark.parametrize(
+    ("state", "rule"),
+    [
+        (DecisionState.WORKING, Rule.WORK_TIMEOUT),
+        (DecisionState.DELAYED, Rule.DUE),
+        (DecisionState.QUEUED, Rule.MESSAGE_LOST),
+    ],
+)
+def test_a_storm_is_spread_and_all_are_requeued_once(world: World, state: DecisionState, rule: Rule) -> None:
+    """Of attempts, of what was to begin meanwhile, and of messages: whatever was away, a rate is one for each second
+    of what comes back."""
     world.app.actor("slow", requeue_rate=20.0)(lambda: None)
     world.app.actor("free")(lambda: None)
     past, process_id = world.store.now() - timedelta(days=1), new_process_id()
+    worker = "w#1" if state is DecisionState.WORKING else None
     put(
         world.store,
         *(
             Decision(
-                id=record_id(process_id, f"{actor}{n}"), actor=actor, state=DecisionState.WORKING, pass_key="old",
-                attempts=1, worker="w#1", recovery_time=past,
+                id=record_id(process_id, f"{actor}{n}"), actor=actor, state=state, pass_key="old", attempts=1,
+                worker=worker, queued_at=past, recovery_time=past,
             )
             for actor in ("slow", "free") for n in range(60)
         ),
     )  # fmt: skip
     world.tell()
+    world.store.queues.polled({"slow": None, "free": None})
     scanner = DecisionScanner(world.app.resources, world.app.applier)
     began = world.store.now()
-    assert scanner.run_once().repaired == {Rule.WORK_TIMEOUT: 80}
-    left = list(world.store.database["decisions"].find({"state": "working"}))
+    assert scanner.run_once().repaired == {rule: 80}
+    left = list(world.store.database["decisions"].find({"pass": "old"}))
     assert Counter(one["actor"] for one in left) == {"slow": 40}
+    assert {one["state"] for one in left} == {state}
     spread = sorted((one["recoveryTime"] - began).total_seconds() for one in left)
     assert spread[0] >= 0 and spread[-1] < 2.5 and spread[-1] - spread[0] > 0.5, spread
     assert scanner.run_once().looked_at < 40, "none before its time"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +10,12 @@ import pytest
 
 import recovery.store as store_module
 from recovery.engine import enqueue
+from recovery.health.process import look
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState, Task
 from recovery.rules import Rule
-from recovery.scan import Scanner
+from recovery.scan import GraphScanner, Scanner
 from recovery.store import Finished
+from recovery.sweep import examine
 from tests.scan.making import DAY, after_find, scanner
 from tests.store.writing import is_about, put
 from tests.world import World, check_quiet
@@ -233,3 +235,52 @@ def test_of_large_processes_few_are_held_in_memory(
     one.judge = counted  # type: ignore[method-assign]
     assert one.run_once().looked_at == len(large)
     assert pages == [2, 2, 1]
+
+
+@pytest.fixture
+def slow_to_read(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """An hour passes while records are read, each time."""
+    now, late = world.store.now, timedelta(0)
+
+    def slowly(real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*args: Any, **kwargs: Any) -> list[Any]:
+            nonlocal late
+            found, late = list(real(*args, **kwargs)), late + timedelta(hours=1)
+            return found
+
+        return read
+
+    monkeypatch.setattr(world.store, "now", lambda: now() + late)
+    monkeypatch.setattr(world.store, "snapshots", slowly(world.store.snapshots))
+    pages = slowly(world.store.snapshot_pages)
+    monkeypatch.setattr(world.store, "snapshot_pages", lambda *args, **kwargs: iter(pages(*args, **kwargs)))
+    return world
+
+
+def scanned(world: World, process_id: str) -> list[Rule]:
+    graphs = GraphScanner(world.app.resources, world.app.applier)
+    findings, around = graphs.judge(graphs.read([process_id]))
+    assert around.now - around.read_at > timedelta(minutes=59), "no time has passed: nothing was tried"
+    return [one.rule for one in findings]
+
+
+def checked(world: World, process_id: str) -> list[Rule]:
+    return [one.rule for one in look(world.app.resources, process_id).findings]
+
+
+def repaired_by_a_sweep(world: World, process_id: str) -> list[Rule]:
+    return list(examine._repair(world.app.resources, [process_id]))
+
+
+@pytest.mark.parametrize("judged", [scanned, checked, repaired_by_a_sweep])
+def test_what_took_long_to_read_is_judged_as_of_its_time(
+    slow_to_read: World, judged: Callable[[World, str], list[Rule]]
+) -> None:
+    """By the time after it a graph is settled in which somebody was at work: what that one has not written yet, and
+    what was read before it was, would count as lost."""
+    process_id = started(slow_to_read, steps=1)
+    waiting = {"$set": {"state": "waiting"}, "$unset": {"recoveryTime": "", "pass": "", "queuedAt": ""}}
+    assert slow_to_read.store.database["decisions"].update_one({"actor": "step"}, waiting).modified_count
+    assert Rule.READY_NOT_QUEUED not in judged(slow_to_read, process_id)
+    make_old(slow_to_read)
+    assert Rule.READY_NOT_QUEUED in judged(slow_to_read, process_id)

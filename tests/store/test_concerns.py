@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from recovery.health.servers import concerns
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
 from recovery.store.concerns import current, overridden
+from recovery.store.hung import Claim
+from tests.faults import layer
 from tests.world import World
 
 ACKNOWLEDGED, RESTORABLE = {"w": "majority", "j": True}, {"w": 1}
@@ -163,19 +166,56 @@ def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(list
     assert seen[schema.ACTORS] >= 3
 
 
-def test_results_and_values_are_read_as_a_majority_has_them(listened: World) -> None:
-    @listened.app.process()
-    def order() -> int:
-        return 1
+READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
+    "DecisionQueries.briefs": lambda store: store.decisions.briefs(["p/t"]),
+    "DecisionQueries.effect_sizes": lambda store: store.decisions.effect_sizes(["p/t"]),
+    "DecisionQueries.effects": lambda store: store.decisions.effects(["p/t"]),
+    "DecisionQueries.get_committed": lambda store: store.decisions.get_committed("p/t"),
+    "DecisionQueries.of_processes": lambda store: list(store.decisions.of_processes(["p"])),
+    "DecisionQueries.outcomes": lambda store: store.decisions.outcomes(["p/t"]),
+    "DecisionQueries.values": lambda store: list(store.decisions.values({"p/t": "a pass"})),
+    "Graphs.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
+    "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
+    "Processes.committed_epochs": lambda store: store.processes.committed_epochs(["p"]),
+    "Processes.committed_over": lambda store: store.processes.committed_over(["p"]),
+    "Processes.ended": lambda store: store.processes.ended(["p"]),
+    "Processes.get_committed": lambda store: store.processes.get_committed("p"),
+    "Processes.is_there": lambda store: store.processes.is_there("p"),
+    "Processes.shown": lambda store: store.processes.shown("p", 10),
+    "Processes.told": lambda store: store.processes.told("p"),
+}
+"""{query: the query, asked}: what is told to somebody, or concluded from for good."""
+OF_OTHERS = {"DecisionQueries.catch_up", "Store.catch_up", "Store.rest_graphs", "Store.snapshot_pages"}
+"""Say so as well: they wait, or read by what stands above, or as they are told to."""
 
-    process_id = listened.app.start(order)
-    listened.bring_on(process_id)
+
+def test_what_is_told_or_concluded_from_is_read_as_a_majority_has_it(listened: World) -> None:
+    """What only the primary has a failover may take back: nobody would look again at what was put to rest by it."""
+    for name, query in READ_AS_A_MAJORITY_HAS_IT.items():
+        commands.sent = []
+        query(listened.store)
+        levels = {command["readConcern"]["level"] for kind, _, command in commands.sent if kind in READS}
+        assert levels and levels <= {"majority", "linearizable"}, name
+
+
+def test_of_every_query_that_says_so_it_is_tried() -> None:
+    say_so = {
+        name
+        for name, (owner, method) in layer.steps().items()
+        if "majority has" in (inspect.getdoc(getattr(owner, method)) or "")
+    }
+    assert say_so - OF_OTHERS == READ_AS_A_MAJORITY_HAS_IT.keys() - {"DecisionQueries.effect_sizes"}
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_whole_processes_are_read_as_a_majority_has_them_for_people(listened: World, told: bool) -> None:
+    """Repairs compare and set, and read what there is now."""
+    process_id = listened.app.start(listened.app.process("order")(lambda: 1))
     commands.sent = []
-    assert listened.app.result(process_id, timeout=5) == 1
-    listened.store.decisions.outcomes([f"{process_id}/start"])
-    listened.store.decisions.effects([f"{process_id}/start"])
-    levels = [command["readConcern"]["level"] for name, _, command in commands.sent if name == "find"]
-    assert levels == ["majority"] * 3
+    assert list(listened.store.snapshot_pages([process_id], told=told))
+    found = [command for kind, _, command in commands.sent if kind == "find"]
+    whole = [command["readConcern"]["level"] for command in found if "size" not in command.get("projection", {})]
+    assert whole == ["majority" if told else "local"] * 4
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -156,6 +157,35 @@ def test_fail_leaves_the_task_open(store: Store, epoch: int, task: str, known: b
     assert (found.failed, set(found.not_finished), found.links) == ({"a": True}, {"a", "sum"}, {"sum": {"a": True}})
     assert is_close(found.recovery_time, store.now() + timedelta(seconds=30))
     assert store.graphs.rest(["p"]) == 1
+
+
+@pytest.mark.parametrize("restarts", [None, 1])
+def test_a_failure_of_an_earlier_life_is_not_noted(store: Store, restarts: int | None) -> None:
+    graph(store, "a", restarted={"a": 2})
+    before = contents(store, "graphs")
+    assert not store.graphs.fail("p", 0, "a", restarts)
+    assert contents(store, "graphs") == before
+    assert store.graphs.fail("p", 0, "a", 2)
+
+
+CHANGES_OF_WHAT_WAS_SEEN: dict[str, Callable[[Store, Graph], bool]] = {
+    "give_up": lambda store, seen: store.graphs.give_up(seen, "b"),
+    "reopen": lambda store, seen: store.graphs.reopen(seen, {"done": ["b"]}),
+    "relink": lambda store, seen: store.graphs.relink(seen, {"b": ["a"]}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES_OF_WHAT_WAS_SEEN)
+@pytest.mark.parametrize("since", ["version", "epoch"])
+def test_what_is_not_as_it_was_seen_is_left_alone(store: Store, name: str, since: str) -> None:
+    """An apply makes another version; an abort another epoch, and of what was aborted nothing changes any more."""
+    seen = graph(store, "a", "b", links={"b": {"done": True}}, finished=("done",))
+    store.database["graphs"].update_one({"_id": "p"}, {"$inc": {since: 1}})
+    before = contents(store, "graphs")
+    assert not CHANGES_OF_WHAT_WAS_SEEN[name](store, seen)
+    assert contents(store, "graphs") == before
+    assert CHANGES_OF_WHAT_WAS_SEEN[name](store, there(store))
+    assert contents(store, "graphs") != before
 
 
 def test_an_open_graph_does_not_rest(store: Store) -> None:
