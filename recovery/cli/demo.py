@@ -13,11 +13,11 @@ HELP = """Run workflows on a cluster whose workers are killed while you watch, a
 
 Starts MongoDB, Valkey and workers on this machine in a folder that is removed at the end (or uses the servers that
 RECOVERY_MONGO_URI and RECOVERY_BROKER_URL name). Workflows are JSON files in WfFormat; without a file, a small
-example is run. Ends with 0 only if every process finished, no accepted result was lost, none was accepted twice and
-no live record was without a deadline.
+example is run. Ends with 0 only if every process finished, no accepted result was lost, none was accepted twice, no
+live record was without a deadline and no repair tells of lost records.
 
 With --chaos workers and their processes, beats, MongoDB's primary (one of three) and Valkey are killed, frozen or
-stepped down, and messages dropped, one after the other.
+stepped down, and messages dropped, one after the other, for as long as --for says (else half of --timeout).
 
 Example: [bold]recovery demo[/bold]
 
@@ -42,7 +42,10 @@ def demo(
     ] = 2.0,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break not only workers.")] = False,
     go_on: Annotated[
-        float, typer.Option("--for", metavar="SECONDS", help="Start another process for each that ends, for so long.")
+        float,
+        typer.Option(
+            "--for", metavar="SECONDS", help="Break things, and start another process for each that ends, so long."
+        ),
     ] = 0.0,
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
     timeout: Annotated[float, typer.Option(help="Seconds after which to give up, from the last start.")] = 300.0,

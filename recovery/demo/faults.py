@@ -1,23 +1,42 @@
 """What breaks in a demo with `--chaos`, for how long, and how it is mended.
 
 Each fault is a context: entered, something is broken, and it says what; left, it is mended as an operator or an
-orchestrator would. In between `LASTS` goes by. Faults of servers that are not ours are left out.
+orchestrator would. In between `LASTS` goes by, or less where what the fault is for has come about. Faults of servers
+that are not ours are left out.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from recovery.demo.chaos import Chaos
+from recovery.demo.freezing import AtWork, Lasting, freeze_at_work
 from recovery.demo.workforce import Workforce
+from recovery.engine import Resources
 from recovery.queue import Broker
 from recovery.stack import ReplicaSet, Stack, Valkey
 
-Fault = Callable[[], AbstractContextManager[str]]
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What is broken now, in words."""
+
+    what: str
+    is_over: Callable[[], bool] = _never
+    """Whether it may be mended before its time: what it is for has come about."""
+
+
+Fault = Callable[[], AbstractContextManager[Broken]]
 
 
 class Kind(StrEnum):
@@ -39,8 +58,8 @@ class Kind(StrEnum):
 
 
 LASTS: Mapping[Kind, float] = {
-    # Longer than the demo's heartbeat_timeout of 3 s: the worker is taken for lost, and comes back.
-    Kind.WORKER_FROZEN: 5.0,
+    # At the most: until others have done what it was at. What it brings when it comes back is too late then.
+    Kind.WORKER_FROZEN: 20.0,
     Kind.BEAT_KILLED: 3.0,
     Kind.SECOND_BEAT: 3.0,
     # Longer than an election, so that there are two of them.
@@ -52,21 +71,27 @@ LASTS: Mapping[Kind, float] = {
 }
 """Seconds until it is mended; what is not here is at once."""
 
+FAILOVERS = frozenset({Kind.PRIMARY_KILLED, Kind.PRIMARY_STEPPED_DOWN, Kind.PRIMARY_FROZEN, Kind.PRIMARY_LOST})
+"""Faults by which MongoDB's primary changes: what only the one before had is taken back."""
 
+TAKEN_FOR_LOST = 5.0
+"""Seconds that a worker stands still at the least: longer than the demo's heartbeat_timeout of 3 s."""
+SEEN_WITHIN = 2.0
+"""Seconds in which what others did instead was seen: the demo reads it every second."""
 LAGS = 4.0
 """Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, from which on
 others would apply what is not acknowledged."""
 
 
-def faults(stack: Stack, workforce: Workforce, broker: Broker, chaos: Chaos) -> dict[Kind, Fault]:
+def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chaos) -> dict[Kind, Fault]:
     """The faults that this stack can have."""
     found: dict[Kind, Fault] = {
         Kind.WORKER_KILLED: partial(_worker_killed, workforce),
         Kind.POOL_PROCESS_KILLED: partial(_pool_process_killed, workforce),
-        Kind.WORKER_FROZEN: partial(_worker_frozen, workforce),
+        Kind.WORKER_FROZEN: partial(_worker_frozen, workforce, AtWork(resources.store)),
         Kind.BEAT_KILLED: partial(_beat_killed, workforce),
         Kind.SECOND_BEAT: partial(_second_beat, workforce),
-        Kind.MESSAGES_DROPPED: partial(_messages_dropped, workforce, broker, chaos),
+        Kind.MESSAGES_DROPPED: partial(_messages_dropped, workforce, resources.broker, chaos),
     }
     if (nodes := stack.replica_set) is not None:
         found |= {
@@ -84,95 +109,100 @@ def faults(stack: Stack, workforce: Workforce, broker: Broker, chaos: Chaos) -> 
 
 
 @contextmanager
-def _worker_killed(workforce: Workforce) -> Iterator[str]:
-    yield f"{workforce.kill_worker()} killed with its pool"
+def _worker_killed(workforce: Workforce) -> Iterator[Broken]:
+    yield Broken(f"{workforce.kill_worker()} killed with its pool")
 
 
 @contextmanager
-def _pool_process_killed(workforce: Workforce) -> Iterator[str]:
-    yield f"a pool process of {workforce.kill_pool_process()} killed"
+def _pool_process_killed(workforce: Workforce) -> Iterator[Broken]:
+    yield Broken(f"a pool process of {workforce.kill_pool_process()} killed")
 
 
 @contextmanager
-def _worker_frozen(workforce: Workforce) -> Iterator[str]:
+def _worker_frozen(workforce: Workforce, at_work: AtWork) -> Iterator[Broken]:
     worker = workforce.choose_worker()
-    worker.freeze()
+    tasks = freeze_at_work(worker, at_work)
+    overtaken = Lasting(lambda: at_work.is_overtaken(tasks), SEEN_WITHIN)
+    lost_at = time.monotonic() + TAKEN_FOR_LOST
     try:
-        yield f"{worker.name} frozen with its pool"
+        yield Broken(
+            f"{worker.name} frozen with its pool, tasks at work: {len(tasks)}",
+            lambda: time.monotonic() > lost_at and overtaken(),
+        )
     finally:
         worker.thaw()
 
 
 @contextmanager
-def _beat_killed(workforce: Workforce) -> Iterator[str]:
+def _beat_killed(workforce: Workforce) -> Iterator[Broken]:
     workforce.kill_beat()
     try:
-        yield "beat killed"
+        yield Broken("beat killed")
     finally:
         workforce.hire_beat()
 
 
 @contextmanager
-def _second_beat(workforce: Workforce) -> Iterator[str]:
+def _second_beat(workforce: Workforce) -> Iterator[Broken]:
     workforce.hire_beat()
     try:
-        yield "a second beat started"
+        yield Broken("a second beat started")
     finally:
         workforce.kill_beat()
 
 
 @contextmanager
-def _messages_dropped(workforce: Workforce, broker: Broker, chaos: Chaos) -> Iterator[str]:
+def _messages_dropped(workforce: Workforce, broker: Broker, chaos: Chaos) -> Iterator[Broken]:
     queue = chaos.choose(workforce.queues)
     dropped = max(0, broker.depths([queue])[queue] - 1)
     broker.cut(queue, 1)
-    yield f"{dropped} messages of {queue} dropped"
+    yield Broken(f"{dropped} messages of {queue} dropped")
 
 
 @contextmanager
-def _primary_killed(nodes: ReplicaSet) -> Iterator[str]:
+def _primary_killed(nodes: ReplicaSet) -> Iterator[Broken]:
     primary = nodes.primary()
     primary.kill()
     try:
-        yield f"{primary.label} killed, the primary"
+        yield Broken(f"{primary.label} killed, the primary")
     finally:
         nodes.start()
 
 
 @contextmanager
-def _primary_stepped_down(nodes: ReplicaSet) -> Iterator[str]:
-    yield f"{nodes.step_down().label} stepped down, the primary"
+def _primary_stepped_down(nodes: ReplicaSet) -> Iterator[Broken]:
+    yield Broken(f"{nodes.step_down().label} stepped down, the primary")
 
 
 @contextmanager
-def _primary_frozen(nodes: ReplicaSet) -> Iterator[str]:
+def _primary_frozen(nodes: ReplicaSet) -> Iterator[Broken]:
     primary = nodes.primary()
     primary.freeze()
     try:
-        yield f"{primary.label} frozen, the primary"
+        yield Broken(f"{primary.label} frozen, the primary")
     finally:
         primary.thaw()
 
 
 @contextmanager
-def _primary_lost(nodes: ReplicaSet) -> Iterator[str]:
+def _primary_lost(nodes: ReplicaSet) -> Iterator[Broken]:
     primary = nodes.stop_replication()
     try:
         threading.Event().wait(LAGS)
         primary.kill()
         nodes.resume_replication()
-        yield f"{primary.label} killed, the primary, with all that it wrote for {LAGS:g} s"
+        yield Broken(f"{primary.label} killed, the primary, with all that it wrote for {LAGS:g} s")
     finally:
         nodes.resume_replication()
         nodes.start()
 
 
 @contextmanager
-def _valkey_killed(valkey: Valkey, *, keeps: bool) -> Iterator[str]:
+def _valkey_killed(valkey: Valkey, *, keeps: bool) -> Iterator[Broken]:
     valkey.kill()
     if not keeps:
         valkey.lose_data()
     try:
-        yield "Valkey killed" if keeps else "Valkey killed, its data lost"
+        yield Broken("Valkey killed" if keeps else "Valkey killed, its data lost")
     finally:
         valkey.start()

@@ -24,7 +24,8 @@ class Options:
     chaos: bool = False
     """Whether not only workers are killed."""
     go_on: float = 0.0
-    """Seconds in which a process that has ended is followed by another; 0: `processes` are started, and no more."""
+    """Seconds in which things are broken and a process that has ended is followed by another; 0: `processes` are
+    started, and no more."""
     time_scale: float = 0.1
     """How long a task takes, as a part of the time that its file says. At 0.1 the example takes some 15 s on
     two cores, which is half a dozen kills."""
@@ -42,6 +43,12 @@ class Options:
         _not_negative(self.time_scale, "--time-scale")
         if not self.timeout > 0:
             raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
+
+    @property
+    def breaks_for(self) -> float:
+        """Seconds in which things are broken. Without `go_on` half of the time that there is: the other half is for
+        what was broken last to recover from."""
+        return self.go_on or self.timeout / 2
 
     def workflows(self) -> list[Workflow]:
         """The workflows to run. Raises WorkflowError for the first file that can't be."""

@@ -112,7 +112,11 @@ def summary(report: Report) -> RenderableType:
         ("tasks", f"{report.tasks}", f"{report.executions} runs to the end" if extra else "each run to its end once"),
         ("workers killed", f"{report.kills}", f"with all their processes; seed {report.seed}"),
         ("tasks requeued", f"{report.requeued}", _lag(report)),
-        ("stale rejected", f"{report.stale_rejected}", "late messages and results, dropped"),
+        (
+            "stale rejected",
+            f"{report.stale_rejected}",
+            f"late messages, and {report.stale_results} late results, dropped",
+        ),
         ("lost", f"{report.lost}", "accepted results that are not there"),
         ("accepted twice", f"{report.accepted_twice}", "tasks of which two results were used"),
     ):
@@ -125,7 +129,7 @@ def summary(report: Report) -> RenderableType:
         verdict = Text("Every process finished; nothing was lost, nothing accepted twice.", style="bold green")
     else:
         verdict = Text("\n".join(report.problems), style="bold red")
-    return Group(table, "", verdict)
+    return Group(table, "", verdict, *(Text(note, style="yellow") for note in report.notes))
 
 
 def _lag(report: Report) -> str:

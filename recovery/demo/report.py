@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from recovery.demo.audit import Audit
+from recovery.demo.lost_records import unexplained
 from recovery.demo.workload import Run
 from recovery.metrics import multiprocess
 from recovery.records import ProcessState
 
+NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about late results."
 SHOWN = 5
 """Places that a message names; a bug mostly has one cause."""
 
@@ -22,6 +24,7 @@ class Counts:
 
     requeued: int = 0
     stale_rejected: int = 0
+    stale_results: int = 0
     lag_p50: float | None = None
     lag_p99: float | None = None
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -35,6 +38,7 @@ class Counts:
         return cls(
             requeued=round(multiprocess.total(found, "recovery_requeues")),
             stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
+            stale_results=round(multiprocess.totals(found, "recovery_stale_results", "reason").get("result", 0)),
             lag_p50=multiprocess.quantile(0.5, lag),
             lag_p99=multiprocess.quantile(0.99, lag),
             repairs=dict(sorted(multiprocess.totals(found, "recovery_repairs", "rule").items())),
@@ -51,6 +55,9 @@ class Report:
     executions: int
     requeued: int
     stale_rejected: int
+    """Late messages and results that were dropped."""
+    stale_results: int
+    """Of them the results: of attempts that were overtaken by another."""
     accepted_twice: int
     lost: int
     wall_seconds: float
@@ -65,6 +72,8 @@ class Report:
     live_without_deadline: int
     """The most live records that lacked a deadline at any look."""
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the run did not bring about, so that nothing is proved about it."""
 
     @property
     def good(self) -> bool:
@@ -86,6 +95,7 @@ def report(
     seed: int,
     faults: Mapping[str, int],
     live_without_deadline: int,
+    chaos: bool,
 ) -> Report:
     """Put together what a demo found."""
     return Report(
@@ -95,6 +105,7 @@ def report(
         executions=found.executions,
         requeued=counts.requeued,
         stale_rejected=counts.stale_rejected,
+        stale_results=counts.stale_results,
         accepted_twice=len(found.accepted_twice),
         lost=len(found.lost),
         wall_seconds=round(wall_seconds, 3),
@@ -105,16 +116,18 @@ def report(
         faults=faults,
         repairs=counts.repairs,
         live_without_deadline=live_without_deadline,
-        problems=tuple(_problems(runs, found, live_without_deadline)),
+        problems=tuple(_problems(runs, found, live_without_deadline, unexplained(counts.repairs, faults))),
+        notes=(NO_STALE_RESULT,) if chaos and not counts.stale_results else (),
     )
 
 
-def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int) -> list[str]:
+def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int, lost_records: Iterable[str]) -> list[str]:
     problems = [
-        f"process {run.id} ({run.workflow.name}) is {run.state}{f': {run.error}' if run.error else ''}"
+        f"process {run.id} ({run.workflow.name}) is {_how(run)}"
         for run in runs
         if run.state is not ProcessState.FINISHED
     ]
+    problems += lost_records
     for what, places in (("lost", found.lost), ("accepted twice", found.accepted_twice)):
         problems += [
             f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()
@@ -122,3 +135,9 @@ def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int) -> 
     if live_without_deadline:
         problems.append(f"{live_without_deadline} live records had no deadline: nobody would have looked at them")
     return problems[:SHOWN] + ([f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else [])
+
+
+def _how(run: Run) -> str:
+    if run.state is ProcessState.RUNNING:
+        return run.standing or run.state
+    return f"{run.state}: {run.error}" if run.error else run.state

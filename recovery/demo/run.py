@@ -21,12 +21,12 @@ from recovery.demo import ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import faults
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
 from recovery.demo.stopping import signals
-from recovery.demo.storm import Storm
+from recovery.demo.trouble import Trouble
+from recovery.demo.unfinished import standing
 from recovery.demo.watch import Watch
 from recovery.demo.workforce import READY_WITHIN, Workforce
 from recovery.engine import Resources
@@ -91,7 +91,7 @@ class _Demo:
             part.mkdir()
         self.workforce = Workforce(self.stack, self._environment(), self.chaos)
         self.watch = Watch(Standing(processes=options.processes, workers=options.workers), self.ledger, self.metrics)
-        self._storm: Storm | None = None
+        self.trouble = Trouble(options, self.stack, self.workforce, self.chaos, progress.struck)
 
     def run(self) -> Report:
         self.progress.say(f"starting servers and {self.options.workers} workers (seed {self.chaos.seed})")
@@ -117,7 +117,7 @@ class _Demo:
         began = time.monotonic()
         no_more = began + self.options.go_on
         starting = workload.Starting(resources, self.workflows, self.options.time_scale)
-        self._break_things(resources, began)
+        self.trouble.start(resources)
         pause = threading.Event()
         try:
             while (more := self._more(no_more)) or self.watch.running():
@@ -129,18 +129,11 @@ class _Demo:
                 if time.monotonic() > no_more + self.options.timeout:
                     break
         finally:
-            self.chaos.stop()
-            if self._storm is not None:
-                self._storm.stop()
-        return time.monotonic() - began
-
-    def _break_things(self, resources: Resources, began: float) -> None:
-        if self.options.chaos:
-            possible = faults(self.stack, self.workforce, resources.broker, self.chaos)
-            self._storm = Storm(possible, self.chaos, self.options.kill_every, self.progress.struck)
-            self._storm.start()
-        else:
-            self.chaos.start(began)
+            self.trouble.stop()
+        took = time.monotonic() - began
+        for run in self.watch.running():  # while the workers are there: who judges by deadlines must see them served
+            run.standing = standing(resources, run.id)
+        return took
 
     def _more(self, no_more: float) -> bool:
         """Whether processes are still to be started."""
@@ -165,17 +158,13 @@ class _Demo:
             pause.wait(LOOK_EVERY)
 
     def _tick(self, resources: Resources) -> None:
-        if self._storm is not None:
-            self._storm.check()
-        self.workforce.tick(resources.store)
-        faults = self._storm.struck.total() if self._storm is not None else 0
+        self.trouble.tick(resources)
+        faults = sum(self.trouble.struck.values())
         self.progress.show(self.watch.standing(kills=self.workforce.kills, faults=faults))
 
     def _report(self, resources: Resources, wall: float) -> Report:
         runs = self.watch.runs
-        workload.look(resources, runs)  # once more: nothing may have changed since the end
-        self.watch.look_for_deadlines(resources)
-        struck = {kind.value: count for kind, count in sorted(self._storm.struck.items())} if self._storm else {}
+        self.watch.look_at_the_end(resources)
         return report(
             runs,
             audit(ledger.read(self.ledger), [run.ran for run in runs]),
@@ -183,8 +172,9 @@ class _Demo:
             wall,
             kills=self.workforce.kills,
             seed=self.chaos.seed,
-            faults=struck,
+            faults=self.trouble.struck,
             live_without_deadline=self.watch.without_deadline,
+            chaos=self.options.chaos,
         )
 
     def _environment(self) -> dict[str, str]:

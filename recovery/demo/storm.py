@@ -7,14 +7,16 @@ things recover, so that the processes get on.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import LASTS, Fault, Kind
+from recovery.demo.faults import LASTS, Broken, Fault, Kind
 
 MENDED_WITHIN = 120.0
 """Seconds in which the last fault is over: what lasts longest, and the start of a server."""
+LOOK_EVERY = 0.2
 
 
 class Storm:
@@ -31,9 +33,13 @@ class Storm:
         """The first fault comes after a pause."""
         self._thread.start()
 
+    def end(self) -> None:
+        """No more faults; the last one is being mended."""
+        self._ending.set()
+
     def stop(self) -> None:
         """No more faults; returns when the last one is mended."""
-        self._ending.set()
+        self.end()
         if self._thread.is_alive():
             self._thread.join(MENDED_WITHIN)
 
@@ -51,9 +57,15 @@ class Storm:
             for kind in self._chaos.deck(list(self._faults)):
                 if self._ending.wait(self._pause):
                     return
-                with self._faults[kind]() as what:
+                with self._faults[kind]() as broken:
                     self.struck[kind] += 1
-                    self._tell(what)
-                    self._ending.wait(LASTS.get(kind, 0.0))
+                    self._tell(broken.what)
+                    self._last(broken, LASTS.get(kind, 0.0))
         except BaseException as error:
             self._error = error
+
+    def _last(self, broken: Broken, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not broken.is_over():
+            if self._ending.wait(min(left, LOOK_EVERY)):
+                return

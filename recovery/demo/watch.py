@@ -15,6 +15,10 @@ from recovery.store.overview import Overview, impatient
 from recovery.store.transient import is_transient
 
 LOOK_WITHIN = 2.0
+MOST_READ = 200
+"""Running processes whose values are read again and again, so that what is accepted and changed is seen."""
+CATCH_UP_WITHIN = 60.0
+"""Seconds in which members that were killed have come back and have all."""
 COUNT_EVERY = 1.0
 
 
@@ -41,16 +45,24 @@ class Watch:
         return [run for run in self.runs if not run.ended]
 
     def look(self, resources: Resources) -> None:
-        """See which processes have ended, and now and then that everything has a deadline."""
+        """See which processes have ended, and now and then what was accepted, and that everything has a deadline."""
         try:
             with impatient(LOOK_WITHIN):
                 workload.look(resources, self.running())
                 if time.monotonic() > self._looked + COUNT_EVERY:
                     self._looked = time.monotonic()
+                    workload.look_at_values(resources, self.running()[:MOST_READ])
                     self.look_for_deadlines(resources)
         except PyMongoError as error:
             if not is_transient(error):
                 raise  # else it is away, which we have brought about
+
+    def look_at_the_end(self, resources: Resources) -> None:
+        """See all once more, as a majority has it: nothing that was accepted or ended may have changed since."""
+        resources.store.catch_up(CATCH_UP_WITHIN)
+        workload.look(resources, self.runs)
+        workload.look_at_values(resources, self.runs)
+        self.look_for_deadlines(resources)
 
     def look_for_deadlines(self, resources: Resources) -> None:
         """See that everything that lives has a deadline."""

@@ -14,10 +14,13 @@ from recovery.engine import Resources
 from recovery.engine import start as start_process
 from recovery.engine.actor import encode_call
 from recovery.records import Process, ProcessState
+from recovery.store.overview import Overview
 from recovery.wfformat import Workflow
 
 PAGE = 500
 """Processes that are asked for at once."""
+VALUES_PAGE = 100
+"""Processes whose tasks' values are."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,12 @@ class Run:
     state: ProcessState = ProcessState.RUNNING
     error: str | None = None
     results: list[Any] = field(default_factory=list)
+    stored: dict[str, Any] | None = None
+    """{task id: its accepted value} as it was read last; None until it was."""
+    accepted: dict[str, list[Any]] = field(default_factory=dict)
+    """{task id: each accepted value that was ever read}: one, unless something is wrong."""
+    standing: str | None = None
+    """Of one that has not ended in time: whether it goes on, and why it has not ended."""
 
     @property
     def ended(self) -> bool:
@@ -37,7 +46,13 @@ class Run:
     @property
     def ran(self) -> Ran:
         """What the audit is told of it."""
-        return Ran(self.id, {task.id: task.parents for task in self.workflow.tasks}, tuple(self.results))
+        return Ran(
+            self.id,
+            {task.id: task.parents for task in self.workflow.tasks},
+            tuple(self.results),
+            self.stored,
+            self.accepted,
+        )
 
 
 class Starting:
@@ -80,12 +95,32 @@ def look(resources: Resources, runs: Iterable[Run]) -> None:
                 _update(run, process)
 
 
+def look_at_values(resources: Resources, runs: Iterable[Run]) -> None:
+    """Read what is stored as accepted of these processes, task by task, as a majority has it."""
+    overview, runs = Overview(resources.store.database), list(runs)
+    for first in range(0, len(runs), VALUES_PAGE):
+        page = runs[first : first + VALUES_PAGE]
+        found = overview.values_of([run.id for run in page])
+        for run in page:
+            run.stored = {task: _decoded(text) for task, text in found[run.id].items()}
+            for task, value in run.stored.items():
+                if value not in (read := run.accepted.setdefault(task, [])):
+                    read.append(value)
+
+
 def _update(run: Run, process: Process) -> None:
     run.state = process.state
     if process.state is ProcessState.FINISHED:
         run.results.append(json.loads(process.result or "null"))
     elif process.error is not None:
         run.error = f"{process.error.kind}: {process.error.message}"
+
+
+def _decoded(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return text  # none of ours: the audit says so
 
 
 def _arguments(workflow: Workflow, time_scale: float) -> str:

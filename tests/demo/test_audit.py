@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,12 @@ FINAL = Line("p", "4", "", "nf", {"b": "nb", "c": "nc"}, final=True)
 RESULT = {"nonce": "nf", "leaves": {"b": "nb", "c": "nc"}, "count": 2}
 
 
-def judge(lines: list[Line], *results: Any) -> tuple[set[str], set[str]]:
+STORED = {"1": {"nonce": "na"}, "2": {"nonce": "nb"}, "3": {"nonce": "nc"}, "4": RESULT}
+
+
+def judge(lines: list[Line], *results: Any, stored: Mapping[str, Any] | None = None) -> tuple[set[str], set[str]]:
     """The tasks that were lost, and those accepted twice."""
-    found = audit(lines, [Ran("p", PARENTS, results)])
+    found = audit(lines, [Ran("p", PARENTS, results, stored)])
     assert all(process == "p" for process, _ in [*found.lost, *found.accepted_twice])
     return {task for _, task in found.lost}, {task for _, task in found.accepted_twice}
 
@@ -112,3 +116,43 @@ class TestAcceptedTwice:
 
     def test_the_collecting_task_was_made_twice(self) -> None:
         assert judge([A, B, C, FINAL, replace(FINAL, id="5", nonce="other")], RESULT) == (set(), {COLLECT})
+
+
+class TestStored:
+    """What was seen to be accepted is held against what is stored when all is over."""
+
+    def test_all_well(self) -> None:
+        late = [replace(A, nonce="other"), replace(FINAL, nonce="other")]
+        assert judge([*late, A, B, C, FINAL], RESULT, stored=STORED) == (set(), set())
+
+    def test_what_goes_on_has_what_was_used(self) -> None:
+        assert judge([A, B], stored={"1": STORED["1"]}) == (set(), set())
+        assert judge([A], stored={}) == (set(), set())
+
+    @pytest.mark.parametrize("results", [(), (RESULT,)])
+    def test_an_accepted_result_was_erased(self, results: tuple[Any, ...]) -> None:
+        left = {task: value for task, value in STORED.items() if task != "1"}
+        assert judge([A, B, C, FINAL], *results, stored=left) == ({"a"}, set())
+
+    def test_it_was_erased_and_made_anew(self) -> None:
+        again = replace(A, nonce="again")
+        assert judge([A, B, C, FINAL, again], RESULT, stored=STORED | {"1": {"nonce": "again"}}) == (set(), {"a"})
+
+    def test_the_last_result_was_overwritten(self) -> None:
+        late = replace(FINAL, nonce="late")
+        assert judge([A, B, C, FINAL, late], RESULT, stored=STORED | {"4": {"nonce": "late"}}) == (set(), {COLLECT})
+
+    @pytest.mark.parametrize("value", [None, {"nonce": "other"}, {}, [], "text"])
+    def test_what_is_stored_was_made_by_nobody(self, value: Any) -> None:
+        assert judge([A, B, C, FINAL], RESULT, stored=STORED | {"1": value})[0] == {"a"}
+
+    def test_a_leaf_was_overwritten_before_it_was_used(self) -> None:
+        """Nobody but who read it in between knows of the first."""
+        late = replace(A, nonce="late")
+        lines = [A, late, replace(B, seen={"a": "late"}), replace(C, seen={"a": "late"}), FINAL]
+        accepted = {"1": [{"nonce": "na"}, {"nonce": "late"}]}
+        ran = Ran("p", PARENTS, (RESULT,), STORED | {"1": {"nonce": "late"}}, accepted)
+        assert set(audit(lines, [ran]).accepted_twice) == {("p", "a")}
+
+    def test_nothing_was_used_and_a_finished_process_lacks_it(self) -> None:
+        assert judge([FINAL], RESULT, stored={})[0] >= {"b", "c", COLLECT}

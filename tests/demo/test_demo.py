@@ -21,6 +21,7 @@ SEED = 144
 FIGURES = {
     "processes", "finished", "tasks", "executions", "requeued", "stale_rejected", "accepted_twice", "lost",
     "wall_seconds", "lag_p50", "lag_p99", "kills", "seed", "faults", "repairs", "live_without_deadline",
+    "stale_results", "notes",
 }  # fmt: skip
 
 pytestmark = pytest.mark.cluster
@@ -65,8 +66,10 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
     assert done.stderr.count("fault: ") == sum(found["faults"].values()) > 0
     assert set(found["faults"]) <= set(Kind)
     assert set(found["repairs"]) <= set(Rule)
+    assert bool(found["notes"]) != bool(found["stale_results"]), "late results, or that nothing is proved about them"
     if seconds > 60:
         assert set(found["faults"]) == set(Kind)
+        assert found["stale_results"] > 0
     assert of_this(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -95,7 +98,7 @@ def test_what_has_not_ended_in_time_is_said(settings: Settings, tmp_path: Path) 
     assert done.returncode == 1
     found = json.loads(done.stdout)
     assert (found["finished"], found["lost"], found["accepted_twice"]) == (0, 0, 0)
-    assert "is running" in found["problems"][0]
+    assert "is still running: " in found["problems"][0]
     (kept,) = tmp_path.glob("recovery-demo-*")
     assert str(kept) in done.stderr
     assert list(kept.glob("logs/worker-1.log"))

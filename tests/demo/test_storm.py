@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import Fault, Kind, faults
+from recovery.demo.faults import Broken, Fault, Kind, faults
 from recovery.demo.storm import Storm
 from recovery.demo.workforce import Workforce
+from recovery.engine import Resources
 from recovery.errors import ServerError
-from recovery.queue import Broker
+from recovery.settings import load
 from recovery.stack import Stack
 from tests.waiting import wait_until
 
@@ -39,7 +40,8 @@ def test_each_kind_comes_once_before_one_comes_again() -> None:
 
 def possible(stack: Stack) -> set[Kind]:
     chaos = Chaos(0, seed=1)
-    return set(faults(stack, Workforce(stack, {}, chaos), Broker("redis://unused"), chaos))
+    unused = Resources.connect(load(mongo_uri="mongodb://unused", broker_url="redis://unused"))
+    return set(faults(stack, Workforce(stack, {}, chaos), unused, chaos))
 
 
 def test_servers_of_others_are_left_alone(tmp_path: Path) -> None:
@@ -53,11 +55,12 @@ class Told:
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.mended: list[str] = []
+        self.over = False
 
     def __call__(self, kind: Kind) -> Fault:
         @contextmanager
-        def fault() -> Iterator[str]:
-            yield kind.value
+        def fault() -> Iterator[Broken]:
+            yield Broken(kind.value, lambda: self.over)
             self.mended.append(kind.value)
 
         return fault
@@ -74,6 +77,27 @@ def test_what_is_broken_is_mended_when_the_storm_is_over() -> None:
     assert storm.struck == Counter({Kind.WORKER_FROZEN: 1})
 
 
+def test_what_has_come_about_is_mended_before_its_time() -> None:
+    told = Told()
+    told.over = True
+    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm.start()
+    wait_until(lambda: len(told.mended) > 2, 5, "faults that are mended at once, and not after 20 s each")
+    storm.stop()
+    assert told.mended == told.broken
+
+
+def test_once_it_has_ended_nothing_new_is_broken_and_what_was_is_mended() -> None:
+    told = Told()
+    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm.start()
+    wait_until(lambda: told.broken, 5, "a fault")
+    storm.end()
+    wait_until(lambda: told.mended, 5, "its mending")
+    storm.stop()
+    assert told.mended == told.broken == ["worker_frozen"]
+
+
 def test_a_storm_that_is_stopped_in_a_pause() -> None:
     told = Told()
     storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 600.0, told.broken.append)
@@ -85,9 +109,9 @@ def test_a_storm_that_is_stopped_in_a_pause() -> None:
 
 def test_what_goes_wrong_with_a_fault_is_told() -> None:
     @contextmanager
-    def fault() -> Iterator[str]:
+    def fault() -> Iterator[Broken]:
         raise ServerError("does not start")
-        yield ""
+        yield Broken("")
 
     storm = Storm({Kind.VALKEY_KILLED: fault}, Chaos(0, seed=1), 0.0, print)
     storm.start()

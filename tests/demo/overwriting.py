@@ -1,0 +1,23 @@
+"""The demo's application in workers that take every late result: the guard of `finish` is gone but for the id.
+
+A defect, planted: what `recovery demo --chaos` is there to see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recovery.demo.app import app as app
+from recovery.store import decisions
+
+APP = f"{__name__}:app"
+
+_finished = decisions.finished
+
+
+def _unguarded(decision: Any, *others: Any) -> Any:
+    guard, stages = _finished(decision, *others)
+    return {"_id": guard["_id"]}, stages
+
+
+decisions.finished = _unguarded
