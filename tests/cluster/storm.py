@@ -122,6 +122,7 @@ class Storm:
         wait_until(self.ended, timeout, "the end of all processes")
         assert {run.state for run in self.runs} == {ProcessState.FINISHED}, [run.error for run in self.runs]
         workload.look(self.resources, self.runs)  # a second end would replace the first one's result
+        workload.look_at_values(self.resources, self.runs)
         found = audit(self.lines(), [run.ran for run in self.runs])
         assert (found.lost, found.accepted_twice) == ({}, {})
         without = Overview(self.resources.store.database).without_deadline()
