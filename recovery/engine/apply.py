@@ -81,7 +81,7 @@ def _go_on(
     ended_now = {ended.task.task_id for ended in together}
     # Among them what was claimed on the spot, in case a failover took that claim back: the guard tells.
     ready = [record_id(process_id, task) for task in view.ready if task not in ended_now]
-    taken = take({key: _actor_of(together, key) for key in ready}) if take and ready else None
+    taken = take(_with_actors(together, ready)) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:
         # Of what is applied again the value was not read.
@@ -111,12 +111,10 @@ def _finished(ended: Ended) -> Finished:
     )
 
 
-def _actor_of(together: Sequence[Ended], key: str) -> str:
-    task = split_record_id(key)[1]
+def _with_actors(together: Sequence[Ended], ready: Sequence[str]) -> dict[str, str]:
+    """{ready decision: its actor}, as those say that it waited for, or that scheduled it."""
+    actors: dict[str, str] = {}
     for ended in together:
-        if task in ended.task.dependents:
-            return ended.task.dependents[task]
-        for child in ended.decision.children:
-            if child.id == task:
-                return child.actor
-    raise KeyError(key)
+        actors |= ended.task.dependents
+        actors |= {child.id: child.actor for child in ended.decision.children}
+    return {key: actors[split_record_id(key)[1]] for key in ready}

@@ -12,7 +12,7 @@ def records_of_children(
     task: Task, decision: Decision, children: Sequence[Child] | None = None
 ) -> tuple[list[Task], list[Decision]]:
     """Tasks and Decisions of a finished decision's children, or of these of them. The same at every call."""
-    waits = decision.outcome.waits if decision.outcome else ()
+    waits = frozenset(decision.outcome.waits if decision.outcome else ())  # as many as there are children, perhaps
     tasks, decisions = [], []
     for child in decision.children if children is None else children:
         inherits = child.id in waits

@@ -16,6 +16,10 @@ IDLE: Document = {"$add": ["$$NOW", idle_time("$idleTimeout")]}
 TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
 
 
+FEW = 64
+"""Tasks of which it is asked one by one whether they are ready."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """One finished task, as its graph has to learn it."""
@@ -73,11 +77,7 @@ def apply_stages(finished: Sequence[Finished]) -> list[Document]:
 
 
 def projection(task: str, candidates: Sequence[str]) -> Document:
-    """A projection worked out by the server: flags, not the graph. Candidates are given by their place."""
-    flags: Document = {
-        f"c{place}": {"$eq": [{"$ifNull": [f"$links.{candidate}", {}]}, {}]}
-        for place, candidate in enumerate(candidates)
-    }
+    """A projection worked out by the server: what is ready of these, and flags, not the graph."""
     return {
         "_id": False,
         "epoch": True,
@@ -85,17 +85,28 @@ def projection(task: str, candidates: Sequence[str]) -> Document:
         "applied": {"$in": [task, "$finished"]},
         "complete": {"$eq": ["$notFinished", {}]},
         "size": {"$bsonSize": "$$ROOT"},
-        "ready": flags or literal({}),
+        "ready": _ready_of_few(candidates) if len(candidates) <= FEW else _ready_of_many(candidates),
     }
 
 
+def _ready_of_few(candidates: Sequence[str]) -> Document:
+    each = [{"$cond": [{"$eq": [{"$ifNull": [f"$links.{one}", {}]}, {}]}, [literal(one)], []]} for one in candidates]
+    return {"$concatArrays": each} if each else literal([])
+
+
+def _ready_of_many(candidates: Sequence[str]) -> Document:
+    """By one pass through all links: the server takes time with the square of how many paths a projection names."""
+    waiting = {"$filter": {"input": {"$objectToArray": "$links"}, "cond": {"$ne": ["$$this.v", {}]}}}
+    return {"$setDifference": [literal(list(candidates)), {"$map": {"input": waiting, "in": "$$this.k"}}]}
+
+
 def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
-    flags = found["ready"]
+    ready = frozenset(found["ready"])
     return GraphView(
         epoch=found["epoch"],
         registered=found["open"] or found["applied"],
         applied=found["applied"],
-        ready=tuple(c for place, c in enumerate(candidates) if flags[f"c{place}"]),
+        ready=tuple(one for one in dict.fromkeys(candidates) if one in ready),
         complete=found["complete"],
         size=found["size"],
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records import Graph
-from recovery.store import Finished, Store
+from recovery.store import Finished, Store, graph_stages
 from tests.examples import examples
 from tests.store.writing import contents, is_about, is_close, put
 
@@ -31,6 +31,12 @@ def there(store: Store) -> Graph:
     found = store.graphs.get("p")
     assert found is not None
     return found
+
+
+@pytest.fixture(autouse=True, params=[0, graph_stages.FEW], ids=["many", "few"])
+def asked_as_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is ready is asked for in two ways, which say the same."""
+    monkeypatch.setattr(graph_stages, "FEW", request.param)
 
 
 def test_children_and_links(store: Store) -> None:
