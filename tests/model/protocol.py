@@ -6,9 +6,9 @@ explored. Checked in each state: at most one accepted decision per task; a finis
 tasks, and a broken one has an error. Checked of the whole: from every state that can be reached, an end can be reached
 without a further fault, so nothing is ever stuck.
 
-Change the order of writes here before you change it in `recovery.engine`. Bounds of the model, not of the design:
-three new passes per task, two lost messages, and how many workers there are. How a process breaks, write by write, is
-`restart`'s to explore.
+Change the order of writes here before you change it in `recovery.engine`, which `test_tied` holds against it. Bounds of
+the model, not of the design: three new passes per task, two lost messages, and how many workers there are. How a
+process breaks, write by write, is `restart`'s to explore.
 
 States that differ only in what makes no difference are one (`canonical`): which worker is which, and messages and
 passes of tasks that have moved on since, which whoever takes them drops.

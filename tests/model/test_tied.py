@@ -1,0 +1,304 @@
+"""The code does what the model says: each update in every world, and every step in its place.
+
+So what is proven of the model is proven of what runs. A guard that is dropped changes records in a world where the
+model's step does nothing; a step that is taken in another order, or that the model does not know, leads to records that
+no step of the model leads to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from recovery import Settings
+from recovery.engine.applier import Applier
+from recovery.engine.interrupt import interrupt
+from recovery.records import Decision, DecisionState, ErrorInfo, TaskLimit
+from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.store import Finished, schema
+from tests import world
+from tests.faults import Died, Fault, Kind, Plan, installed, under
+from tests.model import protocol
+from tests.model.protocol import MAX_PASS, World
+from tests.model.tied import (
+    ACTORS,
+    CHILD,
+    HOLDER,
+    NOTHING,
+    TASKS,
+    Read,
+    changes,
+    outcome,
+    pass_of,
+    read,
+    records,
+    worker,
+    worlds,
+    written,
+)
+from tests.stateful.passing import Passing
+from tests.store.writing import put
+from tests.world import by_message_only
+
+HOUR = 3600.0
+ERROR = ErrorInfo(kind="WorkTimeout", message="no")
+
+
+class Tied(world.World):
+    """`parent` schedules `child`, and returns its value; nothing waits for it but the process."""
+
+    def __init__(self, settings: Settings, fails: str = "") -> None:
+        super().__init__(settings)
+
+        @self.app.actor(max_work_timeouts=100)
+        def child() -> int:
+            if fails == "child":
+                raise ValueError("no")
+            return 1
+
+        @self.app.process(max_work_timeouts=100)
+        def parent() -> Any:
+            if fails == "parent":
+                raise ValueError("no")
+            return child.schedule()
+
+
+# Each update, in every world.
+
+
+class Case:
+    """One process of the real database, and an update about to be made to it."""
+
+    def __init__(self, real: Tied, task: str, number: int) -> None:
+        self.store, self.resources, self.task = real.store, real.app.resources, task
+        self.process_id = new_process_id()
+        self.key, self.actor, self.pass_key = record_id(self.process_id, TASKS[task]), ACTORS[task], pass_of(number)
+
+    @property
+    def claimed(self) -> Decision:
+        """As an attempt has it that claimed it under this pass."""
+        return Decision(id=self.key, actor=self.actor, state=DecisionState.WORKING, pass_key=self.pass_key, attempts=1)
+
+    def finish(self, *, error: bool) -> None:
+        children = (CHILD,) if self.task == "S" and not error else ()
+        self.store.decisions.finish(
+            self.claimed, outcome(error, self.pass_key), children, accept_first=True, worker=HOLDER, apply_timeout=60
+        )
+
+    def interrupt(self) -> None:
+        interrupt(self.resources, self.claimed.evolve(outcome=outcome(True, self.pass_key)))
+
+
+LIMIT = TaskLimit(seconds=1.0, forced=True)
+CHILDREN = {"S": {TASKS["C"]: ()}, "C": dict[str, tuple[str, ...]]()}
+
+AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
+    ("popped", "claim"): lambda case: case.store.decisions.claim(case.actor, case.key, case.pass_key, HOLDER, 60),
+    ("run", "finish"): lambda case: case.finish(error=False),
+    ("run", "fail"): lambda case: case.finish(error=True),
+    ("children", "insert children of"): lambda case: case.store.decisions.insert(
+        [Decision(id=record_id(case.process_id, CHILD.id), actor=CHILD.actor)] if case.task == "S" else []
+    ),
+    ("graph", "apply"): lambda case: case.store.graphs.apply(
+        case.process_id, 0, [Finished(TASKS[case.task], CHILDREN[case.task], ())]
+    ),
+    ("break", "break the process"): Case.interrupt,
+    ("end", "finish the process, if it is complete"): lambda case: case.store.processes.finish(case.process_id, 0, "1"),
+}
+"""{(where a worker is in the model, its step): what that is in the code}."""
+
+OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
+    "WORK_TIMEOUT": {
+        "timed_out": lambda case: case.store.requeues.timed_out([case.key], new_pass()),
+        "lost": lambda case: case.store.requeues.lost([case.key], [HOLDER], new_pass()),
+        "given_back": lambda case: case.store.requeues.given_back([case.key], [HOLDER], new_pass()),
+    },
+    "MESSAGE_LOST": {
+        "unmessaged": lambda case: case.store.requeues.unmessaged([case.key], case.store.now(), new_pass()),
+    },
+    "TASK_TIMEOUT": {
+        "out_of_time": lambda case: case.store.requeues.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
+    },
+    "READY_NOT_QUEUED": {
+        "ready": lambda case: case.store.requeues.ready([case.key], new_pass()),
+    },
+}
+"""{rule: {update: what repairs it}}. A batch of two in one is another query, so `timed_out` is made for both."""
+
+
+def moves(world: World) -> Iterator[tuple[str, str, int, Callable[[Case], object], World]]:
+    """(what, task, pass, update, the world after it by the model) of each update that may be made in a world."""
+    for task in "SC":
+        for number in range(1, MAX_PASS):
+            for (place, name), update in AT_WORK.items():
+                if place in ("children", "graph", "break", "end") and number > 1:
+                    continue  # whatever its pass is
+                if place == "break" and not world.graph:
+                    continue  # it would be made
+                if place == "end" and not (world.ended or (world.graph and not world.open)):
+                    continue  # whoever applied the last task knows that it is complete
+                at = world._replace(workers=((place, task, number),))
+                after = {label[0]: after for label, after, _ in protocol._worker(at, 0)}
+                yield f"{place}: {name}", task, number, update, after.get(name, world)
+        if world.ended or getattr(world, task).pas == MAX_PASS:
+            continue
+        after = {label[0]: after for label, after, _ in protocol._task_rules(world, task) if len(label) == 2}
+        for rule, updates in OF_RULES.items():
+            # That what is ready is open, and in a graph, is what the rule looks at; the update takes what waits.
+            if rule == "READY_NOT_QUEUED" and getattr(world, task).state == "waiting" and rule not in after:
+                continue
+            for name, update in updates.items():
+                yield f"{rule}: {name}", task, 1, update, after.get(rule, world)
+
+
+def agrees(world: World, after: World, found: Read) -> bool:
+    """Whether what is there is what the model says, passes included: kept, or new."""
+    if found.written != written(after):
+        return False
+    for task in "SC":
+        was, now = getattr(world, task), getattr(after, task)
+        if now.state in ("queued", "running"):
+            kept = found.passes[task] == pass_of(now.pas)
+            known = found.passes[task] in {pass_of(number) for number in range(MAX_PASS + 1)}
+            if not (kept if now.pas == was.pas else not known):
+                return False
+    return True
+
+
+def test_each_update_does_in_every_world_what_the_models_step_does(emptied: Settings) -> None:
+    real = Tied(emptied)
+    cases: list[tuple[str, World, World, Case, Callable[[Case], object]]] = []
+    made = []
+    for before in worlds():
+        for what, task, number, update, after in moves(before):
+            case = Case(real, task, number)
+            made += records(before, case.process_id, real.store)
+            cases.append((f"{what} of {task}, pass {number}", before, after, case, update))
+    put(real.store, *made)
+    for _, _, _, case, update in cases:
+        update(case)
+    found = read(real.store)
+    assert len(cases) > 1000, "the model has become smaller: which worlds can't be reached any more?"
+    wrong = [
+        f"{what} in {written(before)}, {before.S}, {before.C}: {found[case.process_id]}, by the model {written(after)}"
+        for what, before, after, case, _ in cases
+        if not agrees(before, after, found[case.process_id])
+    ]
+    assert not wrong, f"{len(wrong)} of {len(cases)} differ:\n" + "\n".join(wrong[:10])
+
+
+# Every step, in its place.
+
+STEPS: dict[str, set[str]] = {
+    "Graphs.insert": {"START_NOT_REGISTERED graph"},
+    "Decisions.insert_queued": {"START_NOT_REGISTERED decision"},
+    "Decisions.claim": {"claim"},
+    "Decisions.claim_ready": {"claim on the spot"},
+    "Decisions.finish": {"finish", "fail"},
+    "Decisions.insert": {"insert children of"},
+    "Graphs.apply": {"apply"},
+    "Requeues.ready": {"enqueue"},
+    "Requeues.timed_out": {"WORK_TIMEOUT"},
+    "Processes.finish": {"finish the process, if it is complete"},
+    "Processes.break_": {"break the process"},
+}
+"""{step of the code that changes what is written: the model's steps that it may be}. No other one may; `unmessaged`
+and the like change passes alone, which is tried above."""
+
+
+class Trace:
+    """What is written after each step, held against the model."""
+
+    def __init__(self, real: Tied, known: dict[tuple[Any, Any], set[str]]) -> None:
+        self._store, self._known = real.store, known
+        self._before = NOTHING.written
+        self._taken: Counter[str] = Counter()
+        self.changed: list[tuple[str, int]] = []
+        """Of the steps that changed something which one it was, and which of its name."""
+
+    def step(self, name: str, _arguments: tuple[Any, ...], _result: Any) -> None:
+        """A step was taken."""
+        now = next(iter(read(self._store).values()), NOTHING).written
+        before, self._before = self._before, now
+        self._taken[name] += 1
+        if before == now:
+            return
+        by_model = self._known.get((before, now), set())
+        assert by_model & STEPS.get(name, set()), (
+            f"{name} took {before} to {now}, which by the model is done by {sorted(by_model) or 'nothing'}"
+        )
+        self.changed.append((name, self._taken[name] - 1))
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[tuple[Any, Any], set[str]]:
+    return changes()
+
+
+@pytest.mark.parametrize("fails", ["", "parent", "child"])
+@pytest.mark.parametrize("by_message", [False, True], ids=["on the spot", "by message"])
+def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
+    emptied: Settings, known: dict[tuple[Any, Any], set[str]], fails: str, by_message: bool
+) -> None:
+    """Cut off after each step that wrote something, and before each push; and brought on by others."""
+    with patch.object(Applier, "_start_flusher", lambda _: None), by_message_only() if by_message else nullcontext():
+        whole = _cut_off(emptied, known, fails, Plan())
+        taken = {name for name, _ in whole}
+        assert not STEPS.keys() - taken - _not_taken(fails, by_message), "steps that nothing took"
+        plans = [Fault(Kind.DIES_AFTER, place, name) for name, place in whole]
+        plans += [
+            Fault(Kind.DIES, place, "Pipeline.execute") for place in range(2 if by_message and fails != "parent" else 1)
+        ]
+        for fault in plans:
+            _cut_off(emptied, known, fails, Plan(fault))
+
+
+def _cut_off(
+    settings: Settings, known: dict[tuple[Any, Any], set[str]], fails: str, plan: Plan
+) -> list[tuple[str, int]]:
+    """Run a process under this plan, and if it was cut off bring it to its end; the steps that changed something."""
+    doomed = Tied(settings, fails)
+    for name in (schema.PROCESSES, schema.TASKS, schema.DECISIONS, schema.GRAPHS, schema.INTERRUPTIONS):
+        doomed.store.database[name].delete_many({})
+    doomed.redis.flushdb()
+    doomed.tell()
+    trace = Trace(doomed, known)
+    with installed(trace.step):
+        try:
+            with under(plan):
+                doomed.app.start("parent")
+                doomed.pump("doomed#1")
+        except Died:
+            pass
+        else:
+            assert not plan.faults, f"{plan} was not reached"
+        _bring_on(Tied(settings, fails))
+    return trace.changed
+
+
+def _bring_on(real: Tied) -> None:
+    """By scanners, with all deadlines past, and by another worker, until it has ended."""
+    passing = Passing(real.store.database)
+    for _ in range(20):
+        found = read(real.store)
+        if not found or next(iter(found.values())).written.ended:
+            return
+        real.store.workers.beat(worker(), 600)
+        passing.pass_by(HOUR)
+        real.pump()  # polls the queues as well
+        real.scan()
+    raise AssertionError(f"not brought to an end: {read(real.store)}")
+
+
+def _not_taken(fails: str, by_message: bool) -> set[str]:
+    """Steps that such a process does not take if it is not cut off."""
+    unused = {"Requeues.timed_out", "Processes.finish" if fails else "Processes.break_"}
+    unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.ready"}
+    if fails == "parent":
+        unused |= {"Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.claim_ready"}
+    return unused
