@@ -44,6 +44,20 @@ def test_claim(store: Store, state: DecisionState, pass_key: str) -> None:
         assert contents(store, "decisions") == before
 
 
+@pytest.mark.parametrize("pass_key", ["current", "old"])
+@pytest.mark.parametrize("state", DecisionState)
+def test_wait_again(store: Store, state: DecisionState, pass_key: str) -> None:
+    """By who holds the claim alone: what was ended meanwhile, under that pass, has ended."""
+    put(store, Decision(id="p/t", actor="add", state=state, pass_key="current", worker="w#1"))
+    before, claimed = contents(store, "decisions"), get(store, "p/t").evolve(pass_key=pass_key)
+    holds = state is DecisionState.WORKING and pass_key == "current"
+    assert store.decisions.wait_again(claimed) is holds
+    if holds:
+        assert get(store, "p/t").state is DecisionState.WAITING
+    else:
+        assert contents(store, "decisions") == before
+
+
 def test_of_two_claims_with_one_message_one_is_taken(store: Store) -> None:
     put(store, decision("p/t", DecisionState.QUEUED, store))
     assert store.decisions.claim("add", "p/t", MINE, "w#1", 30)

@@ -52,6 +52,15 @@ def test_a_later_failure_takes_the_place_of_an_earlier_one_and_not_the_other_way
     assert store.interruptions.count(Selection()) == 0
 
 
+def test_what_is_no_text_is_shown_as_one(rows: Store) -> None:
+    """Of another program, past the validator: it hides no other of its page."""
+    update = {"q": {"_id": "p1/b"}, "u": {"$set": {"message": 5, "kind": ["a"], "at": "yesterday"}}}
+    rows.database.command("update", "interruptions", updates=[update], bypassDocumentValidation=True)
+    found = {one.id: one for one in rows.interruptions.page(Selection(), "", 10)}
+    assert found.keys() == {row[0] for row in ROWS}
+    assert (found["p1/b"].message, found["p1/b"].kind, found["p1/b"].at) == ("5", "['a']", None)
+
+
 def test_of_one_process(rows: Store) -> None:
     assert [one.id for one in rows.interruptions.of_process("p1")] == ["p1/a", "p1/b"]
     rows.interruptions.remove_all(["p1", "p3", "p9"])

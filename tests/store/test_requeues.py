@@ -66,6 +66,13 @@ GUARDS: dict[str, Guard] = {
         lambda s, ids: s.requeues.stamp(ids),
         lambda d, _: d.state in (DELAYED, QUEUED, WORKING) and d.recovery_time is None,
     ),
+    "put_off": Guard(lambda s, ids: s.requeues.put_off(ids, 60, 120), lambda d, now: past(d, now)),
+    "look_later": Guard(lambda s, ids: s.requeues.look_later(ids), lambda d, now: past(d, now)),
+    # A deadline that is nearer stays.
+    "taken_up": Guard(
+        lambda s, _: s.requeues.taken_up("actor1"),
+        lambda d, now: d.state is QUEUED and d.actor == "actor1" and d.recovery_time is not None and not past(d, now),
+    ),
     "fail": Guard(lambda s, ids: s.requeues.fail(ids, ERROR, PASS), lambda d, now: d.state is WORKING and past(d, now)),
     "fail what is held": Guard(
         lambda s, ids: s.requeues.fail(ids, ERROR, PASS, ["a#1"]),

@@ -1,0 +1,357 @@
+"""What is counted of what happens: exactly the counters that tell of it move, and no other one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.metrics import MetricWrapperBase
+from pymongo.errors import AutoReconnect
+from redis.client import Pipeline
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from recovery import heartbeat, metrics
+from recovery.engine import Slot
+from recovery.queue.signing import UNSIGNED
+from recovery.records import ErrorInfo
+from recovery.records.ids import new_pass
+from recovery.repair import Repairer
+from recovery.repair.stale import drop_stale
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, rescue
+from recovery.settings import Settings
+from recovery.store.decisions import Decisions
+from tests.world import World, arguments
+from workers.intake import Intake
+
+DAY = timedelta(days=1)
+RAN = {"attempt_seconds actor=order": 1}
+
+
+class Counted(World):
+    """One process type, `order`, whose task does what a test says; and what is there of one process of it."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.task: Callable[[], Any] = lambda: 1
+
+    def started(self, **preferences: Any) -> str:
+        """A process that waits for a worker."""
+        self.app.process("order", **preferences)(lambda: self.task())
+        self.process_id = self.app.start("order")
+        self.tell()
+        return self.process_id
+
+    @property
+    def decision_id(self) -> str:
+        return f"{self.process_id}/start"
+
+    def claimed(self, **preferences: Any) -> str:
+        """One whose start is worked on by somebody who brings no answer."""
+        self.started(**preferences)
+        message = self.pop(["order"])
+        assert message is not None
+        assert self.store.decisions.claim("order", *arguments(message), "gone#1", 60)
+        return self.process_id
+
+    def overdue(self, collection: str = "decisions", **fields: Any) -> None:
+        past = {"recoveryTime": self.store.now() - DAY}
+        assert self.store.database[collection].update_many({}, {"$set": past | fields}).matched_count
+
+    def run(self) -> None:  # type: ignore[override]
+        """Take the message and run the task."""
+        message = self.pop(["order"])
+        assert message is not None
+        slot = Slot(self.app.resources, self.app.applier, self.app.actors, "w#1")
+        slot.run(self.app.actors["order"], *arguments(message))
+        self.app.applier.flush()
+
+    def requeue(self) -> None:
+        """As somebody does who is not counted here."""
+        assert self.store.requeues.given_back([self.decision_id], ["w#1"], new_pass())
+
+    def scan_decisions(self) -> None:
+        DecisionScanner(self.app.resources, self.app.applier).run_once()
+
+    def break_whole(self) -> None:
+        error = ErrorInfo(kind="ProcessTimeout", message="late")
+        assert self.store.processes.break_(self.process_id, 0, error)
+
+
+def scanned(rule: str = "", *, name: str = "decisions", repaired: bool = True, result: str = "done") -> dict[str, int]:
+    """A scan, and one finding of this rule."""
+    found = {f"scans result={result} scanner={name}": 1, f"scan_seconds scanner={name}": 1}
+    if rule:
+        found[f"findings rule={rule}"] = 1
+    if rule and repaired:
+        found[f"repairs rule={rule}"] = 1
+    return found
+
+
+def requeued(rule: str) -> dict[str, int]:
+    return {f"requeues reason={rule}": 1, "requeue_lag_seconds": 1}
+
+
+ATTEMPT_LOST = {"work_timeouts": 1, "actor_work_timeouts actor=order": 1}
+
+Event = Callable[[Counted], Iterator[None]]
+EVENTS: dict[str, tuple[Event, dict[str, int]]] = {}
+"""{what happens: (how to have it happen, the counters that move, by how much)}"""
+
+
+def moves(*parts: dict[str, int]) -> Callable[[Event], Event]:
+    """What is done after the `yield` moves these counters; before it all is made ready for that."""
+
+    def add(happens: Event) -> Event:
+        EVENTS[happens.__name__.replace("_", " ")] = (happens, {k: v for part in parts for k, v in part.items()})
+        return happens
+
+    return add
+
+
+@moves({"processes_started type=order": 1})
+def a_process_is_started(world: Counted) -> Iterator[None]:
+    yield
+    world.started()
+
+
+@moves({"processes_started type=order": 1, "push_failures": 1})
+def redis_does_not_take_a_message(world: Counted) -> Iterator[None]:
+    yield
+    with patch.object(Pipeline, "execute", side_effect=RedisConnectionError("away")):
+        world.started()
+
+
+@moves(RAN, {"attempts actor=order outcome=finished": 1, "processes_ended state=finished": 1})
+def a_task_ends_and_its_process_with_it(world: Counted) -> Iterator[None]:
+    world.started()
+    yield
+    world.run()
+
+
+@moves(RAN, {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1})
+def a_task_fails(world: Counted) -> Iterator[None]:
+    world.task = lambda: [][0]
+    world.started()
+    yield
+    world.run()
+
+
+@moves(RAN, {"attempts actor=order outcome=stale result": 1, "stale_results reason=result": 1})
+def a_result_comes_too_late(world: Counted) -> Iterator[None]:
+    world.started(accept_first=False)
+    world.task = world.requeue
+    yield
+    world.run()
+
+
+@moves(RAN, {"attempts actor=order outcome=claim lost": 1, "stale_results reason=claim lost": 1})
+def an_attempt_learns_that_its_claim_is_lost(world: Counted) -> Iterator[None]:
+    def late() -> None:
+        world.requeue()
+        heartbeat()
+
+    world.task = late
+    world.started()
+    yield
+    world.run()
+
+
+@moves({"attempts actor=order outcome=not ready": 1})
+def a_task_is_not_ready(world: Counted) -> Iterator[None]:
+    world.started()
+    world.store.database["tasks"].delete_many({})
+    world.store.database["decisions"].update_many({}, {"$unset": {"call": ""}})
+    yield
+    world.run()
+
+
+@moves({"stale_results reason=message": 1})
+def a_message_is_stale(world: Counted) -> Iterator[None]:
+    world.started()
+    world.store.requeues.unmessaged([world.decision_id], world.store.now(), new_pass())
+    yield
+    world.run()
+
+
+@moves({"stale_results reason=message": 1})
+def a_message_that_is_next_is_stale(world: Counted) -> Iterator[None]:
+    world.started()
+    world.store.requeues.unmessaged([world.decision_id], world.store.now(), new_pass())
+    yield
+    assert drop_stale(world.app.resources, "order") == 1
+
+
+@moves({"messages_refused reason=malformed": 1})
+def a_text_is_no_message_of_ours(_: Counted) -> Iterator[None]:
+    intake = Intake(["order"], [], UNSIGNED, sweeps=False)
+    yield
+    assert intake.command(b"nonsense") is None
+
+
+@moves({"requeues reason=GIVEN_BACK": 1})
+def a_claim_whose_answer_was_lost_is_given_back(world: Counted) -> Iterator[None]:
+    world.started()
+    real = Decisions.claim
+
+    def claim(*args: Any) -> None:
+        real(*args)
+        raise AutoReconnect("away")
+
+    yield
+    with patch.object(Decisions, "claim", claim), pytest.raises(AutoReconnect):
+        world.run()
+
+
+@moves(scanned("WORK_TIMEOUT"), requeued("WORK_TIMEOUT"), ATTEMPT_LOST)
+def an_attempt_is_overdue(world: Counted) -> Iterator[None]:
+    world.claimed()
+    world.overdue()
+    yield
+    world.scan_decisions()
+
+
+@moves(scanned("WORK_TIMEOUT"), ATTEMPT_LOST, {"processes_ended state=broken": 1})
+def an_attempt_is_overdue_for_the_last_time(world: Counted) -> Iterator[None]:
+    world.claimed(max_work_timeouts=1)
+    world.overdue()
+    yield
+    world.scan_decisions()
+
+
+@moves({"findings rule=WORKER_LOST": 1, "repairs rule=WORKER_LOST": 1}, requeued("WORKER_LOST"), ATTEMPT_LOST)
+def a_worker_is_lost(world: Counted) -> Iterator[None]:
+    world.claimed()
+    yield
+    rescue(world.app.resources, Repairer(world.app.resources, world.app.applier), ["gone"])
+
+
+@moves(scanned("MESSAGE_LOST"), requeued("MESSAGE_LOST"))
+def a_message_is_lost(world: Counted) -> Iterator[None]:
+    world.started()
+    world.redis.flushdb()
+    world.store.queues.polled({"order": None})
+    world.overdue(queuedAt=world.store.now() - DAY)
+    yield
+    world.scan_decisions()
+
+
+@moves(scanned("SERVERS_WERE_DOWN", repaired=False))
+def nobody_takes_messages(world: Counted) -> Iterator[None]:
+    world.started()
+    world.overdue()
+    yield
+    world.scan_decisions()
+
+
+@moves(scanned("TASK_TIMEOUT"), {"processes_ended state=broken": 1})
+def a_tasks_time_is_over(world: Counted) -> Iterator[None]:
+    world.started(task_timeout=60)
+    world.overdue(enqueuedAt=world.store.now() - DAY)
+    yield
+    world.scan_decisions()
+
+
+@moves(scanned("PROCESS_TIMEOUT", name="processes"), {"process_timeouts type=order": 1})
+def a_processs_time_is_over(world: Counted) -> Iterator[None]:
+    world.started(process_timeout=60)
+    world.overdue("processes", startedAt=world.store.now() - DAY)
+    yield
+    ProcessScanner(world.app.resources, world.app.applier).run_once()
+
+
+@moves(
+    scanned("PROCESS_TIMEOUT", name="processes"),
+    {"process_timeouts type=order": 1, "processes_ended state=broken": 1},
+)
+def a_process_is_broken_for_its_time(world: Counted) -> Iterator[None]:
+    world.started(process_timeout=60, break_after_process_timeout=True)
+    world.overdue("processes", startedAt=world.store.now() - DAY)
+    yield
+    ProcessScanner(world.app.resources, world.app.applier).run_once()
+
+
+@moves(scanned("FINISHED_TOO_EARLY", name="graphs", repaired=False))
+def something_can_only_be_told(world: Counted) -> Iterator[None]:
+    world.started()
+    world.store.processes.finish(world.process_id, 0, "1")
+    world.overdue("graphs")
+    yield
+    GraphScanner(world.app.resources, world.app.applier).run_once()
+
+
+@moves(scanned(), {"damaged_records": 1})
+def a_record_can_not_be_read(world: Counted) -> Iterator[None]:
+    world.started()
+    fields = {"state": "nonsense", "recoveryTime": world.store.now() - DAY}
+    updates = [{"q": {"_id": world.decision_id}, "u": {"$set": fields}}]
+    world.store.database.command("update", "decisions", updates=updates, bypassDocumentValidation=True)
+    yield
+    world.scan_decisions()
+
+
+@moves(scanned(result="cut off"))
+def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
+    yield
+    with patch.object(Decisions, "overdue", side_effect=AutoReconnect("away")):
+        world.scan_decisions()
+
+
+@moves({"operations operation=restart": 1})
+def an_operator_restarts_a_task(world: Counted) -> Iterator[None]:
+    world.task = lambda: [][0]
+    world.started()
+    world.run()
+    yield
+    world.app.restart(world.process_id)
+
+
+@moves({"operations operation=set running": 1})
+def an_operator_sets_a_process_running(world: Counted) -> Iterator[None]:
+    world.started()
+    world.break_whole()
+    yield
+    world.app.restart(world.process_id)
+
+
+@moves({"operations operation=abort": 1, "processes_ended state=aborted": 1})
+def an_operator_aborts_a_process(world: Counted) -> Iterator[None]:
+    world.started()
+    yield
+    world.app.abort(world.process_id, "a test")
+
+
+NAMES = {
+    metric._name.removeprefix("recovery_") for metric in vars(metrics).values() if isinstance(metric, MetricWrapperBase)
+}
+
+
+def counted() -> dict[str, float]:
+    """{metric and its labels: how much}; of histograms, how often."""
+    return {
+        " ".join([family.name.removeprefix("recovery_"), *(f"{k}={v}" for k, v in sorted(sample.labels.items()))]): (
+            sample.value
+        )
+        for family in REGISTRY.collect()
+        if family.name.startswith("recovery_")
+        for sample in family.samples
+        if sample.name.endswith(("_total", "_count"))
+    }
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_what_tells_of_it_is_counted_and_nothing_else(emptied: Settings, name: str) -> None:
+    happens, moved = EVENTS[name]
+    steps = happens(Counted(emptied))
+    next(steps)
+    before = counted()
+    assert next(steps, "over") == "over"
+    after = counted()
+    assert {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)} == moved
+
+
+def test_of_every_counter_it_is_known_what_moves_it() -> None:
+    assert {key.partition(" ")[0] for _, moved in EVENTS.values() for key in moved} == NAMES
