@@ -13,7 +13,7 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Recovery, Result, Slot
+from recovery.engine import Actor, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
 from workers.board import Board
 from workers.config import SPARK_QUEUE, SWEEP
@@ -72,8 +72,11 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
         except GivenBack:
             log.info("%s %s: what it came to is dropped, since it was given back", actor.name, decision_id)
             return
-        except Exception:
-            raise  # Celery logs it
+        except Exception as error:
+            if is_of_servers(error):
+                raise  # Celery logs it
+            tell(decision_id, error)  # of what another program wrote: its deadline stands
+            return
         except BaseException:
             if threading.current_thread() is threading.main_thread():
                 raise  # the pool process ends, and its parent sees it

@@ -13,7 +13,7 @@ from recovery.engine.complete import finish_process
 from recovery.engine.context import heartbeat
 from recovery.engine.dispatch import enqueue, push
 from recovery.engine.effects import Applied, Ended
-from recovery.engine.guarded import each, together
+from recovery.engine.guarded import each, is_of_servers, tell, together
 from recovery.engine.host import Host
 from recovery.engine.loading import load_app
 from recovery.engine.rebuild import rebuild_graphs, still_to_come
@@ -35,11 +35,13 @@ __all__ = [
     "enqueue",
     "finish_process",
     "heartbeat",
+    "is_of_servers",
     "load_app",
     "push",
     "rebuild_graphs",
     "register",
     "start",
     "still_to_come",
+    "tell",
     "together",
 ]

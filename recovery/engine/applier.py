@@ -26,6 +26,7 @@ from pymongo.errors import PyMongoError
 from recovery.engine.apply import apply
 from recovery.engine.clearing import Clearing
 from recovery.engine.effects import Applied, Effect, Ended, Take
+from recovery.engine.guarded import in_a_line, is_of_servers, tell
 from recovery.engine.resources import Resources
 from recovery.records import Decision
 
@@ -121,8 +122,11 @@ class Applier:
         for together in filter(None, buffers.values()):
             try:
                 self.apply(together)
-            except Exception as error:  # one process's records must not hold up the others'
-                failed = error
+            except Exception as error:  # one process's must not hold up the others'
+                if is_of_servers(error):
+                    failed = error
+                else:
+                    tell(together[0].decision.id, error)
         if failed is not None:
             raise failed
 
@@ -153,7 +157,7 @@ class Applier:
                         written = time.monotonic()
             except PyMongoError as error:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
-            except Exception:  # one process's records must not end this thread, which applies for all
-                log.exception("could not apply: it is tried again after the apply timeout")
+            except Exception as error:  # nothing may end this thread, which applies for all
+                log.error("could not apply (%s): it is tried again after the apply timeout", in_a_line(error))
             if self._clearing.waits:
                 self._wake.set()

@@ -25,7 +25,8 @@ from recovery.engine.actor import Actor
 from recovery.engine.applier import Applier
 from recovery.engine.call import call
 from recovery.engine.dispatch import push
-from recovery.engine.effects import Ended
+from recovery.engine.effects import Ended, Take
+from recovery.engine.guarded import is_of_servers, tell
 from recovery.engine.host import Host
 from recovery.engine.in_hand import InHand
 from recovery.engine.patience import patiently
@@ -171,7 +172,7 @@ class Slot:
         assert ended.decision.outcome is not None
         result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
         if taken is not None:
-            self._applier.submit(replace(ended, successor=taken.task_id))
+            self._submit(replace(ended, successor=taken.task_id))
         else:
             taken = self._hand_on(ended, may_take=time.monotonic() < until)
         return result, here.followed_by(taken, ended) if taken is not None else None
@@ -215,14 +216,28 @@ class Slot:
     def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
         """Have a decision applied; a task of those that became ready, claimed to be run here."""
         if not may_take:
-            return self._applier.submit(ended)
+            return self._submit(ended)
         if ended.task.unlocks and not ended.failed and not ended.decision.children:
             # Ready whatever the graph says: it can learn that later, with what comes next.
             unlocked = {record_id(ended.process_id, task): actor for task, actor in ended.task.unlocks.items()}
             if (taken := self._take(unlocked)) is not None:
-                self._applier.submit(replace(ended, successor=taken.task_id))
+                self._submit(replace(ended, successor=taken.task_id))
                 return taken
-        return self._applier.submit(ended, self._take)
+        return self._submit(ended, self._take)
+
+    def _submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
+        """Have the applier apply it. Its end is accepted: what can't be applied, for what another program wrote, is
+        no error of this attempt, and is tried again at its deadline. Errors of servers are raised."""
+        try:
+            return self._applier.submit(ended, take)
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            tell(ended.decision.id, error)
+        if take is not None and self._held is not None:  # claimed before it failed
+            self._give_back(self._held)
+            self._held = None
+        return None
 
     def _take(self, ready: Mapping[str, str]) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""

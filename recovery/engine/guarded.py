@@ -1,46 +1,87 @@
-"""Steps for many processes, of which one whose records are damaged must not hold up the others.
+"""Steps for many records, of which one that is damaged must not hold up the others.
 
-It is told in the log, and its deadline stands. What is the servers' fault, and not a record's, is raised.
+It is told in the log, in a line now and then, and its deadline stands. What is the servers' fault, and not a record's,
+is raised.
+
+Metrics: recovery_failed_steps.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from pymongo.errors import OperationFailure
 from redis.exceptions import RedisError
 
+from recovery import metrics
+from recovery.printable import printable
+from recovery.seldom import Seldom
 from recovery.store.transient import is_transient
-
-log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
+TELL_EVERY = 300.0
+"""Seconds between two lines about one record."""
+LENGTH = 300
+"""Characters that are told of an error."""
 
-def each(items: Iterable[Item], step: Callable[[Item], bool]) -> int:
-    """How many of these the step changed. One whose records are damaged does not hold up the others."""
-    return sum(_guarded(item, step) for item in items)
+_told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
 
-def together(items: Sequence[Item], step: Callable[[Sequence[Item]], int]) -> int:
+def each(
+    items: Iterable[Item],
+    step: Callable[[Item], bool],
+    name: Callable[[Item], str] = str,
+    failed: Callable[[str], object] | None = None,
+) -> int:
+    """How many of these the step changed. One whose records are damaged does not hold up the others: it is told by its
+    `name`, with which `failed` is called."""
+    return sum(_guarded(item, step, name(item), failed) for item in items)
+
+
+def together(items: Sequence[Item], step: Callable[[Sequence[Item]], int], name: Callable[[Item], str] = str) -> int:
     """How many of these the step changed, taken for all at once; one by one where records are damaged."""
     try:
         return step(items)
     except Exception as error:
-        _reraise_of_servers(error)
-        return sum(_guarded([item], step) for item in items)
+        if is_of_servers(error):
+            raise
+        return sum(_guarded([item], step, name(item)) for item in items)
 
 
-def _guarded(item: Any, step: Callable[[Any], int]) -> int:
+def _guarded(item: Item, step: Callable[[Item], int], name: str, failed: Callable[[str], object] | None = None) -> int:
     try:
         return step(item)
     except Exception as error:
-        _reraise_of_servers(error)
-        log.exception("could not bring on %.300r; others go on", item)
+        if is_of_servers(error):
+            raise
+        tell(name, error)
+        if failed is not None:
+            failed(name)
         return 0
 
 
-def _reraise_of_servers(error: Exception) -> None:
-    if isinstance(error, RedisError) or is_transient(error):
-        raise error  # the server's fault, not the record's
+def tell(record: str, error: Exception) -> None:
+    """Say that a step failed for what this record, or one of its process, holds; once in a while for each, and count
+    it. Nothing that the record holds is told."""
+    metrics.FAILED_STEPS.inc()
+    _told.warning("%s can't be brought on: %s; the others go on", record, in_a_line(error), about=record)
+
+
+def in_a_line(error: Exception) -> str:
+    """An error's kind and what it says; of one of MongoDB's without the documents that its text would hold."""
+    text = _message(error) if isinstance(error, OperationFailure) else str(error)
+    return printable(f"{type(error).__name__}: {' '.join(text.split())}"[:LENGTH])
+
+
+def _message(error: OperationFailure) -> str:
+    details = error.details or {}
+    first = next(iter(details.get("writeErrors") or ()), details)
+    return str(first.get("errmsg") or f"code {first.get('code', error.code)}")
+
+
+def is_of_servers(error: BaseException) -> bool:
+    """Whether it is a server's fault, and not a record's."""
+    return isinstance(error, RedisError) or is_transient(error)

@@ -59,7 +59,7 @@ def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
     process broken, and left it at that."""
     failed = resources.store.restarts.failed(process_ids)
     if failed:
-        together(list(failed.items()), lambda some: _break_again(resources, dict(some)))
+        together(list(failed.items()), lambda some: _break_again(resources, dict(some)), lambda one: one[0])
 
 
 def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:

@@ -25,6 +25,7 @@ REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule tha
 REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule.", ["rule"])
 FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule.", ["rule"])
 DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
+FAILED_STEPS = Counter("recovery_failed_steps", "Applies and repairs that failed for what a record holds.")
 STALE = Counter("recovery_stale_results", "Messages and results dropped as stale, by what.", ["reason"])
 REFUSED = Counter("recovery_messages_refused", "Texts in Redis that are no messages of ours, by why.", ["reason"])
 PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")

@@ -9,13 +9,20 @@ for so many of them at once as fit into PORTION_BYTES.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
+from recovery import metrics
 from recovery.engine import Applied, Applier, Ended, Resources, each
+from recovery.errors import DamagedRecord
 from recovery.store import PORTION_BYTES, portions
+
+log = logging.getLogger(__name__)
 
 TOGETHER = 1000
 """Decisions that are read at once, at most."""
+RARELY = 300.0
+"""Seconds between two tries, at most, to apply what can't be applied: somebody may have repaired its process."""
 
 
 class Applying:
@@ -23,17 +30,22 @@ class Applying:
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self._store = resources.store
-        self._applier = applier
+        self._applier, self._apply_timeout = applier, resources.settings.apply_timeout
 
     def apply(self, ids: Sequence[str]) -> int:
         """Apply these decisions, as far as they and their tasks are there; how many of them had an effect."""
         changed = 0
         for portion in self._portions(ids):
-            changed += each(
-                self._ended(portion), lambda one: self._applier.apply([one]) in (Applied.NOW, Applied.RESTORED)
-            )
+            changed += each(self._ended(portion), self._apply, lambda one: one.decision.id, self._postpone)
         self._applier.flush()
         return changed
+
+    def _apply(self, ended: Ended) -> bool:
+        return self._applier.apply([ended]) in (Applied.NOW, Applied.RESTORED)
+
+    def _postpone(self, decision_id: str) -> None:
+        """What can't be applied now mostly can't be applied ever: it is tried more and more rarely."""
+        self._store.decisions.postpone_apply(decision_id, self._apply_timeout, RARELY)
 
     def _portions(self, ids: Sequence[str]) -> Iterator[list[str]]:
         """These, as far as they are there, as many as may be held at once."""
@@ -42,6 +54,18 @@ class Applying:
         return portions(weights, PORTION_BYTES, TOGETHER)
 
     def _ended(self, ids: Sequence[str]) -> list[Ended]:
+        """These as they are read; one by one where one of them can't be."""
+        try:
+            return self._read(ids)
+        except DamagedRecord as damage:
+            if len(ids) > 1:
+                return [ended for key in ids for ended in self._ended([key])]
+            log.error("%s: %s; repair or remove it by hand", ids[0], damage)
+            metrics.DAMAGED.inc()
+            self._postpone(ids[0])
+            return []
+
+    def _read(self, ids: Sequence[str]) -> list[Ended]:
         tasks, decisions = self._store.tasks.links(ids), self._store.decisions.effects(ids)
         return [
             Ended(task, decision)

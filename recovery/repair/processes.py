@@ -64,7 +64,7 @@ class ProcessRepairs:
                 over.append(process.id)
             return bool(ended)
 
-        changed = each(processes.values(), finish)
+        changed = each(processes.values(), finish, lambda process: process.id)
         self._store.rest_graphs(over)
         return changed
 
@@ -105,7 +105,7 @@ class ProcessRepairs:
                     found = judge_process(snapshot, around)
                     again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
                     still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
-            broken += each(still, lambda one: self._give_up(*one))
+            broken += each(still, lambda one: self._give_up(*one), lambda one: one[1].record)
         return broken
 
     def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:

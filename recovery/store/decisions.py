@@ -203,6 +203,21 @@ class Decisions(DecisionQueries):
         )
         return changed.modified_count
 
+    def postpone_apply(self, decision_id: str, least: float, most: float) -> bool:
+        """Move the deadline of a finished decision that could not be applied: as far off as it is finished by now, at
+        least and at most so many seconds. Whoever finished it is forgotten, or it would be found by his name before.
+        False: it is no longer finished, or was postponed before.
+        """
+        finished_at = "$outcome.finishedAt"
+        since = {"$cond": [{"$eq": [{"$type": finished_at}, "date"]}, finished_at, "$$NOW"]}
+        wait = {"$min": [{"$max": [{"$subtract": ["$$NOW", since]}, round(least * 1000)]}, round(most * 1000)]}
+        stages: list[Document] = [{"$set": {"recoveryTime": {"$add": ["$$NOW", wait]}}}, {"$unset": "worker"}]
+        finished: Document = {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}}
+        anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(least / 2)]}}]}
+        # It need not be valid: nobody could apply it then.
+        changed = self._current.update_one({**finished, **anew}, stages, bypass_document_validation=True)
+        return changed.matched_count == 1
+
     def apply_later(self, decision_id: str, seconds: float) -> None:
         """Move the deadline of a finished decision whose parent has to be applied first."""
         self._current.update_one(

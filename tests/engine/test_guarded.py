@@ -8,8 +8,11 @@ import pytest
 from pymongo.errors import AutoReconnect, BulkWriteError, NotPrimaryError, OperationFailure, WriteConcernError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from recovery.engine import guarded
 from recovery.engine.guarded import each, together
 from recovery.errors import DamagedRecord
+from recovery.seldom import Seldom
+from tests.counting import failed_steps
 
 BAD = "bad"
 
@@ -76,10 +79,14 @@ def test_an_outage_is_raised_and_nothing_else_is_tried(error: Exception) -> None
 
 
 @pytest.mark.parametrize("error", DAMAGE, ids=repr)
-def test_what_is_damaged_is_told_and_the_others_go_on(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    alone, all_at_once = Step(error), Step(error)
+def test_what_is_damaged_is_told_and_the_others_go_on(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "_told", Seldom(guarded._told._log, guarded.TELL_EVERY))
+    alone, all_at_once, before = Step(error), Step(error), failed_steps()
     assert each(["a", BAD, "b"], alone.one) == 2
     assert alone.asked == [["a"], [BAD], ["b"]]
     assert together(["a", BAD, "b"], all_at_once.all) == 2
     assert all_at_once.asked == [["a", BAD, "b"], ["a"], [BAD], ["b"]]
-    assert caplog.text.count("could not bring on") == 2
+    assert failed_steps() == before + 2
+    assert caplog.text.count(f"{BAD} can't be brought on: {type(error).__name__}: ") == 1, "and in five minutes again"
