@@ -24,7 +24,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
 
-from recovery.engine import Recovery
+from recovery.engine import Recovery, tell
 from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
@@ -62,7 +62,8 @@ class Lifeline:
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
-        self._lost: SimpleQueue[str | None] = SimpleQueue()
+        self._lost: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        """Holders of claims that are gone, and how they ended, or nothing."""
         self._ending = threading.Event()
         self._hurry = threading.Event()
         self._served_since: float | None = None
@@ -98,11 +99,11 @@ class Lifeline:
         if not self._clock.is_to_come(queued_at, time.monotonic()):  # else it is forged, and would hide the others
             self._taken[queue] = queued_at
 
-    def child_died(self, pid: int) -> None:
-        """A pool child died while it ran something."""
+    def child_died(self, pid: int, how: str = "") -> None:
+        """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', if it is known."""
         if self._settings.events and not self._ending.is_set():
-            log.warning("pool process %d died; what it had claimed is requeued", pid)
-            self._lost.put(holder(self.worker.id, pid))
+            log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
+            self._lost.put((holder(self.worker.id, pid), how))
 
     def met_blocked(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
@@ -245,17 +246,19 @@ class Lifeline:
         neighbours = self._app.resources.store.workers.on_host(self.worker.host)
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)
-            self._lost.put(gone)
+            self._lost.put((gone, ""))
 
     def _rescue_always(self) -> None:
         """In a thread of its own: a rescue may take longer than a heartbeat may be late."""
-        while (lost := self._lost.get()) is not None:
-            resources = self._app.resources
+        while (item := self._lost.get()) is not None:
+            (lost, how), resources = item, self._app.resources
             try:
+                if how:
+                    resources.store.decisions.note_lost(lost, how)
                 rescue(resources, Repairer(resources, self._app.applier), [lost])
             except (PyMongoError, RedisError) as error:
                 log.warning("%s: not requeued yet (%s)", lost, error)
                 self._ending.wait(RETRY)
-                self._lost.put(lost)
-            except Exception:  # its deadlines stand
-                log.exception("%s: could not be rescued", lost)
+                self._lost.put(item)
+            except Exception as error:  # its deadlines stand
+                tell(lost, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from typing import Any
 
@@ -24,6 +25,10 @@ from workers.stale import StaleMessages
 log = logging.getLogger(__name__)
 
 
+_STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?)|exitcode (?P<code>\d+))")
+"""In billiard's words."""
+
+
 class Running:
     """Parts of the worker that this process, or its parent, is; None in any other process."""
 
@@ -41,12 +46,20 @@ class AttemptRequest(Request):  # type: ignore[misc]
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
         if died and self.worker_pid and Running.lifeline is not None:
-            Running.lifeline.child_died(self.worker_pid)
+            Running.lifeline.child_died(self.worker_pid, _how_it_ended(error))
         if isinstance(error, Reject) and Running.lifeline is not None:
             Running.lifeline.met_blocked()
         if isinstance(error, Ignore) and Running.stale is not None:
             Running.stale.met(self.name)
         return super().on_failure(exc_info, *args, **kwargs)
+
+
+def _how_it_ended(error: BaseException) -> str:
+    """How a pool process ended, by what the pool says; nothing if that is not known."""
+    found = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
+    if found is None:
+        return ""
+    return f"was ended by {found['signal']}" if found["signal"] else f"ended with exit code {found['code']}"
 
 
 class AttemptTask(Task):  # type: ignore[misc]

@@ -120,6 +120,8 @@ def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapp
         text.append(f"  {decision.attempts} attempts")
     if decision.timeouts:
         text.append(f"  {decision.timeouts} timeouts", style="yellow")
+    if (lost := decision.lost_attempt) is not None:
+        text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
     if age := _age(decision, now):
         text.append(line((f"  {age}", "dim")))
     if decision.state in NOT_TAKEN:

@@ -6,7 +6,7 @@ results to JSON texts, `ids` makes ids, `states` names the states and says which
 """
 
 from recovery.records.codec import field_name, from_document, to_document, verified
-from recovery.records.decision import Decision, ErrorInfo, Outcome
+from recovery.records.decision import Decision, ErrorInfo, LostAttempt, Outcome
 from recovery.records.failure import Failure
 from recovery.records.interruption import Interruption
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
@@ -32,6 +32,7 @@ __all__ = [
     "Graph",
     "HungSlot",
     "Interruption",
+    "LostAttempt",
     "Outcome",
     "Process",
     "ProcessState",

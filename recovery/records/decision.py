@@ -38,6 +38,16 @@ class Outcome(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostAttempt(Record):
+    """How the process of an attempt that was lost had ended, as its parent saw."""
+
+    attempt: int
+    """Which it was, by the decision's `attempts`."""
+    how: str
+    """As in 'was ended by signal 9 (SIGKILL)', 'ended with exit code 3'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(OfTask):
     """How far a task is, and what came of it."""
 
@@ -50,6 +60,8 @@ class Decision(OfTask):
     timeouts: int = 0
     losses: int | None = None
     """How often its message was lost and it was queued again for that; absent if never."""
+    lost_attempt: LostAttempt | None = None
+    """The last one of which that is known; absent mostly. Of a machine that is gone nobody knows."""
     restarts: int | None = None
     """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
     fallible: bool | None = None
@@ -82,6 +94,12 @@ class Decision(OfTask):
             unlocks=call.unlocks,
             fallible=self.fallible,
         )
+
+    @property
+    def last_loss(self) -> str | None:
+        """How the process of its last attempt had ended, if that was seen."""
+        lost = self.lost_attempt
+        return lost.how if lost is not None and lost.attempt == self.attempts else None
 
     @property
     def failed(self) -> bool:

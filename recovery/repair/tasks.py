@@ -85,14 +85,14 @@ class TaskRepairs:
         return 0  # looked at, nothing repaired
 
     def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        by_actor: dict[str, list[str]] = defaultdict(list)
+        alike: dict[tuple[str, str | None], list[str]] = defaultdict(list)
         for finding in findings:
             assert finding.decision is not None
-            by_actor[finding.decision.actor].append(finding.record)
+            alike[finding.decision.actor, finding.decision.last_loss].append(finding.record)
         holders = _holders(findings) if rule is Rule.WORKER_LOST else None
         failed: list[str] = []
-        for actor, ids in by_actor.items():
-            error = _timeout_error(rule, actor, around)
+        for (actor, last), ids in alike.items():
+            error = _timeout_error(rule, actor, last, around)
             failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
             failed += failed_now
             count_timeouts(actor, len(failed_now))
@@ -110,12 +110,19 @@ def _holders(findings: Sequence[Finding]) -> list[str]:
     return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
 
 
-def _timeout_error(rule: Rule, actor: str, around: Surroundings) -> ErrorInfo:
+def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
+    """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
     preferences = around.actor(actor)
     if preferences.restart_after_work_timeout:
-        why = f"lost {preferences.max_work_timeouts} attempts, which is its max_work_timeouts"
-    elif rule is Rule.WORKER_LOST:
-        why = "lost its worker, and restart_after_work_timeout is off"
+        why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
+        why += f"; the last one's process {last}" if last else ""
+    elif rule is Rule.WORKER_LOST or last:
+        lost = f"'s process {last}" if last else " lost its worker"
+        return _work_timeout(f"{actor}{lost}, and restart_after_work_timeout is off", actor)
     else:
         why = f"brought no result within {preferences.worker_timeout:g} s, and restart_after_work_timeout is off"
-    return ErrorInfo(kind="WorkTimeout", message=f"{actor} {why}", actor=actor)
+    return _work_timeout(f"{actor} {why}", actor)
+
+
+def _work_timeout(message: str, actor: str) -> ErrorInfo:
+    return ErrorInfo(kind="WorkTimeout", message=message, actor=actor)

@@ -23,7 +23,11 @@ from recovery.store.snapshots import decision_of, record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
-    ("actor", "state", "worker", "timeouts", "losses", "enqueuedAt", "queuedAt", "recoveryTime"), True
+    (
+        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt"),
+        *("enqueuedAt", "queuedAt", "recoveryTime"),
+    ),
+    True,
 )
 _WITHOUT_TEXTS = dict.fromkeys(
     (

@@ -17,7 +17,7 @@ from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit,
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.decision_queries import DecisionQueries
-from recovery.store.expressions import after, task_end
+from recovery.store.expressions import after, literal, task_end
 from recovery.store.tasks import insert_missing
 from recovery.store.transitions import claimed, claimed_ready, finished, work_deadline
 
@@ -131,6 +131,12 @@ class Decisions(DecisionQueries):
             [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
         )
         return changed.matched_count
+
+    def note_lost(self, holder: str, how: str) -> None:
+        """Keep how the process of a holder ended, with what it works on; before that is requeued. Restorable: it is
+        only told of. Index `worker`."""
+        held = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING}
+        self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
 
     def finish(
         self,

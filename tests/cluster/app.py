@@ -100,6 +100,14 @@ def one_beating(folder: str) -> Any:
     return beating.schedule(folder)
 
 
+@app.process(worker_timeout=600, max_work_timeouts=2)
+def ends_its_process(signal_or_code: int) -> None:
+    """Negative: by this signal."""
+    if signal_or_code < 0:
+        os.kill(os.getpid(), -signal_or_code)
+    os._exit(signal_or_code)
+
+
 @app.actor(worker_timeout=600)
 def picky(folder: str) -> str:
     """Fails until somebody leaves 'go'."""

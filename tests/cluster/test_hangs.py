@@ -67,7 +67,7 @@ def two_by_two(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Sup
 
 def ends_hung(cluster: Cluster, process_id: str, actor: str = "hangs") -> None:
     attempts = rogues.ATTEMPTS
-    said = f"WorkTimeout.*{actor} lost {attempts} attempts, which is its max_work_timeouts"
+    said = f"WorkTimeout.*{actor} lost {attempts} attempts \\(max_work_timeouts\\)"
     with pytest.raises(ProcessBroken, match=said):
         cluster.app.result(process_id, timeout=30)
     (decision,) = cluster.database["decisions"].find(

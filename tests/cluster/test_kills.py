@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from recovery import ProcessBroken
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
 
@@ -61,6 +62,16 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     assert time.monotonic() - killed <= 2
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster) -> None:
+    cluster.worker()
+    ends = {-signal.SIGKILL: "was ended by signal 9 (SIGKILL)", -signal.SIGSEGV: "was ended by signal 11 (SIGSEGV)"}
+    for signal_or_code, how in {**ends, 3: "ended with exit code 3", 0: "ended with exit code 0"}.items():
+        with pytest.raises(ProcessBroken) as broken:
+            cluster.app.result(cluster.app.start("ends_its_process", signal_or_code), timeout=30)
+        told = f"ends_its_process lost 2 attempts (max_work_timeouts); the last one's process {how}"
+        assert (broken.value.kind, broken.value.message) == ("WorkTimeout", told)
 
 
 def test_deadlines_alone_are_enough(cluster: Cluster) -> None:

@@ -283,6 +283,15 @@ def something_can_only_be_told(world: Counted) -> Iterator[None]:
     GraphScanner(world.app.resources, world.app.applier).run_once()
 
 
+@moves(RAN, {"attempts actor=order outcome=finished": 1, "failed_steps": 1})
+def what_is_finished_can_not_be_applied(world: Counted) -> Iterator[None]:
+    world.started()
+    updates = [{"q": {"_id": world.process_id}, "u": {"$set": {"finished": "nonsense"}}}]
+    world.store.database.command("update", "graphs", updates=updates, bypassDocumentValidation=True)
+    yield
+    world.run()
+
+
 @moves(scanned(), {"damaged_records": 1})
 def a_record_can_not_be_read(world: Counted) -> Iterator[None]:
     world.started()

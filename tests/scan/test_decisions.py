@@ -148,7 +148,7 @@ def test_a_claim_between_look_and_write_wins(world: World) -> None:
 @pytest.mark.parametrize(
     ("settings", "timeouts", "told"),
     [
-        ({"max_work_timeouts": 3}, 2, "add lost 3 attempts, which is its max_work_timeouts"),
+        ({"max_work_timeouts": 3}, 2, "add lost 3 attempts (max_work_timeouts)"),
         (
             {"restart_after_work_timeout": False, "worker_timeout": 7},
             0,

@@ -89,7 +89,45 @@ def test_a_poison_task_ends_after_so_many_workers(world: World) -> None:
     process = world.process("p0000")
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
-    assert process.error.message == "add lost 10 attempts, which is its max_work_timeouts"
+    assert process.error.message == "add lost 10 attempts (max_work_timeouts)", "and nothing is known of the last one"
+
+
+KILLED = "was ended by signal 9 (SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "restart", "told"),
+    [
+        (10, True, f"add lost 10 attempts (max_work_timeouts); the last one's process {KILLED}"),
+        (9, True, "add lost 10 attempts (max_work_timeouts)"),
+        (10, False, f"add's process {KILLED}, and restart_after_work_timeout is off"),
+        (9, False, "add lost its worker, and restart_after_work_timeout is off"),
+    ],
+)
+def test_how_the_last_attempts_process_ended_is_told(world: World, attempt: int, restart: bool, told: str) -> None:
+    """And nothing of the one before, where nobody knows how the last one's did."""
+    world.tell()
+    world.store.actors.override("add", {"restart_after_work_timeout": restart})
+    claimed(world, timeouts=9, attempts=10)
+    world.store.decisions.note_lost("w#7", KILLED)
+    world.store.database["decisions"].update_one({}, {"$set": {"lostAttempt.attempt": attempt}})
+    worker(world, "w", silent=True)
+    assert scanner(world, "workers").run_once().repaired == {Rule.WORKER_LOST: 1}
+    error = world.process("p0000").error
+    assert error is not None and error.message == told
+
+
+def test_how_it_ended_is_noted_of_what_it_works_on_and_nothing_else(world: World) -> None:
+    claimed(world, count=4, attempts=2)
+    decisions = world.store.database["decisions"]
+    decisions.update_one({"_id": "p0001/start"}, {"$set": {"worker": "w#77"}})
+    decisions.update_one({"_id": "p0002/start"}, {"$set": {"state": "finished"}})
+    decisions.update_one({"_id": "p0003/start"}, {"$set": {"worker": "w#7#5"}})
+    world.store.decisions.note_lost("w#7", "$odd")
+    noted = {"lostAttempt": {"attempt": 2, "how": "$odd"}}
+    assert [found.get("lostAttempt") for found in decisions.find().sort("_id", 1)] == [
+        noted["lostAttempt"], None, None, noted["lostAttempt"]
+    ]  # fmt: skip
 
 
 def test_one_process_of_a_worker(world: World) -> None:

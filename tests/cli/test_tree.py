@@ -1,0 +1,22 @@
+"""What `recovery show` tells of a task."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from recovery.cli.tree import tree
+from recovery.records import Decision, DecisionState, LostAttempt
+from recovery.store.overview import TaskLine
+
+
+def test_how_the_process_of_a_lost_attempt_ended() -> None:
+    lost = LostAttempt(attempt=2, how="was ended by signal 9 (SIGKILL)")
+    decision = Decision(
+        id="p/start", actor="render", state=DecisionState.WAITING, attempts=3, timeouts=2, lost_attempt=lost
+    )
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(tree("start", [TaskLine("start", "render", None)], {"start": decision}, datetime.now(UTC)))
+    assert "3 attempts  2 timeouts  attempt 2: its process was ended by signal 9 (SIGKILL)" in shown.get()
