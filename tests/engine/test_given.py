@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_task_that_is_no_text(world: World, task: Any) -> None:
         world.app.restart(process_id, task)
 
 
-@pytest.mark.parametrize("timeout", ["5", {"$gt": 0}, -1, True, float("nan")])
+@pytest.mark.parametrize("timeout", ["5", {"$gt": 0}, -1, True, float("nan"), Decimal(5)])
 def test_a_timeout_that_is_no_time(world: World, timeout: Any) -> None:
     with pytest.raises(InputError, match="timeout="):
         world.app.result(world.app.start("order"), timeout=timeout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -112,7 +114,20 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
     ("setting", "told"),
     [
         ({"worker_timeout": value}, f"actor add: worker_timeout must be {TIME}, not {value!r}")
-        for value in (0, -1, 1e-300, math.nan, math.inf, 1e15, LONGEST + 1, "60", None, True, timedelta(seconds=5))
+        for value in (
+            0,
+            -1,
+            1e-300,
+            math.nan,
+            math.inf,
+            1e15,
+            LONGEST + 1,
+            "60",
+            None,
+            True,
+            timedelta(seconds=5),
+            Decimal(5),
+        )
     ]
     + [
         ({"max_work_timeouts": value}, f"actor add: max_work_timeouts must be from 1 to 1,000,000,000, not {value!r}")
@@ -203,6 +218,10 @@ def test_scheduling_outside_an_actor(app: Recovery) -> None:
         {"delay": timedelta(seconds=-1)},
         {"delay": True},
         {"delay": "1"},
+        {"delay": Decimal(1)},
+        {"delay": Fraction(1, 2)},
+        {"delay": math.inf},
+        {"delay": 10**5000},
         {"eta": "2026-01-01"},
     ],
 )
