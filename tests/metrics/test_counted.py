@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -21,9 +22,11 @@ from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.repair.stale import drop_stale
+from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, rescue
 from recovery.settings import Settings
 from recovery.store.decisions import Decisions
+from tests.docs.blocks import DOCS
 from tests.world import World, arguments
 from workers.intake import Intake
 
@@ -175,6 +178,14 @@ def a_message_is_stale(world: Counted) -> Iterator[None]:
     world.store.requeues.unmessaged([world.decision_id], world.store.now(), new_pass())
     yield
     world.run()
+
+
+@moves({"stale_results reason=message": 1})
+def a_message_names_no_task_or_pass(world: Counted) -> Iterator[None]:
+    world.started()
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    yield
+    slot.run(world.app.actors["order"], "nonsense", "nonsense")
 
 
 @moves({"stale_results reason=message": 1})
@@ -364,3 +375,14 @@ def test_what_tells_of_it_is_counted_and_nothing_else(emptied: Settings, name: s
 
 def test_of_every_counter_it_is_known_what_moves_it() -> None:
     assert {key.partition(" ")[0] for _, moved in EVENTS.values() for key in moved} == NAMES
+
+
+def test_every_label_that_moves_is_on_the_page() -> None:
+    """Those that are neither a rule nor of the application: whoever writes an alert finds them there."""
+    page = (DOCS / "metrics.md").read_text()
+    for key in {key for _, moved in EVENTS.values() for key in moved}:
+        name, *labels = re.split(r" (?=\w+=)", key)
+        (row,) = re.findall(rf"^\| `recovery_{name}(?:_total)?` \|.*$", page, re.MULTILINE)
+        for label, _, value in (one.partition("=") for one in labels):
+            where = page if label == "scanner" else row  # told once
+            assert value == "order" or value in Rule.__members__ or f"`{value}`" in where, f"{value} of {name}"

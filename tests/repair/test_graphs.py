@@ -91,6 +91,7 @@ def test_a_link_to_who_scheduled_the_task_is_only_dropped(world: World, process_
     change(world, "graphs", process_id, **{f"links.{gather}": {**before, "start": True, spread: True}})
     assert repair(world, process_id) == {Rule.DEAD_LINK: 1}
     assert links(world, process_id)[gather] == before
+    assert world.decisions(process_id)[gather].state is DecisionState.WAITING, "its parts are still to come"
     ends_well(world, process_id)
 
 
