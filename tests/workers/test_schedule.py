@@ -11,7 +11,7 @@ from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
-from workers.config import NUDGE, configuration
+from workers.config import NUDGE, SPARK_QUEUE, SWEEP, configuration
 
 APP = "tests.cli.shop:app"
 
@@ -43,3 +43,14 @@ def test_an_outage_is_two_lines(settings: Settings, tmp_path: Path) -> None:
 
 def test_celerys_own_beat_has_it(settings: Settings) -> None:
     assert configuration(settings, [])["beat_scheduler"] == "workers.schedule:QuietScheduler"
+
+
+def test_a_sweep_is_sent_only_if_it_is_wanted_and_as_it_is_wanted(settings: Settings) -> None:
+    sent = configuration(settings.model_copy(update={"scan_interval": 2.0}), [])["beat_schedule"]
+    assert {name: entry["schedule"] for name, entry in sent.items()} == {"nudge": 2.0}
+    wanted = settings.model_copy(update={"sweep_interval": 3600.0, "sweep_repair": True})
+    sweep = configuration(wanted, [])["beat_schedule"]["sweep"]
+    assert (sweep["task"], sweep["schedule"], sweep["kwargs"]) == (SWEEP, 3600.0, {"repair": True})
+    assert sweep["options"] == {"queue": SPARK_QUEUE, "expires": 3600.0}, "two that wait would do it twice"
+    reporting = configuration(wanted.model_copy(update={"sweep_repair": False}), [])["beat_schedule"]["sweep"]
+    assert reporting["kwargs"] == {"repair": False}
