@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +58,23 @@ class Cluster:
     def wait_began(self, count: int, timeout: float = 20) -> list[int]:
         wait_until(lambda: len(self.began()) >= count, timeout, f"{count} attempts begun")
         return self.began()
+
+    def beats_until(self, beating: Child, condition: Callable[[], bool], what: str, timeout: float = 90) -> int:
+        """Heartbeats of a worker from now until a condition holds: a bound by them is the same on a slow machine. Some
+        may be missed, none is counted twice."""
+        seen = set[Any]()
+
+        def holds() -> bool:
+            found = self.database["workers"].find_one({"pid": beating.pid}, {"recoveryTime": True})
+            seen.add(found and found["recoveryTime"])
+            return condition()
+
+        wait_until(holds, timeout, what)
+        return len(seen) - 1
+
+    def beats_until_began(self, count: int, beating: Child) -> int:
+        """The same until so many attempts have begun."""
+        return self.beats_until(beating, lambda: len(self.began()) >= count, f"{count} attempts begun")
 
     def go(self) -> None:
         """Let the attempts that run, or begin from now on, end at once."""

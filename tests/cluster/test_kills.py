@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 
@@ -27,10 +26,9 @@ def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
     cluster.database["workers"].update_many({}, {"$set": {"host": "elsewhere", "pid": 1}})
     survivor = cluster.worker()
     doomed.kill_group()
-    killed = time.monotonic()
     cluster.database["workers"].update_one({"pid": doomed.pid}, {"$set": {"host": "elsewhere", "pid": 1}})
-    cluster.wait_began(2, timeout=10)
-    assert time.monotonic() - killed <= 5
+    # A timeout of three, a scan for each, and as many again for a machine that is busy. Its task's time-out is 1200.
+    assert cluster.beats_until_began(2, survivor) <= 8
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
     assert cluster.decision("slow")["timeouts"] == 1
@@ -38,28 +36,26 @@ def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
 
 
 def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster) -> None:
+    """Who looks with each heartbeat, and with no other means: that one is silent nobody would know for a long time."""
+    cluster.settings = cluster.settings.model_copy(update={"heartbeat_timeout": 600.0})
     cluster.beat()
     doomed = cluster.worker()
     process_id = cluster.app.start("one_slow", cluster.folder, 600)
     cluster.wait_began(1)
-    cluster.worker()
+    neighbour = cluster.worker()
     doomed.kill_group()
-    killed = time.monotonic()
-    cluster.wait_began(2, timeout=10)
-    assert time.monotonic() - killed <= 4  # its neighbour looks with every heartbeat of 2 s
+    assert cluster.beats_until_began(2, neighbour) <= 2, "the one that sees it, and one in which the attempt begins"
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
 
 def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     """No beat, no scanner, one worker with one slot: the parent requeues, and its new child runs it."""
-    cluster.worker()
+    parent = cluster.worker()
     process_id = cluster.app.start("one_slow", cluster.folder, 600)
     (child,) = cluster.wait_began(1)
     os.kill(child, signal.SIGKILL)
-    killed = time.monotonic()
-    cluster.wait_began(2, timeout=5)
-    assert time.monotonic() - killed <= 2
+    assert cluster.beats_until_began(2, parent) <= 1, "it does not wait for a heartbeat; one may come meanwhile"
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 

@@ -125,7 +125,9 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
 
 
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number alone: how long it takes until there are so many is the machine's."""
     monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
+    monkeypatch.setattr(applier, "PATIENCE", 600.0)
     leaf = world.app.actor("leaf")(lambda number: number)
     deep = world.app.actor("deep")(leaf.schedule)
     total = world.app.actor("total")(sum)
@@ -142,7 +144,7 @@ def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.M
     graph = world.store.graphs.get(process_id)
     assert graph is not None
     assert len(graph.finished) == 1 + 200 + 4 + 2
-    assert graph.version < 60, "an update of the graph for each of 207 tasks is what this is to spare"
+    assert graph.version < 20, "an update of the graph for each of 207 tasks is what this is to spare"
 
 
 def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
