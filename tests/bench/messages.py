@@ -4,8 +4,9 @@ without a key, pair by pair. Seconds are those of the process that does it: Redi
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import redis
 
@@ -14,7 +15,8 @@ from recovery.queue import Broker, Signer, encode
 from recovery.queue.signing import UNSIGNED
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.store import Queued
-from tests.bench.rows import Row, ratio_row
+from tests.bench.rows import Row, medians, ratio_row
+from tests.bench.turns import in_turn, ratios
 from workers.intake import Intake
 
 MESSAGES, BATCH, PAIRS = 20_000, 1000, 7
@@ -24,11 +26,12 @@ ACTOR = "order"
 
 def run(settings: Settings) -> list[Row]:
     queued = [made(place) for place in range(MESSAGES)]
-    pushed = [(push(settings, queued, UNSIGNED), push(settings, queued, SIGNED)) for _ in range(PAIRS)]
-    taken = [(take(queued, UNSIGNED), take(queued, SIGNED)) for _ in range(PAIRS)]
+    signers = {"unsigned": UNSIGNED, "signed": SIGNED}
+    pushed = in_turn({name: partial(push, settings, queued, one) for name, one in signers.items()}, PAIRS)
+    taken = in_turn({name: partial(take, queued, one) for name, one in signers.items()}, PAIRS)
     return [
-        ratio_row(f"{what}, signed to unsigned", [signed / plain for plain, signed in pairs], "", detail(pairs))
-        for what, pairs in (("pushing", pushed), ("taking", taken))
+        ratio_row(f"{what}, signed to unsigned", ratios(took, "signed", "unsigned"), "", detail(took))
+        for what, took in (("pushing", pushed), ("taking", taken))
     ]
 
 
@@ -37,9 +40,8 @@ def made(place: int) -> Queued:
     return Queued(key, ACTOR, new_pass(), datetime.now(UTC))
 
 
-def detail(pairs: Sequence[tuple[float, float]]) -> str:
-    plain, signed = (sorted(times)[PAIRS // 2] for times in zip(*pairs, strict=True))
-    return f"{MESSAGES / signed:,.0f} a second signed, {MESSAGES / plain:,.0f} unsigned"
+def detail(took: Mapping[str, Sequence[float]]) -> str:
+    return medians({name: [MESSAGES / one for one in times] for name, times in took.items()}, "a second")
 
 
 def push(settings: Settings, queued: Sequence[Queued], signer: Signer) -> float:

@@ -56,7 +56,7 @@ def _measure(name: str, apps: dict[int, Recovery], large: int, small: int) -> li
     took: dict[int, list[float]] = {small: [], large: []}
     memory = dict[int, float]()
     for turn in range(REPEATS + 1):
-        for count, app in apps.items():
+        for count, app in list(apps.items())[:: -1 if turn % 2 else 1]:
             _make_overdue(app, name)
             gc.collect()
             if turn == 0:  # warms up, and is measured for memory: tracing would spoil the time

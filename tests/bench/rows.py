@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 OPERATORS = {">=": operator.ge, "<=": operator.le}
@@ -34,6 +34,21 @@ def ratio_row(name: str, ratios: Sequence[float], bar: str, detail: str = "") ->
     """The median of ratios measured pair by pair, with their range."""
     spread = f"range {min(ratios):.2f} to {max(ratios):.2f} over {len(ratios)}"
     return row(name, statistics.median(ratios), bar, "ratio", f"{spread}; {detail}" if detail else spread)
+
+
+def medians(found: Mapping[str, Sequence[float]], unit: str) -> str:
+    """What stands beside a ratio: the median of each side, as the ratio is the median of its pairs."""
+    each = ", ".join(f"{name} {_rounded(statistics.median(values))} {unit}" for name, values in found.items())
+    return f"{each} (medians of {max(map(len, found.values()))})"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def unmet(rows: Sequence[Row]) -> list[str]:
+    """The rows whose bar is not met, in words."""
+    return [f"not met: {row['name']} is {row['value']:,.2f}, not {row['bar']}" for row in rows if row["met"] is False]
 
 
 def as_table(rows: Sequence[Row]) -> Any:

@@ -4,8 +4,8 @@
     read     two plain processes read the sweep's ranges with its projections as raw batches, decoding nothing
     sweep    the sweep in Spark on two cores, without the start of its session
 
-All three are repeated in turn, so that what else the machine does falls on all of them; ratios are taken within a
-repetition.
+All three are repeated in turn, in an order that is turned round each time, so that what else the machine does falls on
+all of them; ratios are taken within a repetition.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from recovery.sweep.plan import plan
 from recovery.sweep.session import spark
 from tests.bench.rows import Row, ratio_row, row
 from tests.bench.sweep_data import fill
+from tests.bench.turns import in_turn, ratios
 
 CORES = 2
 PROCESSES = 100_000
@@ -40,25 +41,34 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
     """Fill the database of `settings`, which should be empty, measure, and tell how both bars are met."""
     settings = settings.model_copy(update={"spark_master": f"local[{CORES}]"})
     broken = fill(settings, processes)
-    store = Store(settings)
-    rates: dict[str, list[float]] = {"loop": [], "read": [], "sweep": []}
+    resources = Resources.connect(settings)
+    store = resources.store
     began = time.perf_counter()
     with spark(settings) as context, ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as readers:
         context.parallelize(range(CORES), CORES).map(_import_all).collect()
         session_seconds = time.perf_counter() - began
         parts = plan(store.database, CORES)
         read = [*readers.map(_read, [settings] * len(parts), parts)]  # the readers import, and mongod's cache fills
-        for _ in range(repetitions):
-            rates["loop"].append(_rate(LOOPED, lambda: _loop(settings, LOOPED)))
-            rates["read"].append(_rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]))
-            report = sweep(settings)
+        reports = []
+
+        def swept() -> float:
+            reports.append(report := sweep(settings))
             if (report.processes, report.suspects) != (processes, broken):
                 raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
-            rates["sweep"].append(processes / report.seconds)
+            return processes / report.seconds
+
+        works = {
+            "loop": lambda: _rate(LOOPED, lambda: _loop(resources, LOOPED)),
+            "read": lambda: _rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]),
+            "sweep": swept,
+        }
+        in_turn({"loop": works["loop"]}, 1)  # it has its connection then, as the others have
+        rates = in_turn(works, repetitions)
+        report = reports[-1]
     facts = f"{processes:,} processes, {report.decisions:,} decisions, {report.ranges} ranges, {sum(read) / 1e6:.0f} MB"
     return [
-        ratio_row("sweep over a plain loop", _ratios(rates, "loop"), OVER_LOOP, facts),
-        ratio_row("sweep over a bare read", _ratios(rates, "read"), OVER_READ, facts),
+        ratio_row("sweep over a plain loop", ratios(rates, "sweep", "loop"), OVER_LOOP, facts),
+        ratio_row("sweep over a bare read", ratios(rates, "sweep", "read"), OVER_READ, facts),
         *(
             row(f"sweep: {name}", median(found), "", "processes/s", f"range {min(found):,.0f} to {max(found):,.0f}")
             for name, found in rates.items()
@@ -67,19 +77,14 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
     ]
 
 
-def _ratios(rates: dict[str, list[float]], other: str) -> list[float]:
-    return [ours / theirs for ours, theirs in zip(rates["sweep"], rates[other], strict=True)]
-
-
 def _rate(processes: int, work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return processes / (time.perf_counter() - began)
 
 
-def _loop(settings: Settings, count: int) -> None:
+def _loop(resources: Resources, count: int) -> None:
     """Check processes from all over the database, one after the other."""
-    resources = Resources.connect(settings)
     store, around = resources.store, look_around(resources)
     chosen = store.database[schema.PROCESSES].aggregate([{"$sample": {"size": count}}, {"$project": {"_id": True}}])
     for document in chosen:

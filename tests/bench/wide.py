@@ -5,7 +5,8 @@ from __future__ import annotations
 from recovery import Recovery, Settings
 from recovery.stack import Stack
 from tests.bench import apps, workers
-from tests.bench.rows import Row, ratio_row
+from tests.bench.rows import Row, medians, ratio_row
+from tests.bench.turns import in_turn, ratios
 
 TASKS, NARROW, REPEATS = 10_000, 100, 2
 
@@ -13,15 +14,15 @@ TASKS, NARROW, REPEATS = 10_000, 100, 2
 def run(stack: Stack, settings: Settings) -> list[Row]:
     app = Recovery(settings)
     app.actors = apps.app.actors
-    one, many = [], []
     with workers.ours(stack, settings, 1, ["-c", "2"], beat=True):
         _run(app, 1, 10)  # the pool's first connections
-        for _ in range(REPEATS):
-            many.append(workers.seconds(lambda: _run(app, TASKS // NARROW, NARROW)))
-            one.append(workers.seconds(lambda: _run(app, 1, TASKS)))
-    ratios = [wide / narrow for wide, narrow in zip(one, many, strict=True)]
-    detail = f"one of 10,000: {min(one):.1f} s, 100 of 100: {min(many):.1f} s (best of {REPEATS})"
-    return [ratio_row("10,000 tasks in one process / in 100", ratios, "<= 2", detail)]
+        works = {
+            "100 of 100": lambda: workers.seconds(lambda: _run(app, TASKS // NARROW, NARROW)),
+            "one of 10,000": lambda: workers.seconds(lambda: _run(app, 1, TASKS)),
+        }
+        found = in_turn(works, REPEATS)
+    pairs = ratios(found, "one of 10,000", "100 of 100")
+    return [ratio_row("10,000 tasks in one process / in 100", pairs, "<= 2", medians(found, "s"))]
 
 
 def _run(app: Recovery, processes: int, tasks: int) -> None:
