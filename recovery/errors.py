@@ -28,6 +28,8 @@ may be shown: a traceback goes to a terminal as it is.
 
 from __future__ import annotations
 
+from typing import Any
+
 from recovery.printable import printable_lines
 
 
@@ -103,11 +105,14 @@ class WorkflowError(InputError):
 
 
 class DamagedRecord(RecoveryError):
-    """A record that can't be read: another program wrote it, past the validators. `record` is its id."""
+    """A record that can't be read: another program wrote it, past the validators.
 
-    def __init__(self, record: str, message: str) -> None:
+    `record` is its id, which may be no text either; `fields` are the document's that can't be read, if it is known.
+    """
+
+    def __init__(self, record: Any, message: str, fields: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.record = record
+        self.record, self.fields = record, fields
 
 
 class SweepFailed(RecoveryError):

@@ -113,11 +113,7 @@ def _stack(decision: Decision | None) -> str | None:
 
 
 def _error(decision: Decision | None) -> ErrorInfo | None:
-    from recovery.records import verified
-
-    return (
-        verified(decision.outcome, decision.id).error if decision is not None and decision.outcome is not None else None
-    )
+    return decision.outcome.error if decision is not None and decision.outcome is not None else None
 
 
 def count(number: int, what: str) -> str:

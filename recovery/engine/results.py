@@ -11,7 +11,7 @@ from pymongo.errors import PyMongoError
 from recovery.engine.lookup import not_found
 from recovery.engine.resources import Resources
 from recovery.errors import ProcessBroken, ResultTimeout
-from recovery.records import Process, ProcessState, given, verified
+from recovery.records import Process, ProcessState, given
 from recovery.records.values import decode
 
 # Looked for ever more rarely: a short process is seen at once, a long one costs two reads a second.
@@ -56,7 +56,7 @@ def _may_be_there(resources: Resources, process_id: str, deadline: float | None)
 
 
 def _broken(process: Process) -> ProcessBroken:
-    error = verified(process).error
+    error = process.error
     return ProcessBroken(
         process.id,
         error.task if error else None,

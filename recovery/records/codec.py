@@ -2,30 +2,32 @@
 
 Fields that are None are left out: an absent `recoveryTime` is what keeps a record out of its index. Empty
 collections are left out too, except where an update relies on the field being there (a graph's).
+
+Reading is the one boundary at which what others wrote is checked: a record that was read has in every field what its
+type says, so nobody after that has to expect anything else. What can't be read is a DamagedRecord, which names it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from recovery.errors import DamagedRecord
-from recovery.records.process import Graph
+from recovery.records.decision import Decision
+from recovery.records.process import Graph, Process
 from recovery.records.record import Record
+from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
 
 R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]
 
-# A shell writes all numbers as doubles, and a switch may be a number.
-_SCALARS: dict[Any, Any] = {
-    str: str, int: (int, float), float: (float, int), bool: (bool, int, float), datetime: datetime
-}  # fmt: skip
 _RENAMED = {"id": "_id", "pass_key": "pass"}
 _KEPT_WHEN_EMPTY = {(Graph, name) for name in ("not_finished", "links", "finished", "failed")}
+# Always written, so that one without was not written by us: by its default a decided task would be taken to wait.
+_ALWAYS: Mapping[Any, frozenset[str]] = {Decision: frozenset({"state"}), Process: frozenset({"state"})}
 
 
 def field_name(name: str) -> str:
@@ -40,7 +42,7 @@ def to_document(record: Record) -> dict[str, Any]:
     """The document of a record."""
     document: dict[str, Any] = {}
     cls: Any = type(record)
-    for name, key, _ in _plan(cls):
+    for name, key in _names(cls):
         value = getattr(record, name)
         if value is None or (value in ((), {}) and (cls, name) not in _KEPT_WHEN_EMPTY):
             continue
@@ -49,50 +51,66 @@ def to_document(record: Record) -> dict[str, Any]:
 
 
 def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
-    """The record of a document. Fields that the document lacks take the record's defaults. Raises DamagedRecord."""
-    values: dict[str, Any] = {}
+    """The record of a document. Fields that the document lacks take the record's defaults.
+
+    Raises DamagedRecord, which names the record and every field that can't be read.
+    """
     kind: Any = cls
-    fields = _by_key(kind)
+    values: dict[str, Any] = {}
+    fields = _fields(kind)
     try:
         # Over what is there, and not over all fields: most records lack most of them.
         for key, value in document.items():
             if value is not None and key in fields:
-                name, decode = fields[key]
-                values[name] = value if decode is None else decode(value)
-        return cls(**values)
-    except (TypeError, ValueError, AttributeError, DamagedRecord) as error:
-        record = document.get("_id", "")
-        raise DamagedRecord(record, f"{cls.__name__} {record}: can't be read: {error}"[:500]) from error
+                name, exact, decode = fields[key]
+                values[name] = value if type(value) is exact else decode(value)
+        if kind not in _ALWAYS or _ALWAYS[kind] <= values.keys():
+            return cls(**values)
+    except (Wrong, TypeError):
+        pass
+    raise _damage(kind, document)
 
 
-def verified(record: R, key: str | None = None) -> R:
-    """The same record, if its texts, numbers and dates are such; for what is shown. Raises
-    DamagedRecord, for the record `key` that it is a part of.
-
-    Not asked of every record that is read: it would cost a tenth of that, and what can't be judged is found out there.
-    """
-    _verify(record, key or str(getattr(record, "id", "")))
-    return record
+def shapes(cls: type[Record]) -> Mapping[str, Shape]:
+    """{document's field: what may stand in it}."""
+    kind: Any = cls
+    return {key: _shapes(kind)[name] for name, key in _names(kind)}
 
 
-def _verify(record: Record, key: str) -> None:
-    kind: Any = type(record)
-    for name, wanted in _scalars(kind):
-        value = getattr(record, name)
-        if isinstance(value, Record):
-            _verify(value, key)
-        elif value is not None and wanted is not None and not isinstance(value, wanted):
-            told = f"{kind.__name__} of {key}: can't be read: its {field_name(name)} is a {type(value).__name__}"
-            raise DamagedRecord(key, told)
+def required(cls: type[Record]) -> tuple[str, ...]:
+    """The document's fields without which there is no such record."""
+    return tuple(field_name(name) for name in _required(cls))
 
 
 @cache
-def _scalars(cls: Any) -> tuple[tuple[str, Any], ...]:
-    """(field, what it has to be an instance of; None for what is not checked)."""
-    hints = get_type_hints(cls)
-    inner = {name: next((arg for arg in get_args(hint) if arg is not type(None)), hint) for name, hint in hints.items()}
-    plain = {name for name, hint in hints.items() if getattr(hint, "__origin__", None) is None}
-    return tuple((f.name, _SCALARS.get(inner[f.name]) if f.name in plain else None) for f in dataclasses.fields(cls))
+def _required(cls: Any) -> tuple[str, ...]:
+    """Fields without which there is no such record."""
+    return tuple(
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.name in _ALWAYS.get(cls, ())
+        or (field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING)
+    )
+
+
+def _damage(cls: Any, document: Mapping[str, Any]) -> DamagedRecord:
+    wrong = dict(_wrongs(cls, document))
+    key = document.get("_id", "")
+    told = "; ".join(f"its {field} is {what}" for field, what in wrong.items()) or "can't be read"
+    return DamagedRecord(key, f"{cls.__name__} {key}: {told}"[:500], tuple(wrong))
+
+
+def _wrongs(cls: Any, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, (name, exact, decode) in _fields(cls).items():
+        value = document.get(key)
+        if value is None:
+            if name in _required(cls):
+                yield key, "missing" if key not in document else "null"
+        elif type(value) is not exact:
+            try:
+                decode(value)
+            except Wrong as wrong:
+                yield key, str(wrong)
 
 
 def _encode(value: Any) -> Any:
@@ -106,26 +124,29 @@ def _encode(value: Any) -> Any:
 
 
 @cache
-def _plan(cls: Any) -> tuple[tuple[str, str, Decoder | None], ...]:
-    hints = get_type_hints(cls)
-    fields = dataclasses.fields(cls)
-    return tuple((f.name, field_name(f.name), _decoder(hints[f.name])) for f in fields)
+def _names(cls: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field_name(field.name)) for field in dataclasses.fields(cls))
 
 
 @cache
-def _by_key(cls: Any) -> dict[str, tuple[str, Decoder | None]]:
-    return {key: (name, decode) for name, key, decode in _plan(cls)}
+def _fields(cls: Any) -> dict[str, tuple[str, type | None, Decoder]]:
+    shapes = _shapes(cls)
+    return {key: (name, shapes[name].exact, shapes[name].decode) for name, key in _names(cls)}
 
 
-def _decoder(hint: Any) -> Decoder | None:
-    candidates = [arg for arg in get_args(hint) if arg is not type(None)] or [hint]
-    inner = candidates[0]
-    if getattr(hint, "__origin__", None) is tuple:
-        if isinstance(inner, type) and issubclass(inner, Record):
-            return lambda items: tuple(from_document(inner, item) for item in items)
-        return tuple
-    if isinstance(inner, type) and issubclass(inner, Record):
-        return lambda item: from_document(inner, item)
-    if isinstance(inner, type) and issubclass(inner, Enum):
-        return inner
-    return None
+@cache
+def _shapes(cls: Any) -> dict[str, Shape]:
+    hints = get_type_hints(cls)
+    return {name: shape_of(hints[name], _nested) for name, _ in _names(cls)}
+
+
+def _nested(cls: Any) -> Shape:
+    def decode(value: Any) -> Any:
+        if type(value) is not dict:
+            raise Wrong(f"{kind_of(value)}, not an object")
+        try:
+            return from_document(cls, value)
+        except DamagedRecord:
+            raise Wrong("; ".join(f"its {key} is {what}" for key, what in _wrongs(cls, value))) from None
+
+    return Shape(None, decode, ("object",), parts=shapes(cls))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from recovery.errors import DamagedRecord
 from recovery.limits import FAR_OFF
 from recovery.records import ActorPreferences, Decision, Graph, Process, ProcessTypePreferences, QueueStatistics
 from recovery.records.ids import worker_of
@@ -176,3 +177,5 @@ class Snapshot:
     """{task id: decision}."""
     tasks: frozenset[str]
     """Ids of the tasks whose Task record is there."""
+    damaged: tuple[DamagedRecord, ...] = ()
+    """Its records that are there and can't be read; they are in none of the others."""

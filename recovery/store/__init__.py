@@ -118,12 +118,12 @@ class Store:
 
     def snapshot_pages(self, process_ids: Iterable[str], *, told: bool = False) -> Iterator[list[Snapshot]]:
         """The same of any number of processes, as many at a time as may be held in memory at once. `told`: as a
-        majority has them, for people."""
+        majority has them and thoroughly, for people."""
         concern = committed if told else current
         for portion in self.portions(process_ids):
             left = portion
             while left:
-                page = snapshots.load(self.database, left, concern, PORTION_TASKS)
+                page = snapshots.load(self.database, left, concern, PORTION_TASKS, thorough=told)
                 yield page
                 read = {snapshot.process_id for snapshot in page}
                 left = [process_id for process_id in left if process_id not in read]

@@ -19,6 +19,7 @@ from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE, literal, size_of, without
+from recovery.store.reading import Read, read, readable
 from recovery.store.snapshots import decision_of, record_range
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -81,8 +82,8 @@ class DecisionQueries:
     def briefs(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
         """The decisions that a majority has, by id, as it has them, without values and what
         these promise, children, calls and stacks."""
-        found = find_keys(self._committed, decision_ids, _OUTLINE)
-        return {document["_id"]: from_document(Decision, document) for document in found}
+        found = readable(Decision, find_keys(self._committed, decision_ids, _OUTLINE))
+        return {decision.id: decision for decision in found}
 
     def queued_passes(self, decision_ids: Iterable[str]) -> dict[str, str]:
         """{decision: the pass it is queued under}, of those that are queued: their messages are worth taking."""
@@ -92,8 +93,8 @@ class DecisionQueries:
     def effects(self, decision_ids: Iterable[str]) -> dict[str, Decision]:
         """The decisions that a majority has, by id, as it has them, as an apply needs them: with their children,
         without their values. What an apply begins is not undone by a failover."""
-        found = find_keys(self._committed, decision_ids, {"outcome.value": False})
-        return {document["_id"]: from_document(Decision, document) for document in found}
+        found = readable(Decision, find_keys(self._committed, decision_ids, {"outcome.value": False}))
+        return {decision.id: decision for decision in found}
 
     def effect_sizes(self, decision_ids: Iterable[str]) -> dict[str, int]:
         """{decision: bytes that `effects` reads of it}, of those that are there."""
@@ -107,7 +108,8 @@ class DecisionQueries:
     def states(self, decision_ids: Iterable[str]) -> dict[str, DecisionState]:
         """The states of the decisions that are there, by id."""
         found = find_keys(self._current, decision_ids, {"state": True})
-        return {document["_id"]: DecisionState(document["state"]) for document in found}
+        known = set(DecisionState)
+        return {d["_id"]: DecisionState(d["state"]) for d in found if d.get("state") in known}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
         """(process, {task: decision}) as a majority has them, without values and arguments, one process after the other
@@ -180,19 +182,18 @@ class DecisionQueries:
             if outcome.get("pass") == passes[found["_id"]]:
                 yield found["_id"], outcome.get("value")
 
-    def overdue(self, limit: int, *, latest: bool = False) -> list[Decision]:
+    def overdue(self, limit: int, *, latest: bool = False) -> Read[Decision]:
         """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
         found = self._current.find(OVERDUE, _BRIEF).sort("recoveryTime", -1 if latest else 1).limit(limit)
-        return [from_document(Decision, document) for document in found]
+        return read(Decision, found)
 
-    def without_deadline(self, limit: int) -> list[Decision]:
+    def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
         query = {"state": {"$in": _TIMED}, "recoveryTime": None}
-        found = self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit)
-        return [from_document(Decision, document) for document in found]
+        return read(Decision, self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit))
 
     def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
         """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
@@ -201,15 +202,18 @@ class DecisionQueries:
         """
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
-        found = self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)
-        return [from_document(Decision, document) for document in found]
+        return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)))
 
 
-def _outcome(found: Document) -> Outcome:
-    key, outcome = found["_id"], found.get("outcome")
-    if not (isinstance(outcome, dict) and outcome):
-        raise DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome")
-    return from_document(Outcome, {**outcome, "_id": key})
+def _outcome(document: Document) -> Outcome:
+    """The outcome of a decision's document. Raises DamagedRecord, for the decision."""
+    key, found = document["_id"], document.get("outcome")
+    if not isinstance(found, dict):
+        raise DamagedRecord(key, f"Decision {key}: finished, and its outcome is not there", ("outcome",))
+    try:
+        return from_document(Outcome, found)
+    except DamagedRecord as damage:
+        raise DamagedRecord(key, f"Decision {key}: {str(damage).partition(': ')[2]}", ("outcome",)) from None
 
 
 def _held(most: int) -> Document:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pymongo.collection import Collection as MongoCollection
 
@@ -17,6 +18,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal
 from recovery.store.graph_stages import IDLE, TOUCHED, Finished, GraphView, apply_stages, decode_view, projection
+from recovery.store.reading import readable
 from recovery.store.tasks import insert_missing
 
 
@@ -54,10 +56,10 @@ class Graphs:
         found = find_keys(self._current, process_ids, {"size": {"$bsonSize": "$$ROOT"}})
         return {document["_id"]: document["size"] for document in found}
 
-    def versions(self, process_ids: Sequence[str]) -> dict[str, int]:
+    def versions(self, process_ids: Sequence[str]) -> dict[str, Any]:
         """{process: version of its graph}, of those that have one."""
         found = find_keys(self._current, process_ids, {"version": True})
-        return {document["_id"]: document["version"] for document in found}
+        return {document["_id"]: document.get("version") for document in found}
 
     def complete(self, process_ids: Sequence[str]) -> list[str]:
         """Those of these processes of whose graph nothing is open."""
@@ -71,8 +73,7 @@ class Graphs:
 
     def get_many(self, process_ids: Iterable[str]) -> dict[str, Graph]:
         """The graphs that are there, by process; of no more than may be held in memory at once (`Store.portions`)."""
-        found = find_keys(self._current, process_ids, {})
-        return {document["_id"]: from_document(Graph, document) for document in found}
+        return {graph.id: graph for graph in readable(Graph, find_keys(self._current, process_ids, {}))}
 
     def apply(self, process_id: str, epoch: int, finished: Sequence[Finished]) -> GraphView | None:
         """Move tasks to finished, add their children and links, set a new idle deadline: one update.
@@ -100,16 +101,13 @@ class Graphs:
         """{process: what its graph, as a majority has it, knows of how these tasks of it ended}, {process: tasks}; of
         those that have a graph."""
         names = sorted({task for of_process in tasks.values() for task in of_process})
-        among: Document = {"$setIntersection": [{"$ifNull": ["$finished", []]}, literal(names)]}
+        finished: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
+        among: Document = {"$setIntersection": [finished, literal(names)]}
         fields: Document = {"epoch": True, "failed": True, "restarted": True, "finished": among}
         found = find_keys(self._committed, tasks, fields)
         return {
-            document["_id"]: Ends(
-                epoch=document["epoch"],
-                ended=frozenset((*document["finished"], *document.get("failed", ()))),
-                restarted=document.get("restarted", {}),
-            )
-            for document in found
+            graph.id: Ends(graph.epoch, frozenset((*graph.finished, *graph.failed)), graph.restarted)
+            for graph in readable(Graph, found)
         }
 
     def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from collections.abc import Collection as Many
-from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,12 +12,12 @@ import pymongo
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
 
-from recovery.errors import DamagedRecord
-from recovery.records import DecisionState, FreedSlots, from_document
+from recovery.records import DecisionState, FreedSlots
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import literal, plus_one
+from recovery.store.reading import readable
 
 log = logging.getLogger(__name__)
 
@@ -105,11 +104,7 @@ class Hung:
     def freed(self) -> list[FreedSlots]:
         """Of all actors of which slots were freed, the last first. There are as many documents as actors."""
         found = self._actors.find({"freed": {"$type": "object"}}, {"freed": True}).sort("freed.at", -1)
-        kept: list[FreedSlots] = []
-        for document in found:
-            with suppress(DamagedRecord):  # another program's: it hides no other
-                kept.append(from_document(FreedSlots, {**document["freed"], "_id": document["_id"]}))
-        return kept
+        return list(readable(FreedSlots, ({**document["freed"], "_id": document["_id"]} for document in found)))
 
 
 def _may_be_older(claim: Claim, decision: Document | None) -> bool:

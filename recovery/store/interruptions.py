@@ -20,6 +20,7 @@ from recovery.records.ids import SEPARATOR
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.expressions import literal
+from recovery.store.reading import readable
 from recovery.store.snapshots import record_range
 
 
@@ -89,7 +90,7 @@ class Interruptions:
     def of_process(self, process_id: str) -> list[Interruption]:
         """All of a process, in the order of their ids. Index `_id`, one range."""
         found = self._collection.find(record_range(process_id)).sort("_id", 1)
-        return [_readable(document) for document in found]
+        return list(readable(Interruption, found, _as_shown))
 
     def count(self, selection: Selection) -> int:
         """How many are selected. Index `group` or `fingerprint`."""
@@ -108,7 +109,7 @@ class Interruptions:
     def page(self, selection: Selection, after: str, limit: int) -> list[Interruption]:
         """Of those selected the next after this id, in the order of ids, that is of their processes' starts."""
         found = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
-        return [_readable(document) for document in found]
+        return list(readable(Interruption, found, _as_shown))
 
     def groups(self, selection: Selection) -> list[Group]:
         """Those selected, alike ones together, the most frequent first. Index `group` or `fingerprint`."""
@@ -140,7 +141,7 @@ class Interruptions:
         ]
 
 
-def _readable(document: Document) -> Interruption:
+def _as_shown(document: Document) -> Interruption:
     """A record as it is shown and restarted by, with what is no text, of another program, as Python writes it: it hides
     no other of its page."""
     texts = {name: _text(document.get(name)) for name in ("type", "actor", "kind", "message", "fingerprint")}

@@ -17,11 +17,12 @@ import pymongo
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker, from_document, verified
+from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import ALIVE, OVERDUE
+from recovery.store.reading import readable
 from recovery.store.snapshots import decision_of, record_range
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
@@ -133,7 +134,7 @@ class Overview:
     def workers_alive(self) -> list[Worker]:
         """Workers whose heartbeat is not overdue. There are as many as workers."""
         found = current(self._database[schema.WORKERS]).find({"$expr": ALIVE})
-        return [from_document(Worker, document) for document in found]
+        return list(readable(Worker, found))
 
     def task_lines(self, process_id: str) -> list[TaskLine]:
         """All tasks of a process. Index `_id`, one range."""
@@ -145,11 +146,7 @@ class Overview:
     def decisions_of(self, process_id: str) -> dict[str, Decision]:
         """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
         found = self._told(schema.DECISIONS).find(record_range(process_id), _TEXTS_LEFT_OUT)
-        decisions: dict[str, Decision] = {}
-        for document in found:
-            decision = verified(decision_of(document))
-            decisions[decision.task_id] = decision
-        return decisions
+        return {decision.task_id: decision for decision in readable(Decision, found, decision_of)}
 
     def values_of(self, process_ids: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """{process: {task: its value's JSON text}} of the finished tasks of these; None for one without a value. Index

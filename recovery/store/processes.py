@@ -9,7 +9,7 @@ import pymongo
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document, verified
+from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
 from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
@@ -22,6 +22,7 @@ from recovery.store.expressions import (
     literal,
     size_of,
 )
+from recovery.store.reading import readable
 from recovery.store.snapshots import LEFT_OUT, PROCESS_FIELDS
 
 RUNNING = ProcessState.RUNNING.value
@@ -114,7 +115,8 @@ class Processes:
 
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The processes that are there, by id, without arguments and results."""
-        return {document["_id"]: _brief(document) for document in find_keys(self._current, process_ids, PROCESS_FIELDS)}
+        found = find_keys(self._current, process_ids, PROCESS_FIELDS)
+        return {process.id: process for process in readable(Process, found, _brief)}
 
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
@@ -132,7 +134,7 @@ class Processes:
         a majority has it. None only if there is none for certain."""
         fields = _shown(length)
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        return (verified(_brief(found)), found["characters"]) if found else None
+        return (_brief(found), found["characters"]) if found else None
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pymongo.collection import Collection
 
-from recovery.records import ScannerRun, from_document, to_document
+from recovery.records import ScannerRun, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import literal, read_past
+from recovery.store.reading import readable
 
 
 class Scanners:
@@ -25,4 +26,4 @@ class Scanners:
         """The last run of each scanner that ever ran, by name. One that is still to come would pass for a fresh one
         for good, while nothing runs: its time is not believed."""
         found = self._current.aggregate([read_past("ranAt")])
-        return {d["_id"]: from_document(ScannerRun, d) for d in found}
+        return {run.id: run for run in readable(ScannerRun, found)}

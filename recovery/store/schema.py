@@ -20,8 +20,24 @@ from pymongo.database import Database
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from recovery.errors import ServerRefused
-from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
+from recovery.records import (
+    LIVE_DECISIONS,
+    ActorPreferences,
+    Decision,
+    DecisionState,
+    Graph,
+    Interruption,
+    Process,
+    ProcessState,
+    ProcessTypePreferences,
+    QueueStatistics,
+    Record,
+    ScannerRun,
+    Task,
+    Worker,
+)
 from recovery.store.client import Document, is_denied
+from recovery.store.wrong_types import wrong_types
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
 WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
@@ -33,6 +49,10 @@ PROCESS_TYPES = "processTypes"
 INDEX_BUILT_WITHIN = 600.0
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
+LEVEL = "moderate"
+"""Of validation. What is damaged already can be changed: by `strict` a field that nobody needs would keep a task from
+being claimed, finished, postponed."""
+
 COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
 _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
 """MongoDB's rights that it takes to make them."""
@@ -42,22 +62,31 @@ _LIVE = [state.value for state in LIVE_DECISIONS]
 _TO_BE_TAKEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
 _UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
 
-VALIDATORS: dict[str, Document] = {
+KINDS: dict[str, type[Record]] = {
+    PROCESSES: Process,
+    TASKS: Task,
+    DECISIONS: Decision,
+    GRAPHS: Graph,
+    INTERRUPTIONS: Interruption,
+    WORKERS: Worker,
+    ACTORS: ActorPreferences,
+    PROCESS_TYPES: ProcessTypePreferences,
+    QUEUES: QueueStatistics,
+    SCANNERS: ScannerRun,
+}
+"""Of which records each collection is."""
+
+_LIVE_HAS_DEADLINE: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
-    TASKS: {"actor": {"$type": "string"}},
-    DECISIONS: {
-        "actor": {"$type": "string"},
-        "state": {"$in": [state.value for state in DecisionState]},
-        "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
-    },
+    DECISIONS: {"$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}]},
     # A graph is at rest once it is complete, or once it can't go on since a task of it failed or it was aborted.
     GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"aborted": True}, {"recoveryTime": _DATE}]},
-    INTERRUPTIONS: {"actor": {"$type": "string"}, "restarts": {"$type": "number"}},
     WORKERS: {"recoveryTime": _DATE},
-    ACTORS: {},
-    PROCESS_TYPES: {},
-    QUEUES: {},
-    SCANNERS: {},
+}
+
+# No field of a wrong type. What is in arrays is not looked at: each write would pay for it.
+VALIDATORS: dict[str, Document] = {
+    name: {"$nor": wrong_types(kind, entries=False), **_LIVE_HAS_DEADLINE.get(name, {})} for name, kind in KINDS.items()
 }
 
 _DEADLINE: tuple[Any, Document] = (
@@ -193,12 +222,12 @@ def _may_not(lacking: Sequence[str]) -> ServerRefused:
 def is_validated(options: Document, validator: Document) -> bool:
     """Whether a collection of these options refuses what `validator` does."""
     held = options.get("validationLevel", "strict"), options.get("validationAction", "error")
-    return options.get("validator", {}) == validator and (not validator or held == ("strict", "error"))
+    return options.get("validator", {}) == validator and (not validator or held == (LEVEL, "error"))
 
 
 def _create_collection(database: Database[Document], name: str, validator: Document) -> None:
     try:
-        database.create_collection(name, validator=validator, validationLevel="strict")
+        database.create_collection(name, validator=validator, validationLevel=LEVEL)
     except CollectionInvalid:
         pass  # another worker that started with us was first
     except OperationFailure as error:
@@ -211,7 +240,7 @@ def _change_validator(database: Database[Document], name: str, validator: Docume
     deadline = time.monotonic() + INDEX_BUILT_WITHIN
     while True:
         try:
-            database.command("collMod", name, validator=validator, validationLevel="strict", validationAction="error")
+            database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error")
             return
         except OperationFailure as error:
             if error.code != 12587 or time.monotonic() > deadline:  # BackgroundOperationInProgressForNamespace

@@ -4,17 +4,20 @@ memory at once: so a page has fewer processes where they are large."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pymongo.collection import Collection
 from pymongo.database import Database
 
+from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, from_document
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR, split_record_id
 from recovery.rules import Snapshot
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.reading import read
+from recovery.store.wrong_types import wrong_types
 
 # What rules look at; values and arguments may be large and no rule needs them.
 _UNASKED = (
@@ -23,6 +26,7 @@ _UNASKED = (
 )
 DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
 PROCESS_FIELDS = {"args": False, "result": False}
+OF_PROCESSES = (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS, schema.TASKS)
 ID_ONLY = {"_id": True}
 LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""
@@ -33,12 +37,18 @@ Concern = Callable[[Collection[Document]], Collection[Document]]
 
 
 def load(
-    database: Database[Document], process_ids: Sequence[str], concern: Concern, most: int | None = None
+    database: Database[Document],
+    process_ids: Sequence[str],
+    concern: Concern,
+    most: int | None = None,
+    *,
+    thorough: bool = False,
 ) -> list[Snapshot]:
     """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out.
 
     Of some of them only, one at least, where their decisions together have more than `most` children: those of a
-    decision that is not applied are in no graph, and nobody knows before how many they are.
+    decision that is not applied are in no graph, and nobody knows before how many they are. `thorough`: damage is looked
+    for in what is left out, too.
     """
     of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
     if not process_ids:
@@ -50,37 +60,73 @@ def load(
         process_id, task = split_record_id(document["_id"])
         tasks[process_id].append(task)
     found = concern(database[schema.DECISIONS]).find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
-    decisions, unread = _by_process(found, most)
-    read = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
-    among = {"_id": {"$in": read}}
-    graphs = {d["_id"]: from_document(Graph, d) for d in concern(database[schema.GRAPHS]).find(among)}
-    processes = {
-        d["_id"]: from_document(Process, d | {"args": LEFT_OUT})
-        for d in concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS)
-    }
+    decisions, damaged, unread = _by_process(found, most)
+    wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
+    among = {"_id": {"$in": wanted}}
+    graphs = read(Graph, concern(database[schema.GRAPHS]).find(among))
+    processes = read(Process, concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS), _brief)
+    graph_of, process_of = ({one.id: one for one in some.records} for some in (graphs, processes))
+    spoilt: dict[str, list[DamagedRecord]] = defaultdict(list)
+    for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, wanted, concern, thorough)]):
+        spoilt[split_record_id(damage.record)[0]].append(damage)
     return [
         Snapshot(
             process_id=process_id,
-            process=processes.get(process_id),
-            graph=graphs.get(process_id),
+            process=process_of.get(process_id),
+            graph=graph_of.get(process_id),
             decisions=decisions.get(process_id, {}),
             tasks=frozenset(tasks[process_id]),
+            damaged=tuple(spoilt[process_id]),
         )
-        for process_id in read
+        for process_id in wanted
     ]
 
 
-def _by_process(found: Iterable[Document], most: int | None) -> tuple[dict[str, dict[str, Decision]], str | None]:
-    """{process: its decisions} of documents in order; and from which process on they were not read, if from one."""
+def _hidden(
+    database: Database[Document], process_ids: Sequence[str], concern: Concern, thorough: bool
+) -> Iterator[DamagedRecord]:
+    """What of a process's records is damaged where nobody looked: in tasks, and in what is left out."""
+    if not thorough or not process_ids:
+        return
+    of_them = {"$or": [*map(record_range, process_ids), {"_id": {"$in": [*process_ids]}}]}
+    for name in OF_PROCESSES:
+        wrong = {"$or": wrong_types(schema.KINDS[name])}
+        for document in concern(database[name]).find({"$and": [of_them, wrong]}).hint("_id_"):
+            yield from read(schema.KINDS[name], [document]).damaged
+
+
+def _once(damaged: Iterable[DamagedRecord]) -> Iterable[DamagedRecord]:
+    """One for each record, with the most of its fields."""
+    by_record: dict[tuple[str, str], DamagedRecord] = {}
+    for damage in damaged:
+        key = (damage.record, str(damage).partition(" ")[0])
+        if key not in by_record or len(damage.fields) > len(by_record[key].fields):
+            by_record[key] = damage
+    return by_record.values()
+
+
+def _by_process(
+    found: Iterable[Document], most: int | None
+) -> tuple[dict[str, dict[str, Decision]], list[DamagedRecord], str | None]:
+    """{process: its decisions} of documents in order; those that can't be read; and from which process on they were not
+    read, if from one."""
     decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
+    damaged: list[DamagedRecord] = []
     children = 0
     for document in found:
         process_id, task = split_record_id(document["_id"])
         children += len(children_of(document))
         if most is not None and children > most and decisions.keys() - {process_id}:
-            return decisions, process_id
-        decisions[process_id][task] = decision_of(document)
-    return decisions, None
+            return decisions, damaged, process_id
+        try:
+            decisions[process_id][task] = decision_of(document)
+        except DamagedRecord as damage:
+            damaged.append(damage)
+    return decisions, damaged, None
+
+
+def _brief(document: Document) -> Process:
+    return from_document(Process, document | {"args": LEFT_OUT})
 
 
 def decision_of(document: Document) -> Decision:

@@ -13,6 +13,7 @@ from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import without
+from recovery.store.reading import readable
 from recovery.store.snapshots import LEFT_OUT
 
 _LINKS = {"args": False, "deps": False}
@@ -35,7 +36,8 @@ class Tasks:
 
     def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
         """The tasks that are there, by id, as an apply needs them: who waits for each, without arguments."""
-        return {found["_id"]: from_document(Task, found | {"args": LEFT_OUT}) for found in self._find(task_ids, _LINKS)}
+        found = (document | {"args": LEFT_OUT} for document in self._find(task_ids, _LINKS))
+        return {task.id: task for task in readable(Task, found)}
 
     def link_sizes(self, task_ids: Iterable[str]) -> dict[str, int]:
         """{task: bytes that `links` reads of it}, of those that are there."""

@@ -9,10 +9,11 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 
-from recovery.records import QueueStatistics, Worker, from_document, is_same_deadline, to_document
+from recovery.records import QueueStatistics, Worker, is_same_deadline, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import ALIVE, after, latest_past, literal, near_now, read_past
+from recovery.store.reading import Read, read, readable
 
 _DEADLINE = {"recoveryTime": True}
 _NAMED: Document = {"_id": {"$type": "string"}}
@@ -32,30 +33,26 @@ class Workers:
 
     def all(self) -> list[Worker]:
         """All workers that have a record, alive or not."""
-        return [from_document(Worker, document) for document in self._current.find()]
+        return list(readable(Worker, self._current.find()))
 
     def on_host(self, host: str) -> list[Worker]:
         """Workers that said they run on this host."""
-        return [from_document(Worker, document) for document in self._current.find({"host": host})]
+        return list(readable(Worker, self._current.find({"host": host})))
 
     def deadlines(self) -> dict[str, Any]:
         """What stands as deadline in each worker's record, {worker: deadline}; of another program's perhaps no date."""
         return {document["_id"]: document.get("recoveryTime") for document in self._current.find({}, _DEADLINE)}
 
-    def unchanged(self, deadlines: Mapping[str, Any]) -> list[Worker]:
+    def unchanged(self, deadlines: Mapping[str, Any]) -> Read[Worker]:
         """Those of these workers whose deadlines still are what is given."""
         # Compared as they were read: one that is past Python's calendar was read as the last that there is.
         found = self._current.find({"_id": {"$in": list(deadlines)}})
-        return [
-            from_document(Worker, document)
-            for document in found
-            if is_same_deadline(document.get("recoveryTime"), deadlines[document["_id"]])
-        ]
+        return read(Worker, (d for d in found if is_same_deadline(d.get("recoveryTime"), deadlines[d["_id"]])))
 
     def silent(self, limit: int) -> list[Worker]:
         """Workers that have a record and do not live by it, the longest silent first. Reads all, which are few."""
         found = self._current.find({"$expr": {"$not": [ALIVE]}}).sort("recoveryTime", 1).limit(limit)
-        return [from_document(Worker, document) for document in found]
+        return list(readable(Worker, found))
 
     def remove(self, worker_ids: Sequence[str]) -> None:
         """Forget workers that are gone and whose claims were seen to."""
@@ -104,7 +101,7 @@ class Queues:
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. There are as many as actors."""
         stages = [{"$match": _NAMED}, read_past("polledAt", "takenQueuedAt", "foundEmptyAt")]
-        return {d["_id"]: from_document(QueueStatistics, d) for d in self._current.aggregate(stages)}
+        return {one.id: one for one in readable(QueueStatistics, self._current.aggregate(stages))}
 
     def remove(self, queue: str) -> None:
         """Forget a queue that nobody polls: without statistics nothing is concluded from it."""

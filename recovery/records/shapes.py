@@ -1,0 +1,157 @@
+"""What a field of a record may hold, by its type hint: how what MongoDB has there is read, and of which types it is.
+
+One declaration for both, so that what the validators let pass can be read, but for what they can't see: the entries of
+a map, and numbers that are none of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any, get_args
+
+from recovery.records.given import shown
+
+NUMBERS = ("int", "long", "double")
+_WORDS: Mapping[type, str] = {
+    str: "a text", bool: "a boolean", int: "a number", float: "a number", datetime: "a date", dict: "an object",
+    list: "an array", type(None): "null",
+}  # fmt: skip
+
+
+class Wrong(Exception):
+    """A value that can't be what a field holds; its text says what it is, and what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What may stand in a field. A value whose type is `exact` is taken as it is; others are decoded, or Wrong."""
+
+    exact: type | None
+    decode: Callable[[Any], Any]
+    types: tuple[str, ...]
+    """MongoDB's names of the types that it may have."""
+    choices: tuple[str, ...] = ()
+    """The only values that it may have."""
+    entry: Shape | None = None
+    """Of an array: the shape of its entries."""
+    parts: Mapping[str, Shape] = field(default_factory=dict)
+    """Of a record in a record: {its document's field: shape}."""
+
+
+@cache
+def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
+    """The shape of a type hint; an optional one's is that of what it may be. `record` gives that of a nested record."""
+    candidates = [arg for arg in get_args(hint) if arg is not type(None)]
+    origin = getattr(hint, "__origin__", None)
+    if origin is tuple:
+        return _sequence(shape_of(candidates[0], record))
+    if origin is dict:
+        # Of {name: True} the names count, and nobody asks what stands with them.
+        return _NAMES if candidates[1] is bool else _mapping(shape_of(candidates[1], record))
+    plain = candidates[0] if candidates else hint
+    if plain is not hint and getattr(plain, "__origin__", None) is not None:
+        return shape_of(plain, record)
+    if plain in _SCALARS:
+        return _SCALARS[plain]
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return _choice(plain)
+    return record(plain)
+
+
+def _no(wanted: str) -> Callable[[Any], Any]:
+    def decode(value: Any) -> Any:
+        raise Wrong(f"{kind_of(value)}, not {wanted}")
+
+    return decode
+
+
+def _whole(value: Any) -> int:
+    # A shell writes all numbers as doubles; a long is a type of its own.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise Wrong(f"{shown(value) if isinstance(value, float) else kind_of(value)}, not a whole number")
+
+
+def _fraction(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise Wrong(f"{kind_of(value)}, not a number")
+    if not math.isfinite(value):
+        raise Wrong(f"{value}, not a number that can be worked with")
+    return float(value)
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, int | float):
+        return bool(value)
+    raise Wrong(f"{kind_of(value)}, not a boolean")
+
+
+def _choice(kind: type[Enum]) -> Shape:
+    members = {member.value: member for member in kind}
+
+    def decode(value: Any) -> Enum:
+        if type(value) is str and value in members:
+            return members[value]
+        told = shown(value) if isinstance(value, str) else kind_of(value)
+        raise Wrong(f"{told}, not one of {', '.join(members)}")
+
+    return Shape(None, decode, ("string",), choices=tuple(members))
+
+
+def _sequence(entry: Shape) -> Shape:
+    """An array, as a tuple."""
+    exact = {entry.exact}
+
+    def decode(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise Wrong(f"{kind_of(value)}, not an array")
+        if exact.issuperset(map(type, value)):
+            return tuple(value)
+        return tuple([_entry(entry, place, one) for place, one in enumerate(value)])
+
+    return Shape(None, decode, ("array",), entry=entry)
+
+
+def _mapping(entry: Shape) -> Shape:
+    """An object with keys of any name, as a dict."""
+    exact = {entry.exact}
+
+    def decode(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise Wrong(f"{kind_of(value)}, not an object")
+        if exact.issuperset(map(type, value.values())):
+            return value
+        return {key: _entry(entry, shown(key), one) for key, one in value.items()}
+
+    return Shape(None, decode, ("object",))
+
+
+def _entry(shape: Shape, place: object, value: Any) -> Any:
+    if type(value) is shape.exact:
+        return value
+    try:
+        return shape.decode(value)
+    except Wrong as wrong:
+        raise Wrong(f"at {place} {wrong}") from None
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words."""
+    return _WORDS.get(type(value)) or f"a BSON {type(value).__name__}"
+
+
+_NAMES = Shape(dict, _no("an object"), ("object",))
+_SCALARS: dict[Any, Shape] = {
+    str: Shape(str, _no("a text"), ("string",)),
+    int: Shape(int, _whole, NUMBERS),
+    float: Shape(None, _fraction, NUMBERS),
+    bool: Shape(bool, _switch, ("bool", *NUMBERS)),
+    datetime: Shape(datetime, _no("a date"), ("date",)),
+}

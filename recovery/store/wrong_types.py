@@ -1,0 +1,54 @@
+"""Which documents hold something of another type than their records have: as queries, for the validators and for who
+looks for what is damaged.
+
+Not `$jsonSchema`: a list of `$type` is three times as fast (2 µs a document), and runs with every write. It sees no
+entry of a map, such as a graph's links; who reads one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from recovery.records import Record, required, shapes
+from recovery.records.shapes import NUMBERS, Shape
+from recovery.store.client import Document
+
+_TYPES = (
+    *("double", "string", "object", "array", "binData", "objectId", "bool", "date", "regex", "dbPointer", "symbol"),
+    *("javascript", "javascriptWithScope", "int", "timestamp", "long", "decimal", "minKey", "maxKey"),
+)
+"""All that there are, but for null and undefined, which are read as if the field were not there."""
+_NO_NUMBERS = [math.nan, math.inf, -math.inf]
+
+
+def wrong_types(cls: type[Record], *, entries: bool = True) -> list[Document]:
+    """Conditions of which a document that can't be read as such a record matches one: those that MongoDB can see.
+
+    Without `entries` those alone that a validator can have: they cost the same however many entries its arrays have.
+    """
+    found: list[Document] = []
+    for key, shape in shapes(cls).items():
+        found += _wrong(key, shape, entries)
+    found += [{key: None} for key in required(cls) if key != "_id"]
+    return found
+
+
+def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
+    if shape.choices:
+        yield {path: {"$nin": [*shape.choices, None]}}
+    elif shape.entry is not None:
+        # A condition on an array is one on its entries as well, but for its being an array.
+        yield {path: {"$exists": True, "$not": {"$type": ["array", "null"]}}}
+        entry = shape.entry
+        if not entries:
+            return
+        yield {path: {"$type": [one for one in _TYPES if one not in (*entry.types, "array")]}}
+        for key, part in entry.parts.items():
+            yield from _wrong(f"{path}.{key}", part, entries)
+    else:
+        yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
+        if shape.types == NUMBERS and entries:  # not in a validator: one that has NaN in it is never the same as itself
+            yield {path: {"$in": _NO_NUMBERS}}
+        for key, part in shape.parts.items():
+            yield from _wrong(f"{path}.{key}", part, entries)
