@@ -107,12 +107,13 @@ class WorkflowError(InputError):
 class DamagedRecord(RecoveryError):
     """A record that can't be read: another program wrote it, past the validators.
 
-    `record` is its id, which may be no text either; `fields` are the document's that can't be read, if it is known.
+    `record` is its id, which may be no text either; `kind` the name of what it should be a record of, and
+    `fields` are the document's that can't be read. Both are empty where that is not known.
     """
 
-    def __init__(self, record: Any, message: str, fields: tuple[str, ...] = ()) -> None:
+    def __init__(self, record: Any, message: str, fields: tuple[str, ...] = (), kind: str = "") -> None:
         super().__init__(message)
-        self.record, self.fields = record, fields
+        self.record, self.fields, self.kind = record, fields, kind
 
 
 class SweepFailed(RecoveryError):

@@ -36,6 +36,7 @@ from recovery.errors import DamagedRecord
 from recovery.records import Decision, Task
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
+from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,9 @@ class Slot:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
             return self._run_on(actor, claimed)
+        except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
+            tell(damage)
+            return Result.NOT_READY
         except PyMongoError:
             if self._held is not None:
                 self._give_back(self._held)
@@ -246,9 +250,13 @@ class Slot:
                 pass_key, decisions = new_pass(), self._resources.store.decisions
                 its = self._as_set(self._actors[name]).preferences
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
-                self._held = decisions.claim_ready(
-                    name, decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
-                )
+                try:
+                    self._held = decisions.claim_ready(
+                        name, decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
+                    )
+                except DamagedRecord as damage:  # as with a message
+                    tell(damage)
+                    self._held = None
                 return self._held
         return None
 

@@ -82,9 +82,9 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
 def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
     with suppress(PyMongoError):  # it is told as it was, then
         resources.store.catch_up(CATCH_UP_WITHIN)
-    (snapshot,) = scanner.read([process_id], told=True)
+    (snapshot,) = scanner.read([process_id], told=True).items
     if not _has_any(snapshot) and resources.store.processes.is_there(process_id):  # the majority has it by now
-        (snapshot,) = scanner.read([process_id], told=True)
+        (snapshot,) = scanner.read([process_id], told=True).items
     if not _has_any(snapshot):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")

@@ -79,7 +79,8 @@ def shapes(cls: type[Record]) -> Mapping[str, Shape]:
 
 def required(cls: type[Record]) -> tuple[str, ...]:
     """The document's fields without which there is no such record."""
-    return tuple(field_name(name) for name in _required(cls))
+    kind: Any = cls
+    return tuple(field_name(name) for name in _required(kind))
 
 
 @cache
@@ -97,7 +98,7 @@ def _damage(cls: Any, document: Mapping[str, Any]) -> DamagedRecord:
     wrong = dict(_wrongs(cls, document))
     key = document.get("_id", "")
     told = "; ".join(f"its {field} is {what}" for field, what in wrong.items()) or "can't be read"
-    return DamagedRecord(key, f"{cls.__name__} {key}: {told}"[:500], tuple(wrong))
+    return DamagedRecord(key, f"{cls.__name__} {key}: {told}"[:500], tuple(wrong), cls.__name__)
 
 
 def _wrongs(cls: Any, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b32encode
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TypeGuard
 
@@ -29,6 +30,11 @@ _RECORD_ID = re.compile(f"{_HEX}{SEPARATOR}(?:{START_TASK}|[a-z2-7]{{16}})")
 def new_process_id() -> str:
     """A new process id: 32 hex digits, later ones sort after earlier ones."""
     return str(uuid_utils.uuid7().hex)
+
+
+def started_at(process_id: str) -> datetime:
+    """When a process of this id was started, by the clock of whoever started it. Raises ValueError for another id."""
+    return datetime.fromtimestamp(int(process_id[:12], 16) / 1000, UTC)
 
 
 def new_pass() -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.repair.applying import Applying
+from recovery.repair.damage import DamageRepairs
 from recovery.repair.graphs import GraphRepairs
 from recovery.repair.handover import HandOver
 from recovery.repair.processes import ProcessRepairs
@@ -40,6 +41,7 @@ class Repairer:
             **GraphRepairs(resources).actions,
             **TaskRepairs(resources, applying, self.hand_over).actions,
             **TimeoutRepairs(resources, applying).actions,
+            **DamageRepairs(resources, applying).actions,
         }
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:

@@ -170,6 +170,15 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "The rest of the abort: its tasks end, its graph is at rest.",
         NOTHING,
     ),
+    Rule.RECORD_DAMAGED: Explanation(
+        "A record is there, and can't be read: another program, or a person, wrote something else into it.",
+        "A field has a value of another type than it can have, or lacks one that it must have.",
+        "Where nothing is lost with it, the field is dropped: a counter begins anew, a deadline is now. A graph is "
+        "made again from the decisions, a task from the decision of the task that scheduled it. Else it is told, its "
+        "deadline is postponed, and nothing is changed. Other processes go on.",
+        "Who wrote it? The database refuses such a write unless it is told not to. Put the field right, or abort the "
+        "process.",
+    ),
     Rule.ORPHAN: Explanation(
         "There are records of a process that is not there.",
         "A graph, tasks or decisions, and no Process of that id, which is always written first.",

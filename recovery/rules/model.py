@@ -40,6 +40,7 @@ class Rule(StrEnum):
     FINISHED_TOO_EARLY = "FINISHED_TOO_EARLY"
     PROCESS_TIMEOUT = "PROCESS_TIMEOUT"
     ABORT_CUT_OFF = "ABORT_CUT_OFF"
+    RECORD_DAMAGED = "RECORD_DAMAGED"
     ORPHAN = "ORPHAN"
 
 
@@ -65,6 +66,9 @@ class Repair(StrEnum):
     COUNT_LATE = "count the time-out"
     BREAK_LATE = "break the process for its time-out"
     SETTLE_ABORT = "bring an aborted process to rest"
+    MEND = "drop what can't be read"
+    REPLACE_GRAPH = "make the graph again"
+    RESTORE_TASK = "make the task again"
     REPORT = "report only"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from recovery.records import DecisionState, ProcessState
 from recovery.rules import graphs, links
+from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
@@ -14,9 +15,11 @@ from recovery.rules.timeouts import process_timeout
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     """All findings on a process, those on its decisions first. Empty means healthy."""
     process = snapshot.process
-    if process is None:
+    if process is None and not snapshot.damaged:
         return list(orphan(snapshot))
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
+    if process is None or snapshot.damaged:
+        return [*record_damaged(snapshot), *found]
     if process.state is ProcessState.RUNNING:
         for rule in _OF_RUNNING:
             found += rule(snapshot, around)

@@ -6,12 +6,13 @@ Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DE
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import look_around
 from recovery.rules import Finding, Surroundings, judge_decision
-from recovery.scan.scanner import MOST_SECONDS, Scanner, ScanResult
+from recovery.scan.scanner import MOST_SECONDS, Page, Scanner, ScanResult
 
 
 class DecisionScanner(Scanner[Decision]):
@@ -42,17 +43,18 @@ class DecisionScanner(Scanner[Decision]):
         super().begin()
         self._latest = False
 
-    def find(self, limit: int) -> Sequence[Decision]:
+    def find(self, limit: int) -> Page[Decision]:
         decisions, latest = self.resources.store.decisions, self._latest
         self._latest = not latest
         odd = decisions.without_deadline(limit)
-        return [*odd, *decisions.overdue(limit - len(odd), latest=latest)] if len(odd) < limit else odd
+        found = odd + decisions.overdue(limit - len(odd), latest=latest) if len(odd) < limit else odd
+        return Page(found.records, found.damaged)
 
     def key(self, item: Decision) -> str:
         return item.id
 
-    def put_off(self, record: str) -> int:
-        return self.resources.store.requeues.put_off_damaged(record)
+    def put_off(self, record: Any) -> None:
+        self.resources.store.requeues.put_off_damaged(record)
 
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
         queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}

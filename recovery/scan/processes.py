@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from recovery.errors import DamagedRecord
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import split_record_id
 from recovery.repair import look_around
 from recovery.rules import Finding, Snapshot, Surroundings, judge_process
-from recovery.scan.scanner import Scanner
+from recovery.scan.scanner import Page, Scanner
 from recovery.store import PORTION
 
 
@@ -28,16 +30,18 @@ class _WholeProcesses(Scanner[Snapshot]):
     def key(self, item: Snapshot) -> str:
         return item.process_id
 
-    def read(self, process_ids: Sequence[str], *, told: bool = False) -> list[Snapshot]:
+    def read(self, process_ids: Sequence[Any], *, told: bool = False) -> Page[Snapshot]:
         """The first of these processes, as many as may be held in memory at once, to be judged as of now. `told`: as a
         majority has them, for people."""
         store = self.resources.store
         self._as_of = store.now()
-        page = next(store.snapshot_pages(process_ids, told=told), [])
-        self._left = len(page) < len(process_ids)
-        return page
+        ids = [one for one in process_ids if isinstance(one, str)]
+        page = next(store.snapshot_pages(ids, told=told), [])
+        self._left = len(page) < len(ids)
+        others = (one for one in process_ids if not isinstance(one, str))
+        return Page(page, [DamagedRecord(one, f"{one!r:.100}: an id that is no text") for one in others])
 
-    def is_last(self, page: Sequence[Snapshot]) -> bool:
+    def is_last(self, page: Page[Snapshot]) -> bool:
         return super().is_last(page) and not self._left
 
     def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
@@ -56,12 +60,12 @@ class GraphScanner(_WholeProcesses):
 
     name = "graphs"
 
-    def find(self, limit: int) -> Sequence[Snapshot]:
+    def find(self, limit: int) -> Page[Snapshot]:
         return self.read(self.resources.store.graphs.overdue(limit))
 
-    def put_off(self, record: str) -> int:
+    def put_off(self, record: Any) -> None:
         resources = self.resources
-        return resources.store.graphs.put_off(split_record_id(record)[0], resources.settings.idle_timeout)
+        resources.store.graphs.put_off(_process_of(record), resources.settings.idle_timeout)
 
     def settle(self, page: Sequence[Snapshot]) -> None:
         over = [snapshot.process_id for snapshot in page if _over(snapshot)]
@@ -75,20 +79,24 @@ class ProcessScanner(_WholeProcesses):
 
     name = "processes"
 
-    def find(self, limit: int) -> Sequence[Snapshot]:
+    def find(self, limit: int) -> Page[Snapshot]:
         store = self.resources.store
         odd = store.processes.without_deadline(limit)
         overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
         return self.read([*odd, *overdue])
 
-    def put_off(self, record: str) -> int:
+    def put_off(self, record: Any) -> None:
         resources = self.resources
-        return resources.store.processes.put_off(split_record_id(record)[0], resources.settings.idle_timeout)
+        resources.store.processes.put_off(_process_of(record), resources.settings.idle_timeout)
 
     def settle(self, page: Sequence[Snapshot]) -> None:
         store = self.resources.store
         ids = [snapshot.process_id for snapshot in page]
         store.processes.look_later(ids, store.preferences.process_timeouts())
+
+
+def _process_of(record: Any) -> Any:
+    return split_record_id(record)[0] if isinstance(record, str) else record
 
 
 def _over(snapshot: Snapshot) -> bool:

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
@@ -32,8 +32,9 @@ from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.errors import DamagedRecord, ServerRefused
 from recovery.repair import Done, Repairer
-from recovery.rules import Finding, Rule, Surroundings
+from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
 from recovery.store import schema
+from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,17 @@ class ScanResult:
     """Whether it ended for its time: there is more to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """What a scanner looks at together: what could be read, and why not of the rest."""
+
+    items: Sequence[Item] = ()
+    damaged: Sequence[DamagedRecord] = ()
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.damaged)
+
+
 class Scanner(ABC, Generic[Item]):
     """Finds overdue records of one kind and repairs what is wrong."""
 
@@ -80,7 +92,7 @@ class Scanner(ABC, Generic[Item]):
         self._recent.clear()
 
     @abstractmethod
-    def find(self, limit: int) -> Sequence[Item]:
+    def find(self, limit: int) -> Page[Item]:
         """A page of records whose deadline is past, the longest first."""
 
     @abstractmethod
@@ -91,46 +103,51 @@ class Scanner(ABC, Generic[Item]):
     def key(self, item: Item) -> str:
         """The id of what is looked at."""
 
-    def is_last(self, page: Sequence[Item]) -> bool:
+    def is_last(self, page: Page[Item]) -> bool:
         """Whether nothing was overdue but this page."""
         return len(page) < self.page
 
     def settle(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
 
-    def put_off(self, record: str) -> int:  # noqa: ARG002
-        """Move the deadline of a record that can't be read, or of its process; 0 if that could not be done."""
-        return 0
-
-    def _readable(self) -> Sequence[Item]:
-        """A page, past what can't be read: one such record must not hold up the others. Its deadline is moved, so it
-        is told again with every look."""
-        while True:
-            try:
-                return self.find(self.page)
-            except DamagedRecord as damage:
-                if not self._pass_over(damage.record, damage):
-                    raise
+    def put_off(self, record: Any) -> None:
+        """Move the deadline of a record that can't be read, or of its process."""
 
     def _look_at(self, page: Sequence[Item]) -> Done:
         """Judge a page and repair it. Where a record has something in it that nobody can work with, one by one."""
+        if not page:
+            return Counter()
         try:
             findings, around = self.judge(page)
             self._note_empty(around)
             return self.repairer.repair(findings, around)
         except _SPOILT as error:
             if len(page) == 1:
-                self._pass_over(self.key(page[0]), error)
+                key = self.key(page[0])
+                self._pass_over(DamagedRecord(key, f"{key}: {type(error).__name__}: {error}"))
                 return Counter()
         done: Done = Counter()
         for item in page:
             done += self._look_at([item])
         return done
 
-    def _pass_over(self, record: str, error: Exception) -> int:
-        log.error("%s scan: %s: %s; repair or remove it by hand", self.name, record, error)
+    def _mend(self, damaged: Sequence[DamagedRecord]) -> Done:
+        """What of these can be mended is; the others are told, and put off, and hold up nobody."""
+        done: Done = Counter()
+        for damage in damaged:
+            mended: Done = Counter()
+            if droppable(damage):
+                finding = Finding(Rule.RECORD_DAMAGED, damage.record, Repair.MEND, str(damage))
+                mended = self.repairer.repair([finding], Surroundings(now=self.resources.store.now()))
+            if not mended:
+                self._pass_over(damage)
+            done += mended
+        return done
+
+    def _pass_over(self, damage: DamagedRecord) -> None:
+        tell(damage)
         metrics.DAMAGED.inc()
-        return self.put_off(record)
+        self.put_off(damage.record)
 
     def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
         """Scan until a page is not full, or brings nothing new and nothing could be done about it; or for about so
@@ -142,13 +159,13 @@ class Scanner(ABC, Generic[Item]):
             self.begin()
         try:
             with self.repairer.hand_over.ahead():
-                while page := self._readable():
+                while page := self.find(self.page):
                     looked_at += len(page)
-                    done = self._look_at(page)
+                    done = self._look_at(page.items) + self._mend(page.damaged)
                     repaired += done
                     if not (self.repairs_settle and done.total() == len(page)):
-                        self.settle(page)
-                    ids = {self.key(item) for item in page}
+                        self.settle(page.items)
+                    ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
                     if self.is_last(page):
                         break
                     if ids in self._recent and not done:

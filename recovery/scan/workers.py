@@ -16,7 +16,7 @@ from recovery.engine import Applier, Resources
 from recovery.records import Worker
 from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Surroundings, judge_decision
-from recovery.scan.scanner import Scanner
+from recovery.scan.scanner import Page, Scanner
 
 
 class WorkerScanner(Scanner[Worker]):
@@ -34,23 +34,26 @@ class WorkerScanner(Scanner[Worker]):
         super().__init__(resources, applier)
         self._silent = silent
 
-    def find(self, limit: int) -> Sequence[Worker]:
+    def find(self, limit: int) -> Page[Worker]:
         silent = dict(list(self._silent().items())[:limit])
         if not silent:
-            return []
+            return Page()
         began = time.monotonic()
         found = self.resources.store.workers.unchanged(silent)
         # The query itself may have waited for a new primary, while all others waited too: ask again.
         slow = time.monotonic() - began > self.resources.settings.heartbeat_interval
         still = self._silent()
-        return [worker for worker in found if worker.id in still and not slow]
+        if slow:
+            return Page()
+        return Page([w for w in found.records if w.id in still], [d for d in found.damaged if d.record in still])
 
     def key(self, item: Worker) -> str:
         return item.id
 
-    def put_off(self, record: str) -> int:
+    def put_off(self, record: Any) -> None:
+        if isinstance(record, str):
+            rescue(self.resources, self.repairer, [record])
         self.resources.store.workers.remove([record])  # a living one writes it anew with its next heartbeat
-        return 1
 
     def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
         return _claims(self.resources, [worker.id for worker in page])

@@ -30,6 +30,7 @@ from recovery.store.graph_stages import Finished, GraphView
 from recovery.store.graphs import Graphs
 from recovery.store.hung import Hung
 from recovery.store.interruptions import Group, Interruptions, Selection
+from recovery.store.mending import Mending
 from recovery.store.pending import Pending, ToCome
 from recovery.store.preferences import CurrentPreferences
 from recovery.store.processes import Processes
@@ -97,6 +98,7 @@ class Store:
         self.waiting = Waiting(self.database, self.pending, settings.polled_within)
         self.hung = Hung(self.database, lambda: self.decisions.catch_up())
         self.far_off = FarOff(self.database)
+        self.mending = Mending(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def rest_graphs(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:

@@ -14,7 +14,7 @@ from pymongo.collection import Collection
 
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, from_document
-from recovery.records.ids import HOLDER_END, SEPARATOR
+from recovery.records.ids import HOLDER_END, SEPARATOR, split_record_id
 from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
@@ -151,6 +151,18 @@ class DecisionQueries:
             held[found["_id"]] = Held(_outcome(found), found["size"], found["left"])
         return held
 
+    def parents(self, decision_ids: Sequence[str]) -> dict[str, str]:
+        """{task: the finished task that scheduled it}, by ids `P/T`, of those that have one as a majority has it. Reads
+        all decisions of their processes."""
+        found: dict[str, str] = {}
+        for key in decision_ids:
+            process_id, task = split_record_id(key)
+            query = {**record_range(process_id), "state": DecisionState.FINISHED.value, "children._id": task}
+            parent = self._committed.find_one(query, {"_id": True})
+            if parent is not None:
+                found[key] = parent["_id"]
+        return found
+
     def schedules(self, decision_id: str, task: str) -> bool | None:
         """Whether a finished decision, as a majority has it, has this task among its children; None without it."""
         children: Document = {"$cond": [{"$isArray": "$children"}, "$children._id", []]}
@@ -208,12 +220,9 @@ class DecisionQueries:
 def _outcome(document: Document) -> Outcome:
     """The outcome of a decision's document. Raises DamagedRecord, for the decision."""
     key, found = document["_id"], document.get("outcome")
-    if not isinstance(found, dict):
-        raise DamagedRecord(key, f"Decision {key}: finished, and its outcome is not there", ("outcome",))
-    try:
-        return from_document(Outcome, found)
-    except DamagedRecord as damage:
-        raise DamagedRecord(key, f"Decision {key}: {str(damage).partition(': ')[2]}", ("outcome",)) from None
+    if not (isinstance(found, dict) and found):
+        raise DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome", ("outcome",), Decision.__name__)
+    return from_document(Outcome, {**found, "_id": key})
 
 
 def _held(most: int) -> Document:

@@ -48,23 +48,41 @@ def _until(end: Any, moment: Any) -> Expression:
     return {"$cond": [{"$and": [{"$eq": [{"$type": moment}, "date"]}, {"$lte": [moment, end]}]}, moment, None]}
 
 
-FIRST_QUEUED: Expression = {"$ifNull": ["$enqueuedAt", "$$NOW"]}
+def date_of(field: str, otherwise: Any = "$$NOW") -> Expression:
+    """A field's date; something else where another program put what is none. One value that can't be worked with would
+    be an error for the whole batch that it is in."""
+    return {"$cond": [{"$eq": [{"$type": field}, "date"]}, field, otherwise]}
+
+
+def past_of(field: str) -> Expression:
+    """The same, and now for one that is still to come: it is none of ours, and may be so far off that nothing can be
+    added to it."""
+    return {"$min": [date_of(field), "$$NOW"]}
+
+
+def number_of(field: str, otherwise: float = 0) -> Expression:
+    """A field's number, 0 or more; something else where there is none."""
+    # NaN is less than all numbers.
+    usable = {"$and": [{"$isNumber": field}, {"$gte": [field, 0]}]}
+    return {"$cond": [usable, field, otherwise]}
+
+
+FIRST_QUEUED: Expression = date_of("$enqueuedAt")
 """When a task was first queued; now, if it is being queued for the first time."""
 
-
-_FIRST_QUEUED_BY_NOW: Expression = {"$min": [FIRST_QUEUED, "$$NOW"]}
-"""One in the future is none of ours, and may be so far off that nothing can be added to it: an error for its batch."""
+_FIRST_QUEUED_BY_NOW: Expression = past_of("$enqueuedAt")
 
 
-def idle_time(seconds: Expression | str) -> Expression:
+def idle_time(seconds: str) -> Expression:
     """A record's own time, in milliseconds; ten years for one that is longer, which an older version took."""
-    return {"$multiply": [{"$min": [{"$ifNull": [seconds, 60]}, LONGEST]}, 1000]}
+    return {"$multiply": [{"$min": [number_of(seconds, 60), LONGEST]}, 1000]}
 
 
 def age(since: str) -> Expression:
     """How long ago a date of a record is, in milliseconds; 0 without one, and at most ten years."""
-    passed = {"$subtract": ["$$NOW", {"$ifNull": [since, "$$NOW"]}]}
-    return {"$min": [{"$max": [passed, 0]}, LONGEST * 1000]}
+    # Of two dates: what is further off than milliseconds can tell is an error.
+    passed = {"$subtract": ["$$NOW", {"$max": [past_of(since), after(-LONGEST)]}]}
+    return {"$min": [passed, LONGEST * 1000]}
 
 
 def later_by(milliseconds: Expression) -> Expression:
@@ -91,8 +109,8 @@ def jittered(milliseconds: Any) -> Expression:
 
 
 def plus_one(field: str) -> Expression:
-    """The field's value and one more; a missing field counts as 0."""
-    return {"$add": [{"$ifNull": [f"${field}", 0]}, 1]}
+    """The field's value and one more; a missing field counts as 0, as does what is no number."""
+    return {"$add": [number_of(f"${field}"), 1]}
 
 
 def size_of(field: str) -> Expression:

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.store.client import Document
-from recovery.store.expressions import idle_time, literal
+from recovery.store.expressions import idle_time, literal, plus_one
 
 IDLE: Document = {"$add": ["$$NOW", idle_time("$idleTimeout")]}
-TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": {"$add": ["$version", 1]}}
+TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": plus_one("version")}
 
 
 FEW = 64

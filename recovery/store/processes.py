@@ -20,6 +20,7 @@ from recovery.store.expressions import (
     idle_time,
     later_by,
     literal,
+    past_of,
     size_of,
 )
 from recovery.store.reading import readable
@@ -28,8 +29,7 @@ from recovery.store.snapshots import LEFT_OUT, PROCESS_FIELDS
 RUNNING = ProcessState.RUNNING.value
 CERTAIN_WITHIN = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
-_STARTED_BY_NOW: Document = {"$min": ["$startedAt", "$$NOW"]}
-"""One in the future is none of ours, and may be so far off that nothing can be added to it."""
+_STARTED_BY_NOW: Document = past_of("$startedAt")
 
 
 class Processes:

@@ -27,8 +27,12 @@ from recovery.store.expressions import (
     OVERDUE,
     Expression,
     after,
+    age,
+    date_of,
     jittered,
     literal,
+    number_of,
+    past_of,
     plus_one,
     task_end,
     task_end_by_actor,
@@ -44,11 +48,11 @@ _LOST_AGAIN: Document = {
     # Doubled with each loss from then on: a queue that something eats is not fed at full rate for ever.
     "$min": [
         LONGEST_WAIT,
-        {"$pow": [2, {"$max": [0, {"$subtract": [{"$ifNull": ["$losses", 0]}, PATIENT_LOSSES]}]}]},
+        {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), PATIENT_LOSSES]}]}]}]},
     ]
 }
 
-_DELAY: Document = {"$multiply": [{"$min": [{"$ifNull": ["$delay", 0]}, LONGEST]}, 1000]}
+_DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
 
 
@@ -68,7 +72,7 @@ class Requeues:
 
     def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
-        starts = {"$max": ["$eta", {"$add": ["$$NOW", _DELAY]}]}
+        starts = {"$max": [date_of("$eta"), {"$add": ["$$NOW", _DELAY]}]}
         due = {"$lte": [starts, "$$NOW"]}
         stages = [
             {
@@ -121,9 +125,8 @@ class Requeues:
 
     def wait_longer(self, ids: Sequence[str]) -> int:
         """queued, deadline past, message still to come: look again when it is twice as old."""
-        age = {"$subtract": ["$$NOW", {"$ifNull": ["$queuedAt", "$$NOW"]}]}
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
-        later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age]}, most]})]}
+        later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age("$queuedAt")]}, most]})]}
         changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
         )
@@ -156,7 +159,7 @@ class Requeues:
 
     def stamp(self, ids: Sequence[str]) -> int:
         """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
-        due = {"$max": ["$eta", {"$add": [{"$min": ["$queuedAt", "$$NOW"]}, _DELAY]}, "$$NOW"]}
+        due = {"$max": [date_of("$eta"), {"$add": [past_of("$queuedAt"), _DELAY]}, "$$NOW"]}
         changed = self._current.update_many(
             {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
             [{"$set": {"recoveryTime": {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]}}}],

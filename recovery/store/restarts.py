@@ -19,7 +19,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.decisions import FINISHED, QUEUED, Queued
-from recovery.store.expressions import after, task_end_by_actor
+from recovery.store.expressions import after, plus_one, task_end_by_actor
 from recovery.store.graph_stages import IDLE
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
@@ -104,7 +104,7 @@ class Restarts:
                             f"restarted.{one.task}": one.restarts,
                             "touchedAt": "$$NOW",
                             "recoveryTime": IDLE,
-                            "version": {"$add": ["$version", 1]},
+                            "version": plus_one("version"),
                         }
                     },
                     {"$unset": f"failed.{one.task}"},

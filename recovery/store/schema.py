@@ -78,7 +78,12 @@ KINDS: dict[str, type[Record]] = {
 
 _LIVE_HAS_DEADLINE: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
-    DECISIONS: {"$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}]},
+    DECISIONS: {
+        # Without a record of its id an upsert is refused (`finish_and_claim`), since this is not what it would make.
+        "actor": {"$ne": None},
+        "state": {"$ne": None},
+        "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
+    },
     # A graph is at rest once it is complete, or once it can't go on since a task of it failed or it was aborted.
     GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"aborted": True}, {"recoveryTime": _DATE}]},
     WORKERS: {"recoveryTime": _DATE},

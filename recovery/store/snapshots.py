@@ -47,8 +47,8 @@ def load(
     """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out.
 
     Of some of them only, one at least, where their decisions together have more than `most` children: those of a
-    decision that is not applied are in no graph, and nobody knows before how many they are. `thorough`: damage is looked
-    for in what is left out, too.
+    decision that is not applied are in no graph, and nobody knows before how many they are. `thorough`: damage is
+    looked for in what is left out, too.
     """
     of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
     if not process_ids:
@@ -65,7 +65,8 @@ def load(
     among = {"_id": {"$in": wanted}}
     graphs = read(Graph, concern(database[schema.GRAPHS]).find(among))
     processes = read(Process, concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS), _brief)
-    graph_of, process_of = ({one.id: one for one in some.records} for some in (graphs, processes))
+    graph_of = {graph.id: graph for graph in graphs.records}
+    process_of = {process.id: process for process in processes.records}
     spoilt: dict[str, list[DamagedRecord]] = defaultdict(list)
     for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, wanted, concern, thorough)]):
         spoilt[split_record_id(damage.record)[0]].append(damage)
@@ -99,7 +100,7 @@ def _once(damaged: Iterable[DamagedRecord]) -> Iterable[DamagedRecord]:
     """One for each record, with the most of its fields."""
     by_record: dict[tuple[str, str], DamagedRecord] = {}
     for damage in damaged:
-        key = (damage.record, str(damage).partition(" ")[0])
+        key = (damage.record, damage.kind)
         if key not in by_record or len(damage.fields) > len(by_record[key].fields):
             by_record[key] = damage
     return by_record.values()

@@ -52,7 +52,9 @@ class Workers:
     def silent(self, limit: int) -> list[Worker]:
         """Workers that have a record and do not live by it, the longest silent first. Reads all, which are few."""
         found = self._current.find({"$expr": {"$not": [ALIVE]}}).sort("recoveryTime", 1).limit(limit)
-        return list(readable(Worker, found))
+        # By a deadline that is none it is silent as well.
+        dated = (d if isinstance(d.get("recoveryTime"), datetime) else {**d, "recoveryTime": None} for d in found)
+        return list(readable(Worker, dated))
 
     def remove(self, worker_ids: Sequence[str]) -> None:
         """Forget workers that are gone and whose claims were seen to."""

@@ -25,13 +25,15 @@ _NO_NUMBERS = [math.nan, math.inf, -math.inf]
 def wrong_types(cls: type[Record], *, entries: bool = True) -> list[Document]:
     """Conditions of which a document that can't be read as such a record matches one: those that MongoDB can see.
 
-    Without `entries` those alone that a validator can have: they cost the same however many entries its arrays have.
+    Without `entries` those alone that a validator can have: they cost the same however many entries its arrays have,
+    and compare as the same from one day to the next. What is missing is not among them.
     """
     found: list[Document] = []
     for key, shape in shapes(cls).items():
         found += _wrong(key, shape, entries)
-    found += [{key: None} for key in required(cls) if key != "_id"]
-    return found
+    if not entries:
+        return found
+    return [*found, *({key: None} for key in required(cls) if key != "_id")]
 
 
 def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:

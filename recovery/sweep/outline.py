@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Process, from_document
-from recovery.records.ids import SEPARATOR
+from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
+from recovery.store.reading import Read
 from recovery.sweep.read import Outline
 
 WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value
@@ -24,16 +26,27 @@ BARE = {state.value: Decision(id=NOT_READ, actor=NOT_READ, state=state) for stat
 
 
 def suspects(
-    outlines: Sequence[Outline], around: Surroundings, read: Callable[[Sequence[str]], Mapping[str, Decision]]
+    outlines: Sequence[Outline], around: Surroundings, read: Callable[[Sequence[str]], Read[Decision]]
 ) -> list[str]:
-    """Ids of the processes on which a rule finds something. `read` brings decisions in full, by key."""
-    live = read([key for outline in outlines for key in live_keys(outline)])
-    return [o.process["_id"] for o in outlines if judge_process(to_snapshot(o, live), around)]
+    """Ids of the processes on which a rule finds something, or that can't be read in part. `read` brings decisions
+    in full, by key."""
+    found = read([key for outline in outlines for key in live_keys(outline)])
+    live = {decision.id: decision for decision in found.records}
+    damaged = {split_record_id(damage.record)[0] for damage in found.damaged}
+    return [o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, live, around)]
+
+
+def _is_suspect(outline: Outline, live: Mapping[str, Decision], around: Surroundings) -> bool:
+    try:
+        return bool(judge_process(to_snapshot(outline, live), around))
+    except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
+        return True
 
 
 def live_keys(outline: Outline) -> Iterable[str]:
     """Keys of the decisions of which rules ask for more than an outline has."""
-    is_open = outline.graphs[0].get("notFinished", {}) if outline.graphs else {}
+    is_open = outline.graphs[0].get("notFinished") if outline.graphs else None
+    is_open = is_open if isinstance(is_open, dict) else {}
     place = len(outline.process["_id"]) + len(SEPARATOR)
     for key, decision in zip(outline.keys, outline.decisions, strict=True):
         state = decision.get("state")

@@ -21,6 +21,7 @@ from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.ranges import Range, pages
+from recovery.store.snapshots import children_of
 
 MOST_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""
@@ -52,7 +53,7 @@ class Outline:
     @property
     def weight(self) -> int:
         """How many tasks it holds, whichever of its records names the most."""
-        named = sum(len(decision.get("children", ())) for decision in self.decisions)
+        named = sum(len(children_of(decision)) for decision in self.decisions)
         return max(len(self.keys), len(self.tasks), named)
 
 
@@ -118,12 +119,19 @@ def survey(
             task_keys, _ = tasks.take(process_id)
             seen.processes += 1
             seen.decisions += len(keys)
-            if keys != task_keys or not at_rest(process, graph, keys, decided):
+            if keys != task_keys or not _at_rest(process, graph, keys, decided):
                 yield Outline(process, graph, keys, decided, task_keys)
     if chosen is None:
         for stream in (graphs, decisions, tasks):
             stream.rest()
             seen.orphans |= stream.passed_over
+
+
+def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
+    try:
+        return at_rest(process, graphs, keys, decisions)
+    except (TypeError, KeyError, AttributeError):  # something else stands there, which the rules will tell
+        return False
 
 
 def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:

@@ -237,4 +237,6 @@ def test_records_of_another_program_are_no_traceback(
     assert "trip" in run("list")
     with pytest.raises((ProcessBroken, DamagedRecord)):
         world.app.result(process_id, timeout=5)
-    assert "3 tasks restarted" in run("restart", "--actor", "pay", "--yes") or collection == "decisions"
+    # What can't be read is left alone, and named; the others go on.
+    spoilt = collection == "processes" and damage != {"startedAt": None}
+    assert f"{2 if spoilt else 3} tasks restarted" in run("restart", "--actor", "pay", "--yes")

@@ -16,7 +16,7 @@ GHOST = '{"$promise":"ghost"}'
 SPOILT: list[tuple[str, Document, str]] = [
     ("no outcome", {"$unset": {"outcome": ""}}, "it is finished, and has no outcome"),
     ("an outcome that is a text", {"$set": {"outcome": "packed"}}, "it is finished, and has no outcome"),
-    ("an outcome without a pass", {"$unset": {"outcome.pass": ""}}, "can't be read: "),
+    ("an outcome without a pass", {"$unset": {"outcome.pass": ""}}, "its pass is missing"),
     ("neither value nor error", {"$unset": {"outcome.value": ""}}, "it is finished, with neither a value nor an error"),
     (
         "no JSON",

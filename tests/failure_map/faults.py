@@ -277,6 +277,28 @@ def abort_cut_off(broken: Broken) -> None:
     broken.change("processes", broken.id, {"$set": ended, "$unset": {"recoveryTime": 1}})
 
 
+def counter_damaged(broken: Broken) -> None:
+    key = claim(broken, "silent#1")
+    overdue(broken, key)
+    broken.change("decisions", key, {"$set": {"losses": "0", "timeouts": "none", "queuedAt": "2026"}})
+
+
+def actor_damaged(broken: Broken) -> None:
+    broken.change("decisions", broken.decision("merge", "waiting"), {"$set": {"actor": 5}})
+
+
+def graph_damaged(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"finished": "start", "links": [1]}})
+
+
+def start_time_damaged(broken: Broken) -> None:
+    broken.change("processes", broken.id, {"$set": {"startedAt": "today", "idleTimeout": {"$gt": 1}}})
+
+
+def state_damaged(broken: Broken) -> None:
+    broken.change("decisions", broken.decision("part", "finished"), {"$set": {"state": "sleeping"}})
+
+
 FAULTS = (
     Fault(Rule.WORK_TIMEOUT, work_timeout),
     Fault(Rule.WORKER_LOST, worker_lost),
@@ -303,6 +325,10 @@ FAULTS = (
     Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="impatient"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
     Fault(Rule.ORPHAN, orphan, end=None),
+    Fault(Rule.RECORD_DAMAGED, counter_damaged),
+    Fault(Rule.RECORD_DAMAGED, actor_damaged),
+    Fault(Rule.RECORD_DAMAGED, graph_damaged),
+    Fault(Rule.RECORD_DAMAGED, start_time_damaged),
 )
 
 

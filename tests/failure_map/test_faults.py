@@ -14,7 +14,17 @@ from recovery.repair import look_around
 from recovery.rules import Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
 from recovery.store import Restarted, schema
-from tests.failure_map.faults import FAULTS, FINISHED, RESULT, Broken, Fault, begin, make_app
+from tests.failure_map.faults import (
+    FAULTS,
+    FINISHED,
+    RESULT,
+    Broken,
+    Fault,
+    begin,
+    graph_damaged,
+    graph_missing,
+    make_app,
+)
 from tests.scan.making import silent_workers
 from tests.waiting import wait_until
 from tests.world import World, check_quiet
@@ -75,12 +85,13 @@ def test_one_fault(world: World, fault: Fault) -> None:
         assert (process.error.kind if process.error is not None else None) == fault.error, process.error
 
 
+WITHOUT_GRAPH = {graph_missing, graph_damaged}
 PAIRS = [
     pytest.param(first, second, id=f"{first.make.__name__}-{second.make.__name__}")
     for first, second in combinations([f for f in FAULTS if f.end is FINISHED and f.stage == "half way"], 2)
     if first.process == second.process
     # Without a graph nobody misses the Task, and then it is not needed: the task runs from its decision's copy.
-    if {first.rule, second.rule} != {Rule.GRAPH_MISSING, Rule.TASK_MISSING}
+    if not (Rule.TASK_MISSING in (first.rule, second.rule) and WITHOUT_GRAPH & {first.make, second.make})
 ]
 
 

@@ -244,7 +244,7 @@ def test_a_graph_of_a_process_without_deadline_is_counted_too(world: World) -> N
 
 
 def test_what_is_at_rest_is_not_read_for_deadlines(own_world: World) -> None:
-    documents = [{"_id": f"r{n}", "state": "finished"} for n in range(500)]
+    documents = [{"_id": f"r{n}", "type": "a", "args": "[]", "state": "finished"} for n in range(500)]
     own_world.store.database["processes"].insert_many(documents)
     own_world.store.database["graphs"].insert_many([{"_id": f"r{n}", "notFinished": {}} for n in range(500)])
     graph_of_a_running_process(own_world)

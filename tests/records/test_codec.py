@@ -106,7 +106,7 @@ def test_an_empty_graph_keeps_the_fields_that_updates_rely_on() -> None:
 
 
 def test_missing_fields_take_the_defaults_and_unknown_ones_are_passed_over() -> None:
-    assert from_document(Process, {"_id": "p", "type": "t", "args": "", "later": 1}) == Process(
+    assert from_document(Process, {"_id": "p", "type": "t", "args": "", "state": "running", "later": 1}) == Process(
         id="p", type="t", args=""
     )
 

@@ -134,7 +134,7 @@ def test_of_a_thousand_findings_the_servers_are_asked_a_few_times(world: World, 
                                 worker="w") for n in range(1000)))  # fmt: skip
     overdue = world.store.decisions.overdue(2000)
     around = look_around(world.app.resources)
-    findings = [finding for decision in overdue if (finding := judge_decision(decision, around))]
+    findings = [finding for decision in overdue.records if (finding := judge_decision(decision, around))]
 
     def asked() -> dict[str, int]:
         counts = world.store.database.command("serverStatus")["opcounters"]

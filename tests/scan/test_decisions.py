@@ -4,7 +4,6 @@ between its look and its write wins."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
@@ -15,6 +14,7 @@ import pytest
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner
+from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
 from recovery.store.requeues import LONGEST_WAIT
@@ -69,9 +69,9 @@ def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settin
     one = DecisionScanner(world.app.resources, world.app.applier)
     one.page, find, pages = 3, one.find, list[list[str]]()
 
-    def noted(limit: int) -> Sequence[Decision]:
+    def noted(limit: int) -> Page[Decision]:
         found = find(limit)
-        pages.append([decision.id for decision in found])
+        pages.append([decision.id for decision in found.items])
         return found
 
     one.find = noted  # type: ignore[method-assign]

@@ -12,6 +12,7 @@ from recovery import Recovery
 from recovery.records import Decision, DecisionState
 from recovery.rules import Finding, Rule, Surroundings
 from recovery.scan import Scanner, ScanResult
+from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store.overview import impatient
@@ -30,9 +31,9 @@ class Counting(Scanner[int]):
         super().__init__(world.app.resources, world.app.applier)
         self.pages, self.settled = list(pages), list[int]()
 
-    def find(self, limit: int) -> Sequence[int]:
+    def find(self, limit: int) -> Page[int]:
         assert limit == self.page
-        return self.pages.pop(0)
+        return Page(self.pages.pop(0))
 
     def key(self, item: int) -> str:
         return str(item)

@@ -93,8 +93,8 @@ def test_the_longest_overdue_come_first_and_no_more_than_asked_for(store: Store)
         store.database["decisions"].update_one(
             {"_id": one}, {"$set": {"recoveryTime": store.now() - timedelta(hours=10 - place)}}
         )
-    assert [decision.id for decision in store.decisions.overdue(3)] == ids[::-1][:3]
-    assert [decision.id for decision in store.decisions.overdue(3, latest=True)] == ids[:3]
+    assert [decision.id for decision in store.decisions.overdue(3).records] == ids[::-1][:3]
+    assert [decision.id for decision in store.decisions.overdue(3, latest=True).records] == ids[:3]
     assert len(store.decisions.without_deadline(3)) == len(store.decisions.held_by(["dead"], 3)) == 3
 
 

@@ -51,10 +51,14 @@ def test_of_no_process(store: Store) -> None:
 @pytest.mark.parametrize("children", [5, "many", [5], {"a": 1}], ids=repr)
 def test_children_that_are_none_are_damage(store: Store, children: Any) -> None:
     put(store, *process("p", 0))
-    store.database["decisions"].update_one({"_id": "p/start"}, {"$set": {"children": children}})
-    for read in (store.snapshots, lambda ids: list(store.decisions.of_processes(ids))):
-        with pytest.raises(DamagedRecord, match="p/start"):
-            read(["p"])
+    spoilt = {"$set": {"children": children}}
+    store.database["decisions"].update_one({"_id": "p/start"}, spoilt, bypass_document_validation=True)
+    (snapshot,) = store.snapshots(["p"])
+    (damage,) = snapshot.damaged
+    assert (damage.record, damage.fields, damage.kind) == ("p/start", ("children",), "Decision")
+    assert "start" not in snapshot.decisions
+    with pytest.raises(DamagedRecord, match="p/start"):
+        list(store.decisions.of_processes(["p"]))
 
 
 def test_a_range_is_read_in_pages_that_weigh_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +66,7 @@ def test_a_range_is_read_in_pages_that_weigh_no_more(store: Store, monkeypatch: 
     monkeypatch.setattr(ranges, "STEP", 2)
     for name in IDS:
         put(store, *process(name, 9))
-    store.database["decisions"].update_one({"_id": "p4/start"}, {"$set": {"children": 5}})
+    spoilt = {"$set": {"children": 5}}
+    store.database["decisions"].update_one({"_id": "p4/start"}, spoilt, bypass_document_validation=True)
     pages = [list(ranges.pages(store.database, name, ranges.Range())) for name in ("decisions", "tasks")]
     assert [[len(page) for page in of_one] for of_one in pages] == [[4, 1], [5]]

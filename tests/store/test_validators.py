@@ -12,15 +12,16 @@ from recovery.store import Store
 
 NOW = datetime.now(UTC)
 
+PROCESS, DECISION = {"type": "order", "args": "[]"}, {"actor": "a"}
 LIVE: list[tuple[str, dict[str, Any]]] = [
-    ("processes", {"state": "running"}),
-    *(("decisions", {"actor": "a", "state": state}) for state in ("delayed", "queued", "working")),
+    ("processes", {**PROCESS, "state": "running"}),
+    *(("decisions", {**DECISION, "state": state}) for state in ("delayed", "queued", "working")),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {}}),
-    ("workers", {}),
+    ("workers", {"name": "w", "host": "h", "pid": 1, "pidStarted": 1}),
 ]
 AT_REST: list[tuple[str, dict[str, Any]]] = [
-    *(("processes", {"state": state}) for state in ("finished", "broken", "aborted")),
-    *(("decisions", {"actor": "a", "state": state}) for state in ("waiting", "finished")),
+    *(("processes", {**PROCESS, "state": state}) for state in ("finished", "broken", "aborted")),
+    *(("decisions", {**DECISION, "state": state}) for state in ("waiting", "finished")),
     ("graphs", {"notFinished": {}, "failed": {}}),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {"start": True}}),
     ("graphs", {"notFinished": {"start": NOW}, "failed": {}, "aborted": True}),

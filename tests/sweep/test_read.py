@@ -15,6 +15,7 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.rules import Surroundings, judge_process
 from recovery.store import schema
 from recovery.store.ranges import BRIEF, PAGE, Range
+from recovery.store.reading import Read
 from recovery.sweep.outline import live_keys, suspects
 from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
 from tests.sweep.database import Database
@@ -62,7 +63,7 @@ def is_at_rest(records: Records) -> bool:
 def is_suspected(records: Records, around: Surroundings) -> bool:
     """What the rules say of the outline and the live decisions."""
     whole = {decision.id: decision for decision in records.decisions.values()}
-    return bool(suspects([outlined(records)], around, lambda keys: {key: whole[key] for key in keys}))
+    return bool(suspects([outlined(records)], around, lambda keys: Read([whole[key] for key in keys])))
 
 
 @st.composite

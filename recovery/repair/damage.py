@@ -1,0 +1,67 @@
+"""Repairs of damaged records: what can be done without is dropped, and what stands elsewhere too is made again.
+
+Each is read anew, and changed only while that is what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.engine import Resources, each, rebuild_graphs
+from recovery.records import Decision, Graph, Process, Task
+from recovery.repair.applying import Applying
+from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
+from recovery.store.client import Document
+
+
+class DamageRepairs:
+    """What can be done about one damaged record."""
+
+    def __init__(self, resources: Resources, applying: Applying) -> None:
+        self._resources, self._store = resources, resources.store
+        self._applying = applying
+        self.actions = {
+            Repair.MEND: self._mend,
+            Repair.RESTORE_TASK: self._restore_task,
+            Repair.REPLACE_GRAPH: self._replace_graph,
+        }
+
+    def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], self._drop)
+
+    def _drop(self, record: str) -> bool:
+        found = self._store.mending.look(Decision if "/" in record else Process, record)
+        if found is None or not droppable(found[0]):
+            return False
+        instead = self._actor(record) if "actor" in found[0].fields else {}
+        return instead is not None and self._store.mending.drop(*found, instead)
+
+    def _actor(self, record: str) -> Document | None:
+        """What a decision's actor is, as its task has it, or the decision that scheduled that."""
+        if (task := self._store.tasks.links([record]).get(record)) is not None:
+            return {"actor": task.actor}
+        parents = self._store.decisions.effects(self._store.decisions.parents([record]).values())
+        children = (child for parent in parents.values() for child in parent.children)
+        return next(({"actor": child.actor} for child in children if record.endswith(f"/{child.id}")), None)
+
+    def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], self._make_again)
+
+    def _make_again(self, record: str) -> bool:
+        """By its parent's decision applied again. Cut off in between it is missing, and found so."""
+        parents = self._store.decisions.parents([record])
+        found = self._store.mending.look(Task, record)
+        if found is None or record not in parents or not self._store.mending.remove(*found):
+            return False
+        self._applying.apply([parents[record]])
+        return True
+
+    def _replace_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], self._rebuild)
+
+    def _rebuild(self, process_id: str) -> bool:
+        """Cut off in between it is missing, and found so."""
+        found = self._store.mending.look(Graph, process_id)
+        if found is None or not self._store.mending.remove(*found):
+            return False
+        return rebuild_graphs(self._resources, [process_id]) == 1

@@ -1,0 +1,58 @@
+"""RECORD_DAMAGED: a record that is there and can't be read, since another program wrote something else into it.
+
+What nothing is lost with is dropped, or made again from what is intact. The rest is told, and left to a person: nobody
+else knows what was meant. Of a process with a damaged record no rule concludes from what is absent, or does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from recovery.errors import DamagedRecord
+from recovery.records import Decision, Graph, Process, ProcessState, Task
+from recovery.rules.model import Finding, Repair, Rule, Snapshot
+
+DROPPABLE: Mapping[str, frozenset[str]] = {
+    # Counters begin anew; times and holders are there to find what is overdue, which it is at once; a call is a copy,
+    # and what a task's actor is its Task says.
+    Decision.__name__: frozenset(
+        (
+            *("actor", "attempts", "timeouts", "losses", "call", "pass", "worker"),
+            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime"),
+        )
+    ),
+    # When it was started its id says.
+    Process.__name__: frozenset(("idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime")),
+}
+"""{kind of record: fields that it can do without}."""
+
+_GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
+
+
+def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
+    """All damaged records of a process."""
+    for damage in snapshot.damaged:
+        yield Finding(Rule.RECORD_DAMAGED, damage.record, _repair(snapshot, damage), str(damage))
+
+
+def droppable(damage: DamagedRecord) -> bool:
+    """Whether nothing is lost with what of a record can't be read."""
+    return bool(damage.fields) and DROPPABLE.get(damage.kind, frozenset()).issuperset(damage.fields)
+
+
+def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:
+    process = snapshot.process
+    if droppable(damage):
+        return Repair.MEND
+    if process is None or process.state not in _GOES_ON:
+        return Repair.REPORT
+    if damage.kind == Graph.__name__ and len(snapshot.damaged) == 1 and snapshot.decisions:
+        return Repair.REPLACE_GRAPH
+    if damage.kind == Task.__name__ and _is_known(snapshot, damage.record.partition("/")[2]):
+        return Repair.RESTORE_TASK
+    return Repair.REPORT
+
+
+def _is_known(snapshot: Snapshot, task: str) -> bool:
+    """Whether what a task is stands elsewhere, too: in the decision of the task that scheduled it."""
+    return any(child.id == task for decision in snapshot.decisions.values() for child in decision.children)
