@@ -36,7 +36,6 @@ from recovery.errors import DamagedRecord
 from recovery.records import Decision, Task
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
-from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ class Slot:
                 return Result.STALE_MESSAGE
             return self._run_on(actor, claimed)
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
-            tell(damage)
+            tell(decision_id, damage)
             return Result.NOT_READY
         except PyMongoError:
             if self._held is not None:
@@ -255,7 +254,7 @@ class Slot:
                         name, decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
                     )
                 except DamagedRecord as damage:  # as with a message
-                    tell(damage)
+                    tell(decision_id, damage)
                     self._held = None
                 return self._held
         return None

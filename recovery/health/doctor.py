@@ -42,6 +42,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("nudges", scanners.nudges, (REDIS,)),
     ("scanners", scanners.scanners, (MONGODB,)),
     ("deadlines", records.deadlines, (MONGODB,)),
+    ("damage", records.damaged, (MONGODB,)),
     ("processes", records.broken, (MONGODB,)),
 )
 """(name, check, servers that it asks), the servers first."""

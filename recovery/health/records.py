@@ -8,6 +8,9 @@ from recovery.records import ProcessState
 from recovery.store import schema
 from recovery.store.overview import Overview
 
+DAMAGED_TOLD = 5
+"""Records that are named, at most of each collection."""
+
 
 def deadlines(resources: Resources) -> Check:
     """Every live record has a deadline, at which somebody looks at it (design §1): within ten years. Costs what is
@@ -23,6 +26,20 @@ def deadlines(resources: Resources) -> Check:
     # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
     advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
     return problem("deadlines", f"live records without one, or with one over 10 years off: {found}", advice)
+
+
+def damaged(resources: Resources) -> Check:
+    """Every live record can be read. Costs what is live."""
+    if lacking := _lacking(resources, "deadline"):
+        return _unread("damage", lacking)
+    found = list(resources.store.damaged.find(DAMAGED_TOLD))
+    if not found:
+        return ok("damage", "every live record can be read")
+    first = "; ".join(str(damage) for damage in found[:DAMAGED_TOLD])
+    more = f"; and {len(found) - DAMAGED_TOLD} more or over" if len(found) > DAMAGED_TOLD else ""
+    # What nothing is lost with scanners drop when they look at it, and what workers tell of they tell anew.
+    advice = "find out who wrote that; put it right by hand, or abort the process. `recovery check` tells what is done"
+    return problem("damage", f"can't be read: {first}{more}", advice)
 
 
 def broken(resources: Resources) -> Check:

@@ -23,6 +23,7 @@ from recovery.store.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.concerns import committed, current, named
+from recovery.store.damaged import Damaged
 from recovery.store.decision_queries import Held
 from recovery.store.decisions import Decisions, Queued
 from recovery.store.far_off import FarOff
@@ -99,6 +100,7 @@ class Store:
         self.hung = Hung(self.database, lambda: self.decisions.catch_up())
         self.far_off = FarOff(self.database)
         self.mending = Mending(self.database)
+        self.damaged = Damaged(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
     def rest_graphs(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:

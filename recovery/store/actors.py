@@ -12,11 +12,13 @@ from typing import Any, Generic
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 
+from recovery.errors import DamagedRecord
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
 from recovery.records.preferences import P, default_of, fits, setting_names, within_limits
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.expressions import literal
+from recovery.store.reading import tell
 
 
 class KeptSettings(Generic[P]):
@@ -26,6 +28,7 @@ class KeptSettings(Generic[P]):
         # What an operator was told is kept, and no task is begun for a word that may be taken back.
         self._collection = committed(collection)
         self._kind: type[P] = kind
+        self._good: dict[str, P] = {}
 
     def save(self, told: Iterable[P]) -> None:
         """Save what the code says over what it said; what an operator set stays."""
@@ -43,7 +46,7 @@ class KeptSettings(Generic[P]):
 
     def stored(self) -> dict[str, Stored[P]]:
         """What is kept of all of them, by name. There are as many as actors or process types."""
-        return {document["_id"]: self._decoded(document) for document in self._collection.find()}
+        return {d["_id"]: self._decoded(d) for d in self._collection.find() if isinstance(d["_id"], str)}
 
     def get(self, name: str) -> Stored[P] | None:
         """What is kept of one of them."""
@@ -65,15 +68,29 @@ class KeptSettings(Generic[P]):
         return self._collection.update_one({"_id": name}, {"$unset": fields}).matched_count == 1
 
     def _decoded(self, document: Document) -> Stored[P]:
-        over = document.get("overrides") or {}
+        over = document.get("overrides")
+        over = over if isinstance(over, dict) else {}
         # What only another version knows, or could have set, is passed over: it must not end a claim or a scan.
         overrides = {
             name: over[key]
             for name in setting_names(self._kind)
             if (key := field_name(name)) in over and fits(name, over[key], default_of(self._kind, name))
         }
-        code = within_limits(from_document(self._kind, document))
+        self._good[document["_id"]] = code = within_limits(self._code(document))
         return Stored(code, overrides, document.get("blockedAt") is not None)
+
+    def _code(self, document: Document) -> P:
+        """What the code says; of what can't be read what it said when that could be, or the default."""
+        try:
+            return from_document(self._kind, document)
+        except DamagedRecord as damage:
+            tell(damage)
+            rest = {key: value for key, value in document.items() if key not in damage.fields}
+            readable, good = from_document(self._kind, rest), self._good.get(document["_id"])
+            if good is None:
+                return readable
+            damaged = [name for name in setting_names(self._kind) if field_name(name) in damage.fields]
+            return readable.evolve(**{name: getattr(good, name) for name in damaged})
 
 
 class Actors(KeptSettings[ActorPreferences]):

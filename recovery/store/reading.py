@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from recovery.errors import DamagedRecord
 from recovery.records import Record, from_document
+from recovery.seldom import Seldom
 from recovery.store.client import Document
-
-log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Record)
 
-TOLD_EVERY = 300.0
-"""Seconds between two lines on the same record."""
-TOLD_OF = 1000
-"""Records of which it is remembered when they were told; the earliest are forgotten."""
+TELL_EVERY = 300.0
+"""Seconds between two lines about one record."""
+
+_told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +56,6 @@ def readable(cls: type[R], documents: Iterable[Document], decode: Callable[[Docu
             yield one
 
 
-def tell(damage: DamagedRecord) -> bool:
-    """Say in the log, once in a while, what of a record can't be read; whether it was said now."""
-    return _told.tell(damage.record, damage)
-
-
-class _Told:
-    def __init__(self) -> None:
-        self._at: OrderedDict[Any, float] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def tell(self, record: object, damage: DamagedRecord) -> bool:
-        key, now = repr(record), time.monotonic()
-        with self._lock:
-            if now - self._at.get(key, float("-inf")) < TOLD_EVERY:
-                return False
-            self._at[key] = now
-            self._at.move_to_end(key)
-            while len(self._at) > TOLD_OF:
-                self._at.popitem(last=False)
-        log.error("%s; it is passed over: repair or remove it by hand", damage)
-        return True
-
-
-_told = _Told()
+def tell(damage: DamagedRecord) -> None:
+    """Say in the log, once in a while for each record, what of it can't be read."""
+    _told.warning("%s; it is passed over: repair or remove it by hand", damage, about=repr(damage.record))

@@ -46,8 +46,9 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
         if not entries:
             return
         yield {path: {"$type": [one for one in _TYPES if one not in (*entry.types, "array")]}}
-        for key, part in entry.parts.items():
-            yield from _wrong(f"{path}.{key}", part, entries)
+        of_parts = [one for key, part in entry.parts.items() for one in _wrong(key, part, entries)]
+        if of_parts:
+            yield {path: {"$elemMatch": {"$or": of_parts}}}
     else:
         yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
         if shape.types == NUMBERS and entries:  # not in a validator: one that has NaN in it is never the same as itself

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bson import DatetimeMS
@@ -173,12 +174,49 @@ def test_a_session_that_was_there_stays(settings: Settings) -> None:
     assert SparkContext._active_spark_context is before is not None
 
 
+SPOILT: list[tuple[str, str, Any]] = [
+    ("processes", "state", "sleeping"),
+    ("processes", "recoveryTime", "soon"),
+    ("processes", "result", 5),
+    ("graphs", "finished", 3),
+    ("graphs", "notFinished", "none"),
+    ("decisions", "losses", "0"),
+    ("decisions", "outcome.value", 7),
+    ("decisions", "children", {"a": 1}),
+    ("tasks", "args", [1]),
+]
+
+
 def test_a_failing_range_names_its_cause(database: Database, settings: Settings) -> None:
-    database.store.database[schema.PROCESSES].insert_one(
-        {"_id": "f" * 32, "state": "upside down", "type": "orders", "startedAt": database.now}
-    )
-    with pytest.raises(SweepFailed, match="'upside down' is not a valid ProcessState"):
+    database.add(finished)
+    database.store.database[schema.TASKS].drop()
+    odd = [{"$set": {"there": {"$divide": [1, 0]}}}]
+    database.store.database.create_collection(schema.TASKS, viewOn=schema.PROCESSES, pipeline=odd)
+    with pytest.raises(SweepFailed, match="can't \\$divide by zero"):
         sweep(settings)
+
+
+def test_records_that_can_not_be_read_are_told(database: Database, settings: Settings) -> None:
+    """At rest or live, in what a sweep reads and in what it does not; they end nothing."""
+    whole = database.add(work_timeout)
+    spoilt: dict[str, str] = {}
+    for shape in (finished, running):
+        for name, field, value in SPOILT:
+            key = database.add(shape)
+            one = {"q": {"_id": {"$regex": f"^{key}"}}, "u": {"$set": {field: value}}}
+            done = database.store.database.command("update", name, updates=[one], bypassDocumentValidation=True)
+            assert done["nModified"] == 1
+            spoilt[key] = field.partition(".")[0]
+    result = examine.examine(
+        examine.Errand(settings, examine.look_around(examine.Resources.connect(settings))), Range()
+    )
+    assert result.findings[Rule.RECORD_DAMAGED] == len(spoilt)
+    report = sweep(settings)
+    told = {suspect.process_id: suspect for suspect in report.sample}
+    assert report.findings == {Rule.RECORD_DAMAGED: len(spoilt), Rule.WORK_TIMEOUT: 1}
+    assert told.keys() == {whole, *spoilt}
+    for key, field in spoilt.items():
+        assert told[key].rule is Rule.RECORD_DAMAGED and f"its {field} is " in told[key].evidence, told[key]
 
 
 def test_no_mongodb() -> None:
