@@ -107,5 +107,5 @@ class TestSilence:
         # As if the query had taken longer than any heartbeat may.
         impatient = world.settings.model_copy(update={"heartbeat_interval": 0.0})
         scanner.resources = replace(scanner.resources, settings=impatient)
-        assert list(scanner.find(10)) == []
+        assert len(scanner.find(10)) == 0
         assert len(world.store.workers.all()) == 1
