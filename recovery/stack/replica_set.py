@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from recovery.errors import ServerUnavailable
@@ -51,8 +50,24 @@ class Member(Mongod):
 
     def hold_back(self, held: bool = True) -> None:
         """Have it take nothing from the primary, though it lives, votes and answers; or go on with it."""
-        with self.connect(timeout=5.0) as client:
-            client.admin.command("configureFailPoint", "stopReplProducer", mode="alwaysOn" if held else "off")
+        self.command("configureFailPoint", "stopReplProducer", mode="alwaysOn" if held else "off")
+
+    def command(self, name: str, value: Any = 1, **options: Any) -> dict[str, Any]:
+        """What it answers to a command for the database `admin` that may run twice: it is asked again where it breaks
+        off. Raises ServerUnavailable, and pymongo's OperationFailure for what it refuses."""
+        deadline, pause = time.monotonic() + START_WITHIN, threading.Event()
+        while True:
+            try:
+                with self.connect(timeout=5.0) as client:
+                    return client.admin.command(name, value, **options)
+            except AutoReconnect as error:
+                # One that takes back what only it had closes all its connections.
+                if time.monotonic() > deadline:
+                    raise ServerUnavailable(
+                        f"{self.label} on {self.address} does not answer to {name} within {START_WITHIN:g} s "
+                        f"({error}); see {self.log}"
+                    ) from None
+            pause.wait(LOOK_EVERY)
 
     def hello(self) -> dict[str, Any]:
         """What it says of itself; empty if it does not answer."""
@@ -96,7 +111,7 @@ class ReplicaSet:
         self._each([member.stop for member in self.members])
 
     def primary(self) -> Member:
-        """The member that is primary, waiting for an election. Raises ServerUnavailable."""
+        """The member that is primary and takes writes, waiting for an election. Raises ServerUnavailable."""
         return self._wait(self._primary, "with a primary")
 
     def secondaries(self) -> list[Member]:
@@ -132,8 +147,12 @@ class ReplicaSet:
     def _primary(self) -> Member | None:
         # A frozen one that wakes up takes itself for primary for a moment; two say so then, of different elections.
         said = [(member, member.hello()) for member in self.members if member.running and not member.frozen]
-        primaries = [(hello["electionId"], place) for place, (_, hello) in enumerate(said) if hello.get("electionId")]
-        return said[max(primaries)[1]][0] if primaries else None
+        elected = [(hello["electionId"], place) for place, (_, hello) in enumerate(said) if hello.get("electionId")]
+        if not elected:
+            return None
+        member, hello = said[max(elected)[1]]
+        # Before it takes writes it takes over what others have that it lacks, also from one that comes back now.
+        return member if hello.get("isWritablePrimary") else None
 
     def _whole(self) -> bool:
         said = [member.hello() for member in self.members]
@@ -144,8 +163,8 @@ class ReplicaSet:
     def _form(self) -> None:
         """Initiate the set, or give it our addresses if it was formed on other ports."""
         members = [{"_id": place, "host": member.address} for place, member in enumerate(self.members)]
+        config = _config(self.members[0])
         with self.members[0].connect(timeout=START_WITHIN) as client:
-            config = _config(client)
             if config is None:
                 quick = {
                     "electionTimeoutMillis": round(ELECTION_TIMEOUT * 1000),
@@ -175,10 +194,10 @@ class ReplicaSet:
                 done.result()
 
 
-def _config(client: MongoClient[dict[str, Any]]) -> dict[str, Any] | None:
+def _config(member: Member) -> dict[str, Any] | None:
     """The set's configuration as this member has it; None if it is in no set yet."""
     try:
-        config: dict[str, Any] = client.admin.command("replSetGetConfig")["config"]
+        config: dict[str, Any] = member.command("replSetGetConfig")["config"]
     except OperationFailure as error:
         if error.code == NOT_YET_INITIALIZED:
             return None

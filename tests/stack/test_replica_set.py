@@ -49,15 +49,26 @@ def test_a_primary_that_steps_down(replica_set: ReplicaSet) -> None:
     assert other_primary(replica_set, first) in replica_set.members
 
 
-def test_a_primary_that_is_frozen(replica_set: ReplicaSet) -> None:
-    first = replica_set.primary()
+def test_a_primary_that_is_frozen(replica_set: ReplicaSet, mongo: MongoClient[dict[str, Any]]) -> None:
+    """What it alone had is taken back, though it comes back as soon as there is another one."""
+    first = replica_set.stop_replication()
+    mongo.db.things.with_options(write_concern=WriteConcern(1)).insert_one({"_id": "alone"})
     first.freeze()
     assert first.frozen and first.running
+    replica_set.resume_replication()
     second = other_primary(replica_set, first)
     first.thaw()
     assert not first.frozen
-    wait_until(lambda: first.hello().get("secondary"), 20, "the old primary to be a secondary")
-    assert replica_set.primary() is second
+    replica_set.start()
+    assert first.hello().get("secondary") and replica_set.primary() is second
+    assert mongo.db.things.count_documents({"_id": "alone"}) == 0
+
+
+def test_a_member_that_breaks_off_is_asked_again(replica_set: ReplicaSet) -> None:
+    """As one does that takes back what it alone had: it closes its connections, and the driver asks once more."""
+    broken_off = {"failCommands": ["replSetGetConfig"], "closeConnection": True}
+    replica_set.members[0].command("configureFailPoint", "failCommand", mode={"times": 3}, data=broken_off)
+    replica_set.start()
 
 
 @pytest.mark.soak
