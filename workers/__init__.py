@@ -1,11 +1,11 @@
 """The Celery side: `celery -A workers.app worker` serves the application that RECOVERY_APP names.
 
-`app` is the Celery application, `tasks` its tasks (one per actor), `lifeline` tells that the worker lives and what
-became of its children, `consuming` which queues it takes from and `polls` whether Redis answers it, `watch` keeps an
-eye on MongoDB's clock and on other workers, `stale` drops what nobody waits for, `nudges` answers Celery beat and
-`notes` tells of it, `drain` ends a worker on SIGTERM. On the `board` stands what each slot runs (`slots`); `hung`
-finds those that hang by it, which `freeing` and `killing` free. `patience` waits for servers at the start, and
-`transport` mends kombu's. Thin: what is done stands in `recovery`.
+`app` is the Celery application, `tasks` its tasks (one per actor), `lifeline` tells that the worker lives, `consuming`
+which queues it takes from and `polls` whether Redis answers it, `rescue` requeues what dead children had claimed,
+`watch` keeps an eye on MongoDB's clock and on other workers, `stale` drops what nobody waits for, `nudges` answers
+Celery beat and `notes` tells of it, `drain` ends a worker on SIGTERM. On the `board` stands what each slot runs
+(`slots`); `hung` finds those that hang by it, which `freeing` and `killing` free. `patience` waits for servers at the
+start, and `transport` mends kombu's. Thin: what is done stands in `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
 folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary

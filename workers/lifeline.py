@@ -1,9 +1,9 @@
 """The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
 
 Every `heartbeat_interval` it writes the worker's record with a new deadline and the statistics of those of its queues
-whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once.
-When the pool tells that a child died, what the child ran is requeued at once. With the setting `events` off it does
-neither: then the deadlines alone bring everything on.
+whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once
+(`rescue`), and what a child ran when the pool tells that it died. With the setting `events` off it does neither: then
+the deadlines alone bring everything on.
 
 With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
 all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
@@ -18,23 +18,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from queue import SimpleQueue
 from typing import Any
 
 from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
 
-from recovery.engine import Recovery, tell
+from recovery.engine import Recovery
 from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
-from recovery.repair import Repairer
-from recovery.scan import rescue
 from recovery.store.overview import impatient
 from recovery.store.transient import is_transient
 from workers.consuming import Consuming
 from workers.identity import is_gone
 from workers.polls import POLLS, Polls
+from workers.rescue import Rescue
 from workers.watch import ServerClock, Watch
 
 log = logging.getLogger(__name__)
@@ -46,8 +43,6 @@ BEATS_APART = 0.1
 LOST_SOON = 0.3
 """Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
 fifth of one; what is left in the queue by then only waits on."""
-RETRY = 1.0
-"""Seconds until a rescue that the database could not take is tried again."""
 
 
 class Lifeline:
@@ -62,8 +57,6 @@ class Lifeline:
         self._app = app
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
-        self._lost: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
-        """Holders of claims that are gone, and how they ended, or nothing."""
         self._ending = threading.Event()
         self._hurry = threading.Event()
         self._served_since: float | None = None
@@ -73,23 +66,22 @@ class Lifeline:
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
         self._stepped = False
         self._watch = Watch(app.settings.heartbeat_timeout)
+        self._rescue = Rescue(app)
         self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
-        self._rescuing = threading.Thread(target=self._rescue_always, name="rescue", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""
         self._polls.on_return = self._hurry.set  # what is polled again is told at once
         self._beating.start()
-        self._rescuing.start()
+        self._rescue.start()
 
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
         self._ending.set()
         self._hurry.set()
-        self._lost.put(None)
-        for thread in (self._beating, self._rescuing):
-            if thread.is_alive():
-                thread.join(timeout=5)
+        self._rescue.stop()
+        if self._beating.is_alive():
+            self._beating.join(timeout=5)
 
     def took(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
@@ -103,7 +95,7 @@ class Lifeline:
         """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', if it is known."""
         if self._settings.events and not self._ending.is_set():
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
-            self._lost.put((holder(self.worker.id, pid), how))
+            self._rescue.gone(holder(self.worker.id, pid), how)
 
     def met_blocked(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
@@ -246,19 +238,4 @@ class Lifeline:
         neighbours = self._app.resources.store.workers.on_host(self.worker.host)
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)
-            self._lost.put((gone, ""))
-
-    def _rescue_always(self) -> None:
-        """In a thread of its own: a rescue may take longer than a heartbeat may be late."""
-        while (item := self._lost.get()) is not None:
-            (lost, how), resources = item, self._app.resources
-            try:
-                if how:
-                    resources.store.decisions.note_lost(lost, how)
-                rescue(resources, Repairer(resources, self._app.applier), [lost])
-            except (PyMongoError, RedisError) as error:
-                log.warning("%s: not requeued yet (%s)", lost, error)
-                self._ending.wait(RETRY)
-                self._lost.put(item)
-            except Exception as error:  # its deadlines stand
-                tell(lost, error)
+            self._rescue.gone(gone)

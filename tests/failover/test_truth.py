@@ -1,4 +1,4 @@
-"""Nobody is told what is taken back, and nothing is begun because of it."""
+"""Nobody is told what is taken back, and nothing is begun or forgotten because of it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
 from tests.waiting import wait_until
 from tests.world import World, by_message_only
+from workers.rescue import Rescue
 
 pytestmark = pytest.mark.cluster
 
@@ -272,6 +273,41 @@ def _finished(failover: Failover, process_id: str) -> tuple[str, ...]:
     graph = failover.world.store.graphs.get(process_id)
     assert graph is not None
     return graph.finished
+
+
+def test_a_claim_that_goes_back_to_who_is_gone_is_requeued_once_more(failover: Failover) -> None:
+    """A pool process ended one task, and died in another; its parent was told of that once."""
+
+    @failover.app.process()
+    def idle() -> None: ...
+
+    store, claims = failover.world.store, []
+    for _ in range(2):
+        failover.app.start(idle)
+    for document in store.database["decisions"].find():
+        claims.append(store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60))
+    ended, lost = claims
+    assert ended is not None and lost is not None
+
+    def states() -> list[str]:
+        found = [store.decisions.get(claim.id) for claim in (ended, lost)]
+        return [str(decision.state) for decision in found if decision is not None]
+
+    failover.stop_replication()
+    outcome = Outcome(pass_key=ended.pass_key or "", value="null")
+    options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 60}
+    finishing = Background(lambda: store.decisions.finish(ended, outcome, (), **options))
+    wait_until(lambda: states()[0] == "finished", 10, "the primary's word")
+    rescue = Rescue(failover.app)
+    rescue.gone("mortal#1")
+    for _ in range(2):
+        assert rescue.run_once() == {"mortal#1"}, "it is forgotten, and no majority has what was done"
+    assert states() == ["finished", "queued"]
+    failover.lose_primary()
+    assert finishing.over(20)
+    assert states() == ["working", "working"], "nothing was taken back: nothing was tried"
+    wait_until(lambda: not rescue.run_once(), 10, "an end of looking")
+    assert states() == ["queued", "queued"]
 
 
 def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> None:

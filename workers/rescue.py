@@ -1,0 +1,104 @@
+"""What a pool process or a neighbour had claimed that is gone: requeued at once, and looked at until that is certain.
+
+That a process died is told once, and the deadlines of its claims may be far off. So that one was requeued, or has
+ended, counts once a majority of MongoDB's members has it: until then a failover could give it back to who is gone.
+
+Its deadline is the net, where this worker ends before that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
+
+from recovery.engine import Recovery, tell
+from recovery.repair import Repairer
+from recovery.scan import rescue
+
+log = logging.getLogger(__name__)
+
+AGAIN = 1.0
+"""Seconds until the next look at what the database could not take, or may take back."""
+CATCH_UP_WITHIN = 1.0
+"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
+
+
+class Rescue:
+    """Rescues what those had claimed that it is told of. `start` in the parent process, after the pool has forked."""
+
+    def __init__(self, app: Recovery) -> None:
+        self._app = app
+        self._told: SimpleQueue[tuple[str, str]] = SimpleQueue()
+        self._unproven: dict[str, str] = {}
+        """{holder: how it ended} of those that are to be looked after once more."""
+        self._wake, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rescue", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, in a thread of its own: a rescue may take longer than a heartbeat may be late."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ending.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def gone(self, holder: str, how: str = "") -> None:
+        """A worker, or one process of it, is gone; `how` it ended, if that is known. Any thread; does not wait."""
+        self._told.put((holder, how))
+        self._wake.set()
+
+    def run_once(self) -> frozenset[str]:
+        """Rescue what those held that it was told of since the last time, and look again after those before them; who
+        is to be looked after once more. Does not raise for servers that are away."""
+        told = dict(self._taken())
+        before = {holder: how for holder, how in self._unproven.items() if holder not in told}
+        for holder, how in told.items():
+            self._rescue(holder, how)
+        if before and self._caught_up():
+            before = {holder: how for holder, how in before.items() if self._rescue(holder, how)}
+        self._unproven = before | told
+        return frozenset(self._unproven)
+
+    def _taken(self) -> Iterator[tuple[str, str]]:
+        with suppress(Empty):
+            while True:
+                yield self._told.get_nowait()
+
+    def _rescue(self, holder: str, how: str) -> bool:
+        """Whether something was done, or could not be: then a majority may not have it."""
+        resources = self._app.resources
+        try:
+            if how:
+                resources.store.decisions.note_lost(holder, how)
+            return bool(rescue(resources, Repairer(resources, self._app.applier), [holder]))
+        except (PyMongoError, RedisError) as error:
+            log.warning("%s: not requeued yet (%s)", holder, error)
+            self._told.put((holder, how))  # what was not done does not wait for a majority
+            return True
+        except Exception as error:  # its deadlines stand
+            tell(holder, error)
+            return False
+
+    def _caught_up(self) -> bool:
+        try:
+            self._app.resources.store.catch_up(CATCH_UP_WITHIN)
+        except PyMongoError as error:
+            log.debug("a majority does not have what the primary has (%s)", error)
+            return False
+        return True
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._wake.wait(AGAIN if self._unproven else None)
+            self._wake.clear()
+            if not self._ending.is_set():
+                self.run_once()
