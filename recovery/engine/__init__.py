@@ -16,7 +16,7 @@ from recovery.engine.effects import Applied, Ended
 from recovery.engine.guarded import each, is_of_servers, tell, together
 from recovery.engine.host import Host
 from recovery.engine.loading import load_app
-from recovery.engine.rebuild import rebuild_graphs, still_to_come
+from recovery.engine.rebuild import rebuild_graphs, remake_graph, still_to_come
 from recovery.engine.resources import Resources
 from recovery.engine.start import register, start
 
@@ -40,6 +40,7 @@ __all__ = [
     "push",
     "rebuild_graphs",
     "register",
+    "remake_graph",
     "start",
     "still_to_come",
     "tell",

@@ -47,12 +47,34 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     if not made:
         return 0
     # Of graphs that somebody else made as well: whoever comes second finds their tasks enqueued.
+    _go_on(resources, graphs, processes)
+    return made
+
+
+def remake_graph(resources: Resources, process_id: str) -> bool:
+    """Make a graph that contradicts the decisions anew from them, and go on from it; False if it has changed since, or
+    the process does not go on."""
+    store = resources.store
+    seen = store.graphs.get(process_id)
+    process = store.processes.briefs([process_id]).get(process_id)
+    if seen is None or process is None or process.state not in _GOES_ON or seen.epoch != process.epoch:
+        return False
+    # After the graph: what that has as finished is among them.
+    decisions = dict(store.decisions.of_processes([process_id])).get(process_id, {})
+    graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout)
+    if not store.graphs.remake(seen, graph):
+        return False
+    _go_on(resources, [graph], {process_id: process})
+    return True
+
+
+def _go_on(resources: Resources, graphs: Sequence[Graph], processes: Mapping[str, Process]) -> None:
+    """Enqueue what is ready in graphs that were just made, and end what has nothing open."""
     ready = [record_id(graph.id, task) for graph in graphs for task in graph.not_finished if graph.is_ready(task)]
     enqueue(resources, ready)
     complete = [graph.id for graph in graphs if not graph.not_finished]
     over = [key for key in complete if finish_process(resources, key, processes[key].epoch) is not None]
-    store.rest_graphs(over)
-    return made
+    resources.store.rest_graphs(over)
 
 
 def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime, first_look: float) -> Graph:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine import Resources, each, rebuild_graphs
+from recovery.engine import Resources, each, rebuild_graphs, remake_graph
 from recovery.records import Decision, Graph, Process, Task
 from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
@@ -22,8 +22,12 @@ class DamageRepairs:
         self._applying = applying
         self.actions = {
             Repair.MEND: self._mend,
+            Repair.PUT_BACK: self._put_back,
             Repair.RESTORE_TASK: self._restore_task,
             Repair.REPLACE_GRAPH: self._replace_graph,
+            Repair.REMAKE_GRAPH: self._remake_graph,
+            Repair.SET_EPOCH: self._set_epoch,
+            Repair.SET_TIME: self._set_time,
         }
 
     def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
@@ -43,6 +47,13 @@ class DamageRepairs:
         parents = self._store.decisions.effects(self._store.decisions.parents([record]).values())
         children = (child for parent in parents.values() for child in parent.children)
         return next(({"actor": child.actor} for child in children if record.endswith(f"/{child.id}")), None)
+
+    def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], self._run_again)
+
+    def _run_again(self, record: str) -> bool:
+        found = self._store.mending.look(Decision, record)
+        return found is not None and found[0].fields == ("outcome",) and self._store.mending.put_back(*found)
 
     def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return each([finding.record for finding in findings], self._make_again)
@@ -65,3 +76,16 @@ class DamageRepairs:
         if found is None or not self._store.mending.remove(*found):
             return False
         return rebuild_graphs(self._resources, [process_id]) == 1
+
+    def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], lambda key: remake_graph(self._resources, key))
+
+    def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
+
+    def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        processes = dict.fromkeys(f.record for f in findings if f.decision is None)
+        changed = each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
+        tasks = {f.record: f.decision.actor for f in findings if f.decision is not None}
+        timeouts = {name: around.actor(name).worker_timeout for name in tasks.values()}
+        return changed + (self._store.setting.set_task_times(list(tasks), timeouts) if tasks else 0)

@@ -7,7 +7,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 
 from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.damage import droppable
-from recovery.rules.decisions import judge_decision
+from recovery.rules.decisions import judge_decision, of_aborted
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
 
@@ -22,4 +22,5 @@ __all__ = [
     "droppable",
     "judge_decision",
     "judge_process",
+    "of_aborted",
 ]

@@ -174,10 +174,31 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
         "A field has a value of another type than it can have, or lacks one that it must have.",
         "Where nothing is lost with it, the field is dropped: a counter begins anew, a deadline is now. A graph is "
-        "made again from the decisions, a task from the decision of the task that scheduled it. Else it is told, its "
-        "deadline is postponed, and nothing is changed. Other processes go on.",
+        "made again from the decisions, a task from the decision of the task that scheduled it; what ended with no "
+        "outcome, and was not applied, is run again. Else it is told, its deadline is postponed, and nothing is "
+        "changed. Other processes go on. Who needs a value that can't be read breaks the process with that said.",
         "Who wrote it? The database refuses such a write unless it is told not to. Put the field right, or abort the "
         "process.",
+    ),
+    Rule.GRAPH_CONTRADICTED: Explanation(
+        "The graph does not say what the decisions say: tasks are lost from it, or it names some that never were.",
+        "A task that was scheduled is neither open nor finished in the graph, or one is that no decision scheduled and "
+        "that has no records; and all decisions are there that the graph has as finished.",
+        "The graph is made anew from the decisions. No finished task runs again.",
+        "Who wrote it?",
+    ),
+    Rule.EPOCH_WRONG: Explanation(
+        "Records of a process are of another epoch than the process, so nothing that comes of them is accepted.",
+        "The `epoch` of the graph or of a decision is not that of the process.",
+        "They are set to the epoch of the process. An attempt that runs meanwhile is stale, and its task runs again.",
+        "Who wrote it? Was a backup restored in part?",
+    ),
+    Rule.TIME_IMPOSSIBLE: Explanation(
+        "A time can't be, and who believed it would wait for as long.",
+        "`startedAt`, `touchedAt` or an outcome's `finishedAt` is not there or over a day ahead; or a deadline is far "
+        "later than what it is there for.",
+        "It is set to what it should be: a start to what the id says, a deadline to what is due, the others to now.",
+        "Who wrote it? Was the clock of MongoDB's machine years ahead?",
     ),
     Rule.ORPHAN: Explanation(
         "There are records of a process that is not there.",

@@ -25,6 +25,12 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     return not_applied(decision, around)
 
 
+def of_aborted(decision: Decision) -> Finding:
+    """ABORT_CUT_OFF: its process is aborted, and it has a deadline: nothing of it is to go on."""
+    evidence = f"aborted, and a task of it is {decision.state}: {decision.task_id}"
+    return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.SETTLE_ABORT, evidence)
+
+
 def deadline_missing(decision: Decision) -> Finding | None:
     """DEADLINE_MISSING: live, and nobody would ever look at it again."""
     if decision.state is DecisionState.FINISHED:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from recovery.records import Decision, DecisionState, Graph
+from recovery.records import Decision, DecisionState
 from recovery.records.ids import START_TASK, record_id
+from recovery.rules.contradictions import settled
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
@@ -59,9 +60,10 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
     done: the process is broken, and says so.
     """
     graph = snapshot.graph
-    if graph is None or not _settled(graph, around):
+    if graph is None or not settled(graph, around):
         return
     parents: Mapping[str, Decision] | None = None
+    undecided = any(True for _ in finished_undecided(snapshot, around))
     for task in (*graph.not_finished, *graph.finished):
         has_task, has_decision = task in snapshot.tasks, task in snapshot.decisions
         if has_decision and (has_task or task not in graph.not_finished):
@@ -70,7 +72,8 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
             parents = {child.id: d for d in snapshot.decisions.values() for child in d.children}
         parent = parents.get(task)
         applied = parent is not None and parent.task_id in graph.finished
-        if (applied and not has_task and not has_decision) or (task == START_TASK and not _decided(snapshot)):
+        is_new = task == START_TASK and not graph.finished and not _decided(snapshot)
+        if (applied and not has_task and not has_decision) or is_new:
             continue  # CHILDREN_MISSING, START_NOT_REGISTERED
         record = record_id(snapshot.process_id, task)
         rule, what = (Rule.TASK_MISSING, "Task") if has_decision else (Rule.DECISION_MISSING, "Decision")
@@ -79,14 +82,14 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
             yield Finding(rule, record, Repair.RESTORE, f"{seen}; {parent.task_id} scheduled it", parent)
         elif task == START_TASK and has_decision:
             yield Finding(rule, record, Repair.RESTORE, f"{seen}; the process tells what it was")
-        else:
+        elif not undecided:  # else one of these may have scheduled it, and does so again
             yield Finding(rule, record, Repair.BREAK, f"{seen}, and no decision that tells what it was")
 
 
 def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """FINISHED_UNDECIDED: the graph has the task as finished, and its decision is not."""
     graph = snapshot.graph
-    if graph is None or not _settled(graph, around):
+    if graph is None or not settled(graph, around):
         return
     for task in graph.finished:
         decision = snapshot.decisions.get(task)
@@ -98,7 +101,7 @@ def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
 def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """READY_NOT_QUEUED: a task waits for nothing any more, and was not enqueued."""
     graph = snapshot.graph
-    if graph is None or not _settled(graph, around):
+    if graph is None or not settled(graph, around):
         return
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
@@ -109,7 +112,7 @@ def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
 def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """FINISH_NOT_RECORDED: all tasks are done, and the process still runs."""
     graph = snapshot.graph
-    if graph is None or graph.not_finished or not graph.finished or not _settled(graph, around):
+    if graph is None or graph.not_finished or not graph.finished or not settled(graph, around):
         return
     # Until a lost decision is made again the result is not to be had.
     if all(t in snapshot.decisions and snapshot.decisions[t].state is DecisionState.FINISHED for t in graph.finished):
@@ -118,8 +121,3 @@ def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
 
 def _decided(snapshot: Snapshot) -> int:
     return sum(decision.state is DecisionState.FINISHED for decision in snapshot.decisions.values())
-
-
-def _settled(graph: Graph, around: Surroundings) -> bool:
-    """Whether nobody is at work on the graph: what was to be written with its last change is written, or never."""
-    return graph.touched_at is not None and graph.touched_at < around.read_at - around.margin

@@ -41,6 +41,9 @@ class Rule(StrEnum):
     PROCESS_TIMEOUT = "PROCESS_TIMEOUT"
     ABORT_CUT_OFF = "ABORT_CUT_OFF"
     RECORD_DAMAGED = "RECORD_DAMAGED"
+    GRAPH_CONTRADICTED = "GRAPH_CONTRADICTED"
+    EPOCH_WRONG = "EPOCH_WRONG"
+    TIME_IMPOSSIBLE = "TIME_IMPOSSIBLE"
     ORPHAN = "ORPHAN"
 
 
@@ -67,6 +70,10 @@ class Repair(StrEnum):
     BREAK_LATE = "break the process for its time-out"
     SETTLE_ABORT = "bring an aborted process to rest"
     MEND = "drop what can't be read"
+    REMAKE_GRAPH = "make the graph anew from the decisions"
+    SET_EPOCH = "set the epoch of the process"
+    SET_TIME = "set the time"
+    PUT_BACK = "run again what ended with nothing"
     REPLACE_GRAPH = "make the graph again"
     RESTORE_TASK = "make the task again"
     REPORT = "report only"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recovery.records import DecisionState, ProcessState
-from recovery.rules import graphs, links
+from recovery.rules import contradictions, graphs, links
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
+from recovery.rules.times import time_impossible
 
 
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
@@ -17,17 +18,27 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     process = snapshot.process
     if process is None and not snapshot.damaged:
         return list(orphan(snapshot))
+    if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
+        return list(abort_cut_off(snapshot))
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
     if process is None or snapshot.damaged:
         return [*record_damaged(snapshot), *found]
+    if contradicted := _contradicted(snapshot, around):
+        # What else there is may come of it, and is found by the next look; what is applied to it would be lost.
+        return [*contradicted, *(finding for finding in found if finding.repair is not Repair.APPLY)]
     if process.state is ProcessState.RUNNING:
         for rule in _OF_RUNNING:
             found += rule(snapshot, around)
     elif process.state is ProcessState.FINISHED:
         found += finished_too_early(snapshot)
-    elif process.state is ProcessState.ABORTED:
-        found += abort_cut_off(snapshot)
     return _once(found)
+
+
+def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
+    assert snapshot.process is not None
+    if snapshot.process.state not in (ProcessState.RUNNING, ProcessState.BROKEN):
+        return []
+    return [*contradictions.epoch_wrong(snapshot, around), *contradictions.graph_contradicted(snapshot, around)]
 
 
 def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
@@ -35,7 +46,7 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
     start = process.start_task
-    if any(d.state is DecisionState.FINISHED for d in snapshot.decisions.values()):
+    if any(d.state is DecisionState.FINISHED for d in snapshot.decisions.values()) or (graph and graph.finished):
         return
     missing = [
         name
@@ -74,9 +85,12 @@ def finished_too_early(snapshot: Snapshot) -> Iterator[Finding]:
 
 def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
     """ABORT_CUT_OFF: the process is aborted, and its records are not at rest. Its graph is so last of all."""
-    graph = snapshot.graph
+    graph, live = snapshot.graph, [d for d in snapshot.decisions.values() if d.state is not DecisionState.FINISHED]
     if graph is not None and graph.recovery_time is not None:
         yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.SETTLE_ABORT, "aborted, and its graph is live")
+    elif live:
+        evidence = f"aborted, and {len(live)} tasks have not ended, first {live[0].task_id}: {live[0].state}"
+        yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.SETTLE_ABORT, evidence)
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:
@@ -103,6 +117,7 @@ _OF_RUNNING = (
     links.cycle,
     graphs.ready_not_queued,
     graphs.not_recorded,
+    time_impossible,
     process_timeout,
     deadline_missing,
 )

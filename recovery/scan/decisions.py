@@ -1,6 +1,7 @@
 """The Decision scanner: decisions whose deadline is past, and live ones that lack a deadline.
 
-Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING.
+Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING,
+RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import look_around
-from recovery.rules import Finding, Surroundings, judge_decision
+from recovery.rules import Finding, Surroundings, judge_decision, of_aborted
 from recovery.scan.scanner import MOST_SECONDS, Page, Scanner, ScanResult
 
 
@@ -62,7 +63,10 @@ class DecisionScanner(Scanner[Decision]):
         filling = {decision.actor for decision in page} - self._seen_filling
         self._seen_filling |= filling
         around = look_around(self.resources, queues=queues | filling)
-        return [f for decision in page if (f := judge_decision(decision, around))], around
+        aborted = self.resources.store.processes.aborted({decision.process_id for decision in page})
+        over = {decision.process_id: of_aborted(decision) for decision in page if decision.process_id in aborted}
+        goes_on = (decision for decision in page if decision.process_id not in aborted)
+        return [*over.values(), *(f for decision in goes_on if (f := judge_decision(decision, around)))], around
 
     def settle(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.

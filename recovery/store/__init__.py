@@ -38,6 +38,7 @@ from recovery.store.processes import Processes
 from recovery.store.requeues import PATIENT_LOSSES, Requeues
 from recovery.store.restarts import Restarted, Restarts
 from recovery.store.scanners import Scanners
+from recovery.store.setting import Setting
 from recovery.store.tasks import Tasks
 from recovery.store.waiting import ActorQueue, Waiting
 from recovery.store.workers import Queues, Workers
@@ -100,6 +101,7 @@ class Store:
         self.hung = Hung(self.database, lambda: self.decisions.catch_up())
         self.far_off = FarOff(self.database)
         self.mending = Mending(self.database)
+        self.setting = Setting(self.database)
         self.damaged = Damaged(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 

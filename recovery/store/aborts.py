@@ -69,7 +69,7 @@ class Aborts:
         made = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}
         self._graphs.update_many(made, [{"$set": {"recoveryTime": IDLE}}])
         closed = {"epoch": epoch, "aborted": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
-        self._graphs.update_many({**among, "epoch": {"$lt": epoch}}, [{"$set": closed}])
+        self._graphs.update_many({**among, "$or": [{"epoch": {"$lt": epoch}}, {"aborted": None}]}, [{"$set": closed}])
 
     def end_decisions(self, processes: Sequence[Process], epoch: int, pass_key: str) -> None:
         """What is not finished → finished with the process's error, at rest; what is finished is put to rest. A start

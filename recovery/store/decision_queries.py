@@ -12,7 +12,6 @@ from operator import attrgetter
 
 from pymongo.collection import Collection
 
-from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR, split_record_id
 from recovery.store.batches import find_keys
@@ -20,7 +19,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE, literal, size_of, without
 from recovery.store.reading import Read, read, readable
-from recovery.store.snapshots import decision_of, record_range
+from recovery.store.snapshots import decision_of, record_range, without_outcome
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
@@ -221,7 +220,7 @@ def _outcome(document: Document) -> Outcome:
     """The outcome of a decision's document. Raises DamagedRecord, for the decision."""
     key, found = document["_id"], document.get("outcome")
     if not (isinstance(found, dict) and found):
-        raise DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome", ("outcome",), Decision.__name__)
+        raise without_outcome(key)
     return from_document(Outcome, {**found, "_id": key})
 
 

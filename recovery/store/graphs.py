@@ -142,6 +142,14 @@ class Graphs:
         finished = literal([task for task in seen.finished if task not in tasks])
         return self._change_seen(seen, [{"$set": {**waiting, **opened, "finished": finished, **TOUCHED}}])
 
+    def remake(self, seen: Graph, new: Graph) -> bool:
+        """Put what is made from the decisions in the place of all that a graph says; False if it is not as it was
+        seen."""
+        names = ("notFinished", "links", "finished", "failed", "restarted")
+        made = to_document(new)
+        fields = {name: literal(made.get(name, {})) for name in names}
+        return self._change_seen(seen, [{"$set": {**fields, **TOUCHED}}])
+
     def relink(self, seen: Graph, waits: Mapping[str, Iterable[str]]) -> bool:
         """Drop those links of tasks that lead to nothing open, and have them wait for others instead, {task: others};
         False if the graph is not as it was seen."""

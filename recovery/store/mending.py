@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from pymongo.database import Database
@@ -13,6 +14,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import literal
+from recovery.store.snapshots import decision_of
 
 _COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in schema.KINDS.items()}
 _LIVE = {
@@ -34,7 +36,7 @@ class Mending:
         if document is None:
             return None
         try:
-            from_document(kind, document)
+            decision_of(deepcopy(document)) if kind is Decision else from_document(kind, document)
         except DamagedRecord as damage:
             return damage, document
         return None
@@ -52,6 +54,12 @@ class Mending:
         gone = [name for name in damage.fields if name not in fields]
         stages: list[Document] = [{"$set": fields}] if fields else []
         stages += [{"$unset": gone}] if gone else []
+        return self._changed(damage, document, stages)
+
+    def put_back(self, damage: DamagedRecord, document: Document) -> bool:
+        """finished, with no outcome that can be read → waiting: it is queued again by its graph, where it is open."""
+        gone = ["outcome", "children", "pass", "worker", "recoveryTime", "queuedAt"]
+        stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": gone}]
         return self._changed(damage, document, stages)
 
     def remove(self, damage: DamagedRecord, document: Document) -> bool:

@@ -142,6 +142,11 @@ class Processes:
         found = find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
         return {document["_id"]: document["epoch"] for document in found}
 
+    def aborted(self, process_ids: Iterable[str]) -> set[str]:
+        """Those of these that were aborted. Index `unsuccessful`, and nothing but it."""
+        query = {"_id": {"$in": list(process_ids)}, "state": ProcessState.ABORTED.value}
+        return {found["_id"] for found in self._current.find(query, {"_id": True}).hint("unsuccessful")}
+
     def committed_over(self, process_ids: Iterable[str]) -> list[str]:
         """Those of these that a majority has as ended, however."""
         over = find_keys(self._committed, process_ids, {"_id": True}, {"state": {"$ne": RUNNING}})

@@ -14,14 +14,14 @@ from typing import Any
 
 from pymongo.database import Database
 
-from recovery.records import Decision
+from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.reading import Read, read
-from recovery.store.snapshots import DECISION_FIELDS, OF_PROCESSES, decision_of
+from recovery.store.snapshots import DECISION_FIELDS, NO_VALUE, OF_PROCESSES, decision_of
 from recovery.store.wrong_types import wrong_types
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
@@ -98,11 +98,21 @@ def decisions(database: Database[Document], keys: Sequence[str]) -> Read[Decisio
     return found
 
 
+_GO_ON = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
+_ODD: dict[str, list[Document]] = {
+    # Only an abort begins another epoch.
+    schema.PROCESSES: [{"state": {"$in": _GO_ON}, "epoch": {"$gt": 0}}],
+    schema.GRAPHS: [{"aborted": None, "epoch": {"$gt": 0}}],
+    schema.DECISIONS: [{"state": {"$ne": DecisionState.FINISHED.value}, "epoch": {"$gt": 0}}, NO_VALUE],
+}
+"""What is of the right type, and not what it says, where the survey does not look."""
+
+
 def damaged(database: Database[Document], part: Range) -> Iterator[str]:
-    """Ids of a range's processes of which a record has something of a wrong type. Reads all records of the range, where
-    they are: 2 µs each."""
+    """Ids of a range's processes of which a record has something of a wrong type, or is odd. Reads all records of the
+    range, where they are: 2 µs each."""
     for name in OF_PROCESSES:
-        wrong = {**part.condition(), "$or": wrong_types(schema.KINDS[name])}
+        wrong = {**part.condition(), "$or": [*wrong_types(schema.KINDS[name]), *_ODD.get(name, ())]}
         for document in committed(database[name]).find(wrong, {"_id": True}).hint("_id_"):
             yield split_record_id(document["_id"])[0]
 

@@ -11,7 +11,7 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, Graph, Process, from_document
+from recovery.records import Decision, DecisionState, Graph, Process, from_document
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR, split_record_id
 from recovery.rules import Snapshot
 from recovery.store import schema
@@ -27,6 +27,12 @@ _UNASKED = (
 DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
 PROCESS_FIELDS = {"args": False, "result": False}
 OF_PROCESSES = (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS, schema.TASKS)
+NO_VALUE: Document = {
+    "state": DecisionState.FINISHED.value,
+    "outcome.error": None,
+    "outcome.value": {"$not": {"$type": "string"}},
+}
+"""Of a decision that ended well, and nobody knows with what."""
 ID_ONLY = {"_id": True}
 LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""
@@ -94,6 +100,10 @@ def _hidden(
         wrong = {"$or": wrong_types(schema.KINDS[name])}
         for document in concern(database[name]).find({"$and": [of_them, wrong]}).hint("_id_"):
             yield from read(schema.KINDS[name], [document]).damaged
+    for document in concern(database[schema.DECISIONS]).find({"$and": [of_them, NO_VALUE]}, ID_ONLY).hint("_id_"):
+        key = document["_id"]
+        told = f"Decision {key}: it is finished, with neither a value that can be read nor an error"
+        yield DamagedRecord(key, told, ("outcome.value",), Decision.__name__)
 
 
 def _once(damaged: Iterable[DamagedRecord]) -> Iterable[DamagedRecord]:
@@ -134,7 +144,15 @@ def decision_of(document: Document) -> Decision:
     """The decision of a document that was read with `DECISION_FIELDS`."""
     for child in children_of(document):
         child["args"] = LEFT_OUT
-    return from_document(Decision, document)
+    decision = from_document(Decision, document)
+    if decision.state is DecisionState.FINISHED and decision.outcome is None:
+        raise without_outcome(decision.id)
+    return decision
+
+
+def without_outcome(key: str) -> DamagedRecord:
+    """A decision that is finished, and nobody knows with what."""
+    return DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome", ("outcome",), Decision.__name__)
 
 
 def children_of(document: Document) -> list[Document]:

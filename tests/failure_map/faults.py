@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from recovery import Recovery
+from recovery.engine.abort import abort_process
 from recovery.records import Outcome, ProcessState
 from recovery.rules import Rule
 from tests.world import World, by_message_only
@@ -185,7 +186,11 @@ def message_lost(broken: Broken) -> None:
 
 
 def decision_not_applied(broken: Broken) -> None:
-    """The worker ended after the commit point."""
+    ended(broken)
+
+
+def ended(broken: Broken) -> str:
+    """The worker of a part ended after the commit point."""
     key = claim(broken, "silent#1")
     decision = broken.world.store.decisions.get(key)
     assert decision is not None and decision.pass_key is not None
@@ -195,6 +200,7 @@ def decision_not_applied(broken: Broken) -> None:
         accept_first=True, worker="silent#1", apply_timeout=0.5,
     )  # fmt: skip
     broken.settle()
+    return key
 
 
 def children_missing(broken: Broken) -> None:
@@ -299,6 +305,96 @@ def state_damaged(broken: Broken) -> None:
     broken.change("decisions", broken.decision("part", "finished"), {"$set": {"state": "sleeping"}})
 
 
+def outcome_missing(broken: Broken) -> None:
+    broken.change("decisions", ended(broken), {"$unset": {"outcome": 1}})
+
+
+def graph_emptied(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"notFinished": {}, "links": {}, "finished": []}})
+
+
+def not_finished_emptied(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"notFinished": {}, "links": {}}})
+
+
+def finished_emptied(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"finished": []}})
+
+
+def entry_lost(broken: Broken) -> None:
+    gone = {f"{part}.{broken.task('merge')}": 1 for part in ("notFinished", "links")}
+    broken.change("graphs", broken.id, {"$unset": gone})
+
+
+def foreign_entry(broken: Broken) -> None:
+    """A task that nobody scheduled; with it the graph would never be complete."""
+    past = broken.world.store.now() - HOUR
+    broken.change("graphs", broken.id, {"$set": {f"notFinished.{'a' * 16}": past}})
+
+
+def decisions_lost(broken: Broken) -> None:
+    """All of them, and their tasks: what the graph has as finished is not run again from the start."""
+    for name in ("decisions", "tasks"):
+        broken.db[name].delete_many({"_id": {"$regex": f"^{broken.id}/"}})
+
+
+def graph_epoch(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"epoch": 3}})
+
+
+def task_epoch(broken: Broken) -> None:
+    broken.change("decisions", broken.decision("part", "queued"), {"$set": {"epoch": 2}})
+
+
+def process_epoch(broken: Broken) -> None:
+    broken.change("processes", broken.id, {"$set": {"epoch": 2}})
+
+
+YEARS = timedelta(days=9 * 365)
+
+
+def ended_at_no_time(broken: Broken) -> None:
+    later = {"recoveryTime": broken.world.store.now() + timedelta(seconds=3)}
+    broken.change("decisions", ended(broken), {"$unset": {"outcome.finishedAt": 1}, "$set": later})
+
+
+def touched_in_years(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"touchedAt": broken.world.store.now() + YEARS}})
+
+
+def touched_at_no_time(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$unset": {"touchedAt": 1}})
+
+
+def started_at_no_time(broken: Broken) -> None:
+    broken.change("processes", broken.id, {"$unset": {"startedAt": 1}})
+
+
+def due_in_years(broken: Broken) -> None:
+    """Nobody would look at it before."""
+    far = {"recoveryTime": broken.world.store.now() + YEARS}
+    broken.change("decisions", broken.decision("part", "queued"), {"$set": far})
+
+
+def delayed_for_years(broken: Broken) -> None:
+    past, key = broken.world.store.now() - HOUR, broken.decision("report", "delayed")
+    times = {"eta": past, "queuedAt": past, "recoveryTime": past + YEARS}
+    broken.change("decisions", key, {"$set": times, "$unset": {"delay": 1}})
+
+
+def aborted_by_hand(broken: Broken) -> None:
+    broken.change("processes", broken.id, {"$set": {"state": "aborted"}, "$unset": {"recoveryTime": 1}})
+
+
+def aborted_and_queued(broken: Broken) -> None:
+    """An older copy of a task's record, after the abort."""
+    key = broken.decision("part", "queued")
+    queued = broken.db["decisions"].find_one({"_id": key})
+    abort_process(broken.world.app.resources, broken.id, "a test")
+    queued["recoveryTime"] = broken.world.store.now() - HOUR
+    assert broken.db["decisions"].replace_one({"_id": key}, queued).modified_count == 1
+
+
 FAULTS = (
     Fault(Rule.WORK_TIMEOUT, work_timeout),
     Fault(Rule.WORKER_LOST, worker_lost),
@@ -325,6 +421,24 @@ FAULTS = (
     Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="impatient"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
     Fault(Rule.ORPHAN, orphan, end=None),
+    Fault(Rule.RECORD_DAMAGED, outcome_missing),
+    Fault(Rule.GRAPH_CONTRADICTED, graph_emptied),
+    Fault(Rule.GRAPH_CONTRADICTED, not_finished_emptied),
+    Fault(Rule.GRAPH_CONTRADICTED, finished_emptied),
+    Fault(Rule.GRAPH_CONTRADICTED, entry_lost),
+    Fault(Rule.GRAPH_CONTRADICTED, foreign_entry),
+    Fault(Rule.DECISION_MISSING, decisions_lost, end=BROKEN, error="RecordsLost"),
+    Fault(Rule.EPOCH_WRONG, graph_epoch),
+    Fault(Rule.EPOCH_WRONG, task_epoch),
+    Fault(Rule.EPOCH_WRONG, process_epoch),
+    Fault(Rule.TIME_IMPOSSIBLE, ended_at_no_time),
+    Fault(Rule.TIME_IMPOSSIBLE, touched_in_years),
+    Fault(Rule.TIME_IMPOSSIBLE, touched_at_no_time),
+    Fault(Rule.TIME_IMPOSSIBLE, started_at_no_time),
+    Fault(Rule.TIME_IMPOSSIBLE, due_in_years),
+    Fault(Rule.TIME_IMPOSSIBLE, delayed_for_years, process="later"),
+    Fault(Rule.ABORT_CUT_OFF, aborted_by_hand, end=ProcessState.ABORTED),
+    Fault(Rule.ABORT_CUT_OFF, aborted_and_queued, end=ProcessState.ABORTED, error="Aborted"),
     Fault(Rule.RECORD_DAMAGED, counter_damaged),
     Fault(Rule.RECORD_DAMAGED, actor_damaged),
     Fault(Rule.RECORD_DAMAGED, graph_damaged),

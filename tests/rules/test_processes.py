@@ -111,8 +111,8 @@ FOUND: list[Case] = [
     (
         "a task that nobody knows",
         snapshot([finished("start")], {"finished": ("start",), "not_finished": is_open("a")}),
-        Rule.DECISION_MISSING, "p/a", Repair.BREAK,
-        "open in the graph, and there is no Decision, and no decision that tells what it was",
+        Rule.GRAPH_CONTRADICTED, "p", Repair.REMAKE_GRAPH,
+        "it names 1 that nobody scheduled, first a",
     ),
     (
         "no graph",

@@ -1,0 +1,93 @@
+"""Rules on times that can't be: absent where one is always written, years ahead, or a deadline long after what it is
+there for. Who believed them would wait as long.
+
+A clock that was set back makes times of a few hours ahead: those pass, and are waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from recovery.records import Decision, DecisionState, Graph, Process
+from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+
+SLACK = timedelta(days=1)
+"""So far off a time may be by what clocks differ, and by the pace of requeues after an outage."""
+MESSAGE_TIMEOUTS = 5 * 30
+"""Of a message's margin: what is queued is looked at after 30 message timeouts at the latest."""
+_LATER = 1.2
+"""What is healthy is looked at again when it is twice as old, a tenth more or less."""
+
+
+def time_impossible(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """TIME_IMPOSSIBLE: a time of a process that runs, its graph or a task, that nobody can have written rightly."""
+    process, graph = snapshot.process, snapshot.graph
+    assert process is not None
+    if told := _of_process(process, around):
+        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"process: {told}")
+    if graph is not None and (told := _of_graph(graph, process, around)):
+        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"graph: {told}")
+    for decision in snapshot.decisions.values():
+        if told := _of_decision(decision, graph, around):
+            yield Finding(Rule.TIME_IMPOSSIBLE, decision.id, Repair.SET_TIME, told, decision)
+
+
+def _of_process(process: Process, around: Surroundings) -> str | None:
+    if told := _never(process.started_at, "started", around):
+        return told
+    age = around.now - process.started_at if process.started_at is not None else timedelta()
+    return _too_late(process.recovery_time, age, process.idle_timeout, around)
+
+
+def _of_graph(graph: Graph, process: Process, around: Surroundings) -> str | None:
+    if told := _never(graph.touched_at, "touched", around):
+        return told
+    since = [moment for moment in (graph.touched_at, process.started_at) if moment is not None]
+    return _too_late(graph.recovery_time, around.now - min(since), graph.idle_timeout, around)
+
+
+def _of_decision(decision: Decision, graph: Graph | None, around: Surroundings) -> str | None:
+    outcome = decision.outcome
+    if decision.state is DecisionState.FINISHED:
+        is_open = graph is not None and decision.task_id in graph.not_finished
+        return _never(outcome.finished_at, "finished", around) if is_open and outcome is not None else None
+    actor = around.actor(decision.actor)
+    if decision.state in (DecisionState.WORKING, DecisionState.QUEUED) and not actor.requeue_rate:
+        longest = MESSAGE_TIMEOUTS * around.message_margin.total_seconds()
+        if decision.state is DecisionState.WORKING:
+            longest = max(longest, actor.worker_timeout)
+        return _too_late(decision.recovery_time, timedelta(), longest, around)
+    if decision.state is DecisionState.DELAYED:
+        return _too_long(decision)
+    return None
+
+
+def _too_long(decision: Decision) -> str | None:
+    """Why what is delayed is looked at too late, if it is."""
+    starts = [moment for moment in (decision.eta, decision.queued_at) if moment is not None]
+    if not starts or decision.recovery_time is None:
+        return None
+    late = decision.recovery_time - max(starts) - timedelta(seconds=decision.delay or 0.0)
+    return f"delayed until {max(starts):%Y-%m-%d}, and its deadline is {_days(late)} later" if late > SLACK else None
+
+
+def _never(moment: datetime | None, what: str, around: Surroundings) -> str | None:
+    if moment is None:
+        return f"{what} at no time"
+    ahead = moment - around.now
+    return f"{what} {_days(ahead)} from now" if ahead > SLACK else None
+
+
+def _too_late(deadline: datetime | None, age: timedelta, seconds: float, around: Surroundings) -> str | None:
+    if deadline is None or not around.will_look(deadline):
+        return None  # DEADLINE_MISSING
+    longest = max(age.total_seconds(), seconds) * _LATER + SLACK.total_seconds()
+    ahead = deadline - around.now
+    if ahead.total_seconds() <= longest:
+        return None
+    return f"its deadline is {_days(ahead)} from now, and nobody sets one so far off"
+
+
+def _days(span: timedelta) -> str:
+    return f"{span.days:,} days"
