@@ -123,11 +123,12 @@ def _by_process(
     read, if from one."""
     decisions: dict[str, dict[str, Decision]] = defaultdict(dict)
     damaged: list[DamagedRecord] = []
-    children = 0
+    children, first = 0, None
     for document in found:
         process_id, task = split_record_id(document["_id"])
+        first = first or process_id
         children += len(children_of(document))
-        if most is not None and children > most and decisions.keys() - {process_id}:
+        if most is not None and children > most and process_id != first:
             return decisions, damaged, process_id
         try:
             decisions[process_id][task] = decision_of(document)

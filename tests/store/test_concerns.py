@@ -218,7 +218,7 @@ def test_whole_processes_are_read_as_a_majority_has_them_for_people(listened: Wo
     found = [command for kind, _, command in commands.sent if kind == "find"]
     whole = [command["readConcern"]["level"] for command in found if "size" not in command.get("projection", {})]
     # For people they are looked through for damage as well, where rules do not look.
-    assert whole == (["majority"] * 8 if told else ["local"] * 4)
+    assert whole == (["majority"] * 9 if told else ["local"] * 4)
 
 
 @pytest.fixture

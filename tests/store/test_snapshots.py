@@ -8,7 +8,7 @@ import pytest
 
 from recovery import store as store_module
 from recovery.errors import DamagedRecord
-from recovery.records import Child, Decision, DecisionState, Graph, Process, Task
+from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, Task
 from recovery.store import Store, ranges
 from tests.store.writing import put
 
@@ -18,11 +18,12 @@ IDS = ["p1", "p1-a", "p2", "p3", "p4"]
 def process(name: str, children: int) -> list[Any]:
     """A process whose start task is finished and not applied: its graph knows nothing of the children."""
     scheduled = tuple(Child(id=f"c{n}", actor="add", args="[]") for n in range(children))
+    outcome = Outcome(pass_key="a", value="1")
     return [
         Process(id=name, type="order", args="[]"),
         Task(id=f"{name}/start", actor="order", args="[]"),
         Graph(id=name),
-        Decision(id=f"{name}/start", actor="order", state=DecisionState.FINISHED, children=scheduled),
+        Decision(id=f"{name}/start", actor="order", state=DecisionState.FINISHED, outcome=outcome, children=scheduled),
     ]
 
 
