@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pymongo.errors import PyMongoError
@@ -88,6 +88,10 @@ def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Exami
     if not _has_any(snapshot):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")
+    # Only who asks for one process has the time to read all that its tasks were given, and gave.
+    known = {(damage.kind, damage.record) for damage in snapshot.damaged}
+    texts = [one for one in resources.store.damaged.texts(process_id) if (one.kind, one.record) not in known]
+    snapshot = replace(snapshot, damaged=(*snapshot.damaged, *texts))
     findings, around = scanner.judge([snapshot])
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     queues = resources.store.waiting.by_actor(count_served=False)

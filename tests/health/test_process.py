@@ -11,7 +11,7 @@ import pytest
 from recovery.errors import ProcessNotFound
 from recovery.health import deadlines, look, repair
 from recovery.records import Promise
-from recovery.rules import Rule
+from recovery.rules import Repair, Rule
 from tests.world import World, by_message_only
 
 DAY = timedelta(days=1)
@@ -247,3 +247,23 @@ def test_what_only_an_operator_can_decide_is_left(
     assert not done
     assert rule in {finding.rule for finding in afterwards.findings}
     assert contents(world) == before
+
+
+NO_JSON: list[tuple[str, str, str]] = [
+    ("processes", "", "args"),
+    ("tasks", "/start", "args"),
+    ("decisions", "/start", "outcome.value"),
+]
+
+
+@pytest.mark.parametrize(("collection", "rest", "field"), NO_JSON)
+def test_a_text_that_is_no_json(world: World, collection: str, rest: str, field: str) -> None:
+    """No rule reads values; who asks for one process is told."""
+    process_id = world.app.start(world.app.process("order")(lambda: "done"))
+    world.pump()
+    assert look(world.app.resources, process_id).findings == ()
+    key = f"{process_id}{rest}"
+    world.store.database[collection].update_one({"_id": key}, {"$set": {field: '"packed'}})
+    (finding,) = look(world.app.resources, process_id).findings
+    assert (finding.rule, finding.record, finding.repair) == (Rule.RECORD_DAMAGED, key, Repair.REPORT)
+    assert f"its {field} is no JSON: Unterminated string" in finding.evidence
