@@ -78,10 +78,12 @@ def list_(
     import dataclasses
     import json as json_module
 
-    from recovery.cli.interrupted import print_groups, print_none
-    from recovery.cli.output import connect, console
+    from recovery.cli.interrupted import count, print_groups, print_none
+    from recovery.cli.output import connect, console, messages
+    from recovery.health.records import count_unlisted
 
-    interruptions, selection = connect().store.interruptions, _selection(process_type, actor, kind, fingerprint)
+    resources, selection = connect(), _selection(process_type, actor, kind, fingerprint)
+    interruptions = resources.store.interruptions
     groups = interruptions.groups(selection)
     if json:
         print(json_module.dumps([dataclasses.asdict(group) for group in groups], default=datetime.isoformat))
@@ -89,6 +91,10 @@ def list_(
         print_groups(console(), groups)
     else:
         print_none(console(), interruptions, selection)
+    if unlisted := count_unlisted(resources):
+        lost = f"{count(unlisted, 'broken process')} not listed: interruptions were lost"
+        told = f"{lost}. `recovery sweep --repair` lists them again"
+        messages().print(told, style="yellow", soft_wrap=True)
 
 
 @app.command(help=paragraphs(SHOW_HELP))
@@ -204,12 +210,16 @@ def _check_target(target: str | None, selection: Selection, limit: int | None) -
 def _of_target(resources: Resources, target: str) -> list[Interruption]:
     from recovery.engine.lookup import find_process
     from recovery.errors import InputError
+    from recovery.records import ProcessState
 
     process_id, _, task = target.partition("/")
     process = find_process(resources, process_id)
     found = [one for one in resources.store.interruptions.of_process(process_id) if not task or one.id == target]
     if not found:
-        raise InputError(f"{target}: nothing of it is interrupted; the process is {process.state}")
+        told = f"{target}: nothing of it is interrupted; the process is {process.state}"
+        if process.state is ProcessState.BROKEN and not task:
+            told += f". If that was lost, `recovery check {process_id} --repair` lists it again"
+        raise InputError(told)
     return found
 
 

@@ -15,6 +15,7 @@ from recovery.engine.dispatch import enqueue, push
 from recovery.engine.effects import Applied, Ended
 from recovery.engine.guarded import each, is_of_servers, tell, together
 from recovery.engine.host import Host
+from recovery.engine.listing import list_again
 from recovery.engine.loading import load_app
 from recovery.engine.rebuild import rebuild_graphs, remake_graph, still_to_come
 from recovery.engine.resources import Resources
@@ -36,6 +37,7 @@ __all__ = [
     "finish_process",
     "heartbeat",
     "is_of_servers",
+    "list_again",
     "load_app",
     "push",
     "rebuild_graphs",

@@ -56,9 +56,10 @@ def unlist_beaten(resources: Resources, process_ids: Sequence[str], error: Error
 
 def list_interruption(
     resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0
-) -> None:
-    """List what a process is about to be broken for: under the error's task, or under the start task."""
-    resources.store.interruptions.add(
+) -> bool:
+    """List what a process is about to be broken for: under the error's task, or under the start task. False if that,
+    or what it broke for later, is listed."""
+    return resources.store.interruptions.add(
         Interruption(
             id=record_id(process.id, error.task or process.start_task),
             type=process.type,

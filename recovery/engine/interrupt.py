@@ -31,11 +31,11 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     error = decision.outcome.error.evolve(task=task, actor=decision.actor)
     if break_off(resources, process, error, attempt=decision.attempts, restarts=decision.restarts or 0):
         return Applied.NOW
-    _unlist_stale(resources, decision)
+    unlist_stale(resources, decision)
     return Applied.BEFORE
 
 
-def _unlist_stale(resources: Resources, decision: Decision) -> None:
+def unlist_stale(resources: Resources, decision: Decision) -> None:
     """What was listed while it was restarted is listed no longer: who did that may be through already."""
     restarts = decision.restarts
     if not resources.store.graphs.is_failed(decision.process_id, decision.task_id, restarts):

@@ -17,6 +17,7 @@ from recovery.repair.applying import Applying
 from recovery.repair.damage import DamageRepairs
 from recovery.repair.graphs import GraphRepairs
 from recovery.repair.handover import HandOver
+from recovery.repair.interruptions import InterruptionRepairs
 from recovery.repair.processes import ProcessRepairs
 from recovery.repair.tasks import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
@@ -42,6 +43,7 @@ class Repairer:
             **TaskRepairs(resources, applying, self.hand_over).actions,
             **TimeoutRepairs(resources, applying).actions,
             **DamageRepairs(resources, applying).actions,
+            **InterruptionRepairs(resources).actions,
         }
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:

@@ -170,6 +170,14 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "The rest of the abort: its tasks end, its graph is at rest.",
         NOTHING,
     ),
+    Rule.INTERRUPTION_MISSING: Explanation(
+        "A process is broken, and what it broke for is not listed: `recovery broken list` does not show it, and nobody "
+        "restarts it.",
+        "The process is `broken`, and `interruptions` lacks a task that failed, or the process as a whole. A broken "
+        "process is at rest: a sweep or `recovery check` finds it, and no deadline.",
+        "Listed again, from the failed decision's error or the process's own.",
+        "Who deleted it? Was a backup restored in part?",
+    ),
     Rule.RECORD_DAMAGED: Explanation(
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
         "A field has a value of another type than it can have, or lacks one that it must have.",

@@ -40,6 +40,7 @@ class Rule(StrEnum):
     FINISHED_TOO_EARLY = "FINISHED_TOO_EARLY"
     PROCESS_TIMEOUT = "PROCESS_TIMEOUT"
     ABORT_CUT_OFF = "ABORT_CUT_OFF"
+    INTERRUPTION_MISSING = "INTERRUPTION_MISSING"
     RECORD_DAMAGED = "RECORD_DAMAGED"
     GRAPH_CONTRADICTED = "GRAPH_CONTRADICTED"
     EPOCH_WRONG = "EPOCH_WRONG"
@@ -69,6 +70,7 @@ class Repair(StrEnum):
     COUNT_LATE = "count the time-out"
     BREAK_LATE = "break the process for its time-out"
     SETTLE_ABORT = "bring an aborted process to rest"
+    LIST_AGAIN = "list again"
     MEND = "drop what can't be read"
     REMAKE_GRAPH = "make the graph anew from the decisions"
     SET_EPOCH = "set the epoch of the process"
@@ -190,3 +192,5 @@ class Snapshot:
     """Ids of the tasks whose Task record is there."""
     damaged: tuple[DamagedRecord, ...] = ()
     """Its records that are there and can't be read; they are in none of the others."""
+    listed: Mapping[str, float] | None = None
+    """Of a broken process, {task that is listed as interrupted: how often it was restarted before}; None: not read."""

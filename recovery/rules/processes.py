@@ -8,6 +8,7 @@ from recovery.records import DecisionState, ProcessState
 from recovery.rules import contradictions, graphs, links
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
+from recovery.rules.interruptions import interruption_missing
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
 from recovery.rules.times import time_impossible
@@ -31,6 +32,8 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
             found += rule(snapshot, around)
     elif process.state is ProcessState.FINISHED:
         found += finished_too_early(snapshot)
+    elif process.state is ProcessState.BROKEN:
+        found += interruption_missing(snapshot, around)
     return _once(found)
 
 

@@ -7,7 +7,6 @@ that of a later failure takes the place of an earlier one, never the other way r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,15 +60,18 @@ class Interruptions:
     def __init__(self, collection: Collection[Document]) -> None:
         self._collection = committed(collection)
 
-    def add(self, interruption: Interruption) -> None:
-        """Save an interruption, unless that of the same failure or of a later one is there.
+    def add(self, interruption: Interruption) -> bool:
+        """Save an interruption; False if that of the same failure or of a later one is there.
 
         Acknowledged: its process is broken next, and what is broken has to be listed.
         """
         fields = {key: literal(value) for key, value in to_document(interruption).items()}
         earlier = {"_id": interruption.id, "restarts": {"$lt": interruption.restarts}}
-        with suppress(DuplicateKeyError):  # it is there
+        try:
             self._collection.update_one(earlier, [{"$replaceWith": {**fields, "at": "$$NOW"}}], upsert=True)
+        except DuplicateKeyError:
+            return False
+        return True
 
     def remove_before(self, restarted: Iterable[tuple[str, int]]) -> None:
         """Forget what was interrupted before it was restarted for the nth time: (id, n)."""

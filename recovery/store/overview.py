@@ -81,6 +81,11 @@ class Overview:
         rest = collection.estimated_document_count() - sum(counts.values())
         return {ProcessState.FINISHED.value: max(0, rest), **counts}
 
+    def broken(self) -> int:
+        """How many processes are broken. Index `unsuccessful`."""
+        broken = {"state": ProcessState.BROKEN.value}
+        return self._told(schema.PROCESSES).count_documents(broken, hint="unsuccessful")
+
     def decisions(self) -> dict[str, int]:
         """{state: decisions}. Live ones: index `deadline`, and the documents it holds. The rest: the collection's
         count."""

@@ -21,7 +21,7 @@ from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.reading import Read, read
-from recovery.store.snapshots import DECISION_FIELDS, NO_VALUE, OF_PROCESSES, decision_of
+from recovery.store.snapshots import DECISION_FIELDS, NO_VALUE, OF_PROCESSES, decision_of, interrupted
 from recovery.store.wrong_types import wrong_types
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
@@ -32,8 +32,13 @@ PAGE_WEIGHT = 100_000
 """Tasks that the documents of a page name, about: 20 MB."""
 
 BRIEF: dict[str, dict[str, bool]] = {
-    schema.PROCESSES: dict.fromkeys(("state", "type", "startTask", "startedAt", "timedOutAt", "recoveryTime"), True),
-    schema.GRAPHS: dict.fromkeys(("notFinished", "links", "finished", "failed", "touchedAt", "recoveryTime"), True),
+    schema.PROCESSES: dict.fromkeys(
+        ("state", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task", "recoveryTime"),
+        True,
+    ),
+    schema.GRAPHS: dict.fromkeys(
+        ("notFinished", "links", "finished", "failed", "restarted", "touchedAt", "recoveryTime"), True
+    ),
     schema.DECISIONS: dict.fromkeys(("state", "children._id", "recoveryTime"), True),
     # Nothing but the key: answered from the index alone.
     schema.TASKS: {"_id": True},
@@ -96,6 +101,11 @@ def decisions(database: Database[Document], keys: Sequence[str]) -> Read[Decisio
         documents = committed(database[schema.DECISIONS]).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
         found += read(Decision, documents, decision_of)
     return found
+
+
+def listed(database: Database[Document], process_ids: Sequence[str]) -> dict[str, dict[str, float]]:
+    """{process: {task that is listed as interrupted: its `restarts`}} of broken processes. Index `_id`."""
+    return interrupted(database, process_ids, committed)
 
 
 _GO_ON = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]

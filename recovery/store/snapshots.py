@@ -1,8 +1,9 @@
 """All records of some processes, read for the rules. Four queries for a page of processes, whose snapshots are held in
-memory at once: so a page has fewer processes where they are large."""
+memory at once: so a page has fewer processes where they are large. Three more where some are broken."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,12 +12,12 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Graph, Process, from_document
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, from_document
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR, split_record_id
 from recovery.rules import Snapshot
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.reading import read
+from recovery.store.reading import Read, read
 from recovery.store.wrong_types import wrong_types
 
 # What rules look at; values and arguments may be large and no rule needs them.
@@ -68,11 +69,16 @@ def load(
     found = concern(database[schema.DECISIONS]).find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
     decisions, damaged, unread = _by_process(found, most)
     wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
-    among = {"_id": {"$in": wanted}}
-    graphs = read(Graph, concern(database[schema.GRAPHS]).find(among))
-    processes = read(Process, concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS), _brief)
+    graphs, processes = _whole(database, wanted, concern)
     graph_of = {graph.id: graph for graph in graphs.records}
     process_of = {process.id: process for process in processes.records}
+    listed: dict[str, dict[str, float]] = {}
+    if broken := [process.id for process in processes.records if process.state is ProcessState.BROKEN]:
+        listed = interrupted(database, broken, concern)
+        # Once more, and after it: what was restarted until then is listed no longer.
+        again = _whole(database, broken, concern)
+        graph_of |= {graph.id: graph for graph in again[0].records}
+        process_of |= {process.id: process for process in again[1].records}
     spoilt: dict[str, list[DamagedRecord]] = defaultdict(list)
     for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, wanted, concern, thorough)]):
         spoilt[split_record_id(damage.record)[0]].append(damage)
@@ -84,9 +90,35 @@ def load(
             decisions=decisions.get(process_id, {}),
             tasks=frozenset(tasks[process_id]),
             damaged=tuple(spoilt[process_id]),
+            listed=listed.get(process_id),
         )
         for process_id in wanted
     ]
+
+
+def _whole(
+    database: Database[Document], process_ids: Sequence[str], concern: Concern
+) -> tuple[Read[Graph], Read[Process]]:
+    """Graphs and processes, in this order."""
+    among = {"_id": {"$in": [*process_ids]}}
+    graphs = read(Graph, concern(database[schema.GRAPHS]).find(among))
+    return graphs, read(Process, concern(database[schema.PROCESSES]).find(among, PROCESS_FIELDS), _brief)
+
+
+def interrupted(
+    database: Database[Document], process_ids: Sequence[str], concern: Concern
+) -> dict[str, dict[str, float]]:
+    """{process: {task that is listed as interrupted: its `restarts`}}, of all of these. Index `_id`, their ranges. What
+    is listed with something else than a number is listed: nothing takes its place."""
+    found: dict[str, dict[str, float]] = {process_id: {} for process_id in process_ids}
+    if not found:
+        return found
+    of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+    for document in concern(database[schema.INTERRUPTIONS]).find(of_them, {"restarts": True}).hint("_id_"):
+        process_id, task = split_record_id(document["_id"])
+        restarts = document.get("restarts", 0)
+        found[process_id][task] = restarts if isinstance(restarts, int | float) else math.inf
+    return found
 
 
 def _hidden(

@@ -22,7 +22,7 @@ from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
-from recovery.store.ranges import Range, damaged, decisions, of_type
+from recovery.store.ranges import Range, damaged, decisions, listed, of_type
 from recovery.sweep.outline import suspects as suspected
 from recovery.sweep.read import Outline, Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
@@ -73,9 +73,9 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
         if len(chosen) <= FEW:
             yield from _among(resources, errand, of_this_type, seen)
             return
-    told = set[str]()
+    told, of_them = set[str](), (partial(decisions, database), partial(listed, database))
     for page in _pages(survey(database, part, seen, chosen)):
-        for process_id in suspected(page, errand.around, partial(decisions, database)):
+        for process_id in suspected(page, errand.around, *of_them):
             told.add(process_id)
             yield process_id
     # What is of another type than it can be, at rest or where the survey does not look.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from recovery.errors import DamagedRecord
-from recovery.records import Child, Decision, DecisionState, Graph, Process, from_document
+from recovery.records import Child, Decision, DecisionState, Graph, Process, ProcessState, from_document
 from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
@@ -20,55 +21,86 @@ from recovery.store.reading import Read
 from recovery.sweep.read import Outline
 
 WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value
+BROKEN = ProcessState.BROKEN.value
 NOT_READ = ""
 BARE = {state.value: Decision(id=NOT_READ, actor=NOT_READ, state=state) for state in DecisionState}
 """Stands for any decision of which nothing but the state counts; most are such, and making one takes its time."""
 
 
+Listed = Mapping[str, Mapping[str, float]]
+
+
 def suspects(
-    outlines: Sequence[Outline], around: Surroundings, read: Callable[[Sequence[str]], Read[Decision]]
+    outlines: Sequence[Outline],
+    around: Surroundings,
+    read: Callable[[Sequence[str]], Read[Decision]],
+    listed: Callable[[Sequence[str]], Listed],
 ) -> list[str]:
     """Ids of the processes on which a rule finds something, or that can't be read in part. `read` brings decisions
-    in full, by key."""
+    in full, by key; `listed` what broken processes are listed for."""
+    broken = [outline.process["_id"] for outline in outlines if outline.process.get("state") == BROKEN]
+    interrupted = listed(broken) if broken else {}
     found = read([key for outline in outlines for key in live_keys(outline)])
     live = {decision.id: decision for decision in found.records}
     damaged = {split_record_id(damage.record)[0] for damage in found.damaged}
-    return [o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, live, around)]
+    return [
+        o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, live, around, interrupted)
+    ]
 
 
-def _is_suspect(outline: Outline, live: Mapping[str, Decision], around: Surroundings) -> bool:
+def _is_suspect(outline: Outline, live: Mapping[str, Decision], around: Surroundings, listed: Listed) -> bool:
     try:
-        return bool(judge_process(to_snapshot(outline, live), around))
+        return bool(judge_process(to_snapshot(outline, live, listed), around))
     except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
         return True
 
 
 def live_keys(outline: Outline) -> Iterable[str]:
     """Keys of the decisions of which rules ask for more than an outline has."""
-    is_open = outline.graphs[0].get("notFinished") if outline.graphs else None
-    is_open = is_open if isinstance(is_open, dict) else {}
+    is_open = _names(outline.graphs[0].get("notFinished") if outline.graphs else None)
+    named = _broken_for(outline) if outline.process.get("state") == BROKEN else ()
     place = len(outline.process["_id"]) + len(SEPARATOR)
     for key, decision in zip(outline.keys, outline.decisions, strict=True):
         state = decision.get("state")
         over = state == FINISHED and "recoveryTime" not in decision and key[place:] not in is_open
-        if not over and state != WAITING:
+        if (not over and state != WAITING) or key[place:] in named:
             yield key
 
 
-def to_snapshot(outline: Outline, live: Mapping[str, Decision]) -> Snapshot:
+def _broken_for(outline: Outline) -> set[str]:
+    """Tasks of which it has to be known whether they failed; without a graph that tells, all."""
+    if not outline.graphs:
+        return {split_record_id(key)[1] for key in outline.keys}
+    process, error = outline.process, outline.process.get("error")
+    named = {process.get("startTask"), error.get("task") if isinstance(error, dict) else None}
+    return _names(outline.graphs[0].get("failed")) | {task for task in named if isinstance(task, str)}
+
+
+def _names(found: Any) -> set[str]:
+    return {*found} if isinstance(found, dict) else set()
+
+
+def to_snapshot(outline: Outline, live: Mapping[str, Decision], listed: Listed) -> Snapshot:
     """The process as far as it was read. One that lost a decision since the outline keeps it in outline."""
     process_id = outline.process["_id"]
     place = len(process_id) + len(SEPARATOR)
     return Snapshot(
         process_id=process_id,
-        process=from_document(Process, outline.process | {"args": NOT_READ}),
+        process=from_document(Process, outline.process | {"args": NOT_READ} | _error(outline.process)),
         graph=from_document(Graph, outline.graphs[0]) if outline.graphs else None,
         decisions={
             key[place:]: live.get(key) or _in_outline(decision)
             for key, decision in zip(outline.keys, outline.decisions, strict=True)
         },
         tasks=frozenset(key[place:] for key in outline.tasks),
+        listed=listed.get(process_id),
     )
+
+
+def _error(process: Document) -> Document:
+    """Of a process's error nothing counts but its task, which alone was read."""
+    error = process.get("error")
+    return {"error": {"kind": NOT_READ, "message": NOT_READ, **error}} if isinstance(error, dict) else {}
 
 
 def _in_outline(decision: Document) -> Decision:

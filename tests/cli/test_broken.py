@@ -151,6 +151,28 @@ def test_show_of_a_process_that_broke_as_a_whole(world: World, run: Run) -> None
     assert kept.message == error.message, "the record has the rule"
 
 
+def test_broken_processes_that_are_not_listed_are_told_of(world: World) -> None:
+    def told() -> tuple[str, str]:
+        done = CliRunner().invoke(app, ["broken", "list"], env=world.settings.environment() | {"COLUMNS": "300"})
+        assert done.exit_code == 0
+        return done.stdout, done.stderr
+
+    assert told()[1] == "", "all are listed"
+    interruptions = world.store.database["interruptions"]
+    interruptions.delete_one({"_id": {"$regex": f"^{broken(world)}"}})
+    advice = "interruptions were lost. `recovery sweep --repair` lists them again\n"
+    assert told()[1] == f"1 broken process not listed: {advice}"
+    interruptions.drop()
+    assert told() == ("nothing is interrupted\n", f"4 broken processes not listed: {advice}")
+
+
+def test_show_of_a_process_that_is_not_listed(world: World, run: Run) -> None:
+    process_id = broken(world)
+    world.store.database["interruptions"].delete_many({})
+    with pytest.raises(InputError, match=f"`recovery check {process_id} --repair` lists it again"):
+        run("show", process_id)
+
+
 def test_restart(world: World, run: Run) -> None:
     world.refused = False  # type: ignore[attr-defined]
     plan = run("restart", "--actor", "pay", "--limit", "2")

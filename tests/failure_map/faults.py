@@ -53,6 +53,14 @@ def make_app(world: World) -> Recovery:
     def impatient() -> Any:
         return limited.schedule(5)
 
+    @app.actor()
+    def refuse(number: int) -> int:
+        raise ValueError(f"number {number} is refused")
+
+    @app.process(idle_timeout=600)
+    def refusing() -> Any:
+        return [refuse.schedule(1), refuse.schedule(2)]
+
     return app
 
 
@@ -91,10 +99,11 @@ class Broken:
         self.world.redis.delete(queue)
 
     def settle(self) -> None:
-        """As if the last change of the graph, the start and each result had been an hour ago; deadlines stay."""
+        """As if the last change of the graph, start, end and results had been an hour ago; deadlines stay."""
         past = self.world.store.now() - HOUR
         self.db["graphs"].update_many({"_id": self.id}, {"$set": {"touchedAt": past}})
         self.db["processes"].update_many({"_id": self.id}, {"$set": {"startedAt": past}})
+        self.db["processes"].update_many({"_id": self.id, "endedAt": {"$exists": True}}, {"$set": {"endedAt": past}})
         decided = {"_id": {"$regex": f"^{self.id}/"}, "state": "finished"}
         self.db["decisions"].update_many(decided, {"$set": {"outcome.finishedAt": past}})
 
@@ -283,6 +292,11 @@ def abort_cut_off(broken: Broken) -> None:
     broken.change("processes", broken.id, {"$set": ended, "$unset": {"recoveryTime": 1}})
 
 
+def interruptions_lost(broken: Broken) -> None:
+    of_it = {"_id": {"$regex": f"^{broken.id}/"}}
+    assert broken.db["interruptions"].delete_many(of_it).deleted_count == 2
+
+
 def counter_damaged(broken: Broken) -> None:
     key = claim(broken, "silent#1")
     overdue(broken, key)
@@ -416,10 +430,13 @@ FAULTS = (
     Fault(Rule.DECISION_MISSING, decision_lost_for_good, end=BROKEN, error="RecordsLost"),
     Fault(Rule.DEAD_LINK, dead_link),
     Fault(Rule.CYCLE, cycle, end=BROKEN, error="Cycle"),
-    Fault(Rule.FINISH_NOT_RECORDED, finish_not_recorded, stage="finished"),
-    Fault(Rule.FINISHED_TOO_EARLY, finished_too_early, stage="finished", end=None),
+    Fault(Rule.FINISH_NOT_RECORDED, finish_not_recorded, stage="ended"),
+    Fault(Rule.FINISHED_TOO_EARLY, finished_too_early, stage="ended", end=None),
     Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="impatient"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
+    Fault(
+        Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
+    ),
     Fault(Rule.ORPHAN, orphan, end=None),
     Fault(Rule.RECORD_DAMAGED, outcome_missing),
     Fault(Rule.GRAPH_CONTRADICTED, graph_emptied),
@@ -451,7 +468,7 @@ def begin(world: World, fault: Fault) -> Broken:
     arguments = [3] if fault.process == "order" else []
     process_id = world.app.start(fault.process, *arguments)
     broken = Broken(world, process_id)
-    if fault.stage == "finished":
+    if fault.stage == "ended":
         world.pump()
     elif fault.stage == "half way":
         with by_message_only():

@@ -267,6 +267,10 @@ def test_without_its_index_a_count_is_not_made(own_world: World, index: str, nam
 def test_broken_processes_are_told(world: World) -> None:
     process(world, state=ProcessState.BROKEN, recovery_time=None)
     check = asked(world, "processes")
+    assert (check.level, check.advice) == (WARNING, "run `recovery sweep --repair`, which lists them again")
+    assert check.found == "0 running, 1 broken, 0 aborted; 1 of the broken ones is not listed as interrupted"
+    world.store.database["interruptions"].insert_one({"_id": "p/start"}, bypass_document_validation=True)
+    check = asked(world, "processes")
     assert (check.level, check.found) == (OK, "0 running, 1 broken, 0 aborted")
 
 

@@ -11,7 +11,17 @@ import pytest
 import recovery.store as store_module
 from recovery.engine import enqueue
 from recovery.health.process import look
-from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState, Task
+from recovery.records import (
+    Decision,
+    DecisionState,
+    ErrorInfo,
+    Graph,
+    Interruption,
+    Outcome,
+    Process,
+    ProcessState,
+    Task,
+)
 from recovery.rules import Rule
 from recovery.scan import GraphScanner, Scanner
 from recovery.store import Finished
@@ -159,6 +169,10 @@ def test_the_graph_of_a_process_that_ended_goes_to_rest(world: World) -> None:
         Graph(id="busy", not_finished={"a": past, "b": past}, failed={"a": True}, touched_at=past, recovery_time=past),
         Decision(id="busy/b", actor="step", state=DecisionState.WORKING, recovery_time=past + 2 * DAY),
         Graph(id="orphan", not_finished={"start": past}, touched_at=past, recovery_time=past),
+        *(
+            Interruption(id=key, type="order", actor="order", kind="E", message="", fingerprint="")
+            for key in ("broken/start", "busy/a")
+        ),
     )
     result = scanner(world, "graphs").run_once()
     assert (result.looked_at, result.repaired) == (4, {})

@@ -5,8 +5,8 @@ All have one form: `start` schedules eight parts and `merge`, which waits for th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,9 @@ from recovery.records import (
     Child,
     Decision,
     DecisionState,
+    ErrorInfo,
     Graph,
+    Interruption,
     Outcome,
     Process,
     ProcessState,
@@ -29,6 +31,7 @@ from recovery.store import schema
 PARTS = 8
 SIZE = PARTS + 4
 VALUE = '{"rows":1834,"checked":true,"from":"2026-03-01","path":"s3://orders/2026/03/part"}'
+ERROR = ErrorInfo(kind="ValueError", message="no rows", fingerprint="f")
 OLD = timedelta(minutes=10)
 SOON = timedelta(hours=6)
 QUEUE_THAT_MOVED = "part"
@@ -43,6 +46,8 @@ class Records:
     graph: Graph | None
     tasks: dict[str, Task]
     decisions: dict[str, Decision]
+    listed: dict[str, int] = field(default_factory=dict)
+    """{task that is listed as interrupted: its restarts}."""
 
     def change(self, task: str, **changes: Any) -> Records:
         """With one decision changed."""
@@ -55,11 +60,21 @@ class Records:
             schema.GRAPHS: [to_document(self.graph)] if self.graph else [],
             schema.TASKS: [to_document(task) for task in self.tasks.values()],
             schema.DECISIONS: [to_document(decision) for decision in self.decisions.values()],
+            schema.INTERRUPTIONS: [to_document(one) for one in self._interruptions()],
         }
+
+    def _interruptions(self) -> Iterator[Interruption]:
+        kind, process = ERROR.kind, self.process
+        for task, restarts in self.listed.items():
+            key = record_id(process.id, task)
+            yield Interruption(
+                id=key, type=process.type, actor="part", kind=kind, message="", fingerprint="f", restarts=restarts
+            )
 
     def to_snapshot(self) -> Snapshot:
         """As rules look at them."""
-        return Snapshot(self.process.id, self.process, self.graph, self.decisions, frozenset(self.tasks))
+        listed = self.listed if self.process.state is ProcessState.BROKEN else None
+        return Snapshot(self.process.id, self.process, self.graph, self.decisions, frozenset(self.tasks), listed=listed)
 
 
 def part(place: int) -> str:
@@ -256,9 +271,42 @@ def finish_not_recorded(process_id: str, now: datetime) -> Records:
     return replace(finished(process_id, now), process=running_process)
 
 
+def broken(process_id: str, now: datetime) -> Records:
+    """Healthy: a part failed, and what does not wait for it goes on."""
+    outcome = Outcome(pass_key="0" * 32, finished_at=now - OLD, error=ERROR)
+    records = running(process_id, now).change(
+        part(1), state=DecisionState.FINISHED, outcome=outcome, worker=None, restarts=1, recovery_time=None
+    )
+    error = ERROR.evolve(task=part(1), actor="part")
+    process = records.process.evolve(state=ProcessState.BROKEN, ended_at=now - OLD, error=error, recovery_time=None)
+    records = replace(records, process=process, listed={part(1): 1})
+    return with_graph(records, failed={part(1): True}, restarted={part(1): 1})
+
+
+def broken_as_a_whole(process_id: str, now: datetime) -> Records:
+    """Healthy: its time was over."""
+    records = running(process_id, now)
+    process = records.process.evolve(
+        state=ProcessState.BROKEN, ended_at=now - OLD, error=ERROR, recovery_time=None, reopened=2
+    )
+    return replace(records, process=process, listed={"start": 2})
+
+
+def not_listed(process_id: str, now: datetime) -> Records:
+    return replace(broken(process_id, now), listed={})
+
+
+def listed_for_an_earlier_life(process_id: str, now: datetime) -> Records:
+    return replace(broken(process_id, now), listed={part(1): 0})
+
+
+def not_listed_as_a_whole(process_id: str, now: datetime) -> Records:
+    return replace(broken_as_a_whole(process_id, now), listed={})
+
+
 Shape = Callable[[str, datetime], Records]
 
-HEALTHY: tuple[Shape, ...] = (finished, running)
+HEALTHY: tuple[Shape, ...] = (finished, running, broken, broken_as_a_whole)
 
 BROKEN: dict[Shape, Rule] = {
     work_timeout: Rule.WORK_TIMEOUT,
@@ -281,6 +329,9 @@ BROKEN: dict[Shape, Rule] = {
     ready_not_queued: Rule.READY_NOT_QUEUED,
     start_not_registered: Rule.START_NOT_REGISTERED,
     finish_not_recorded: Rule.FINISH_NOT_RECORDED,
+    not_listed: Rule.INTERRUPTION_MISSING,
+    listed_for_an_earlier_life: Rule.INTERRUPTION_MISSING,
+    not_listed_as_a_whole: Rule.INTERRUPTION_MISSING,
 }
 ONLY_TOLD = (no_actors, finished_too_early)
 """Conditions about which nothing is to be done."""

@@ -19,7 +19,7 @@ from recovery.store.reading import Read
 from recovery.sweep.outline import live_keys, suspects
 from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
 from tests.sweep.database import Database
-from tests.sweep.shapes import BROKEN, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
+from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 AROUND = Surroundings(
@@ -36,6 +36,7 @@ def outlined(records: Records) -> Outline:
     documents = {
         name: [project(document, BRIEF[name]) for document in sorted(found, key=lambda one: str(one["_id"]))]
         for name, found in records.to_documents().items()
+        if name in BRIEF
     }
     return Outline(
         process=documents[schema.PROCESSES][0],
@@ -49,6 +50,8 @@ def outlined(records: Records) -> Outline:
 def project(document: dict[str, Any], fields: dict[str, bool]) -> dict[str, Any]:
     """As the server does it."""
     found = {key: value for key, value in document.items() if key == "_id" or key in fields}
+    if "error.task" in fields and "error" in document:
+        found["error"] = {key: value for key, value in document["error"].items() if key == "task"}
     if "children._id" in fields and "children" in document:
         found["children"] = [{"_id": child["_id"]} for child in document["children"]]
     return found
@@ -63,7 +66,8 @@ def is_at_rest(records: Records) -> bool:
 def is_suspected(records: Records, around: Surroundings) -> bool:
     """What the rules say of the outline and the live decisions."""
     whole = {decision.id: decision for decision in records.decisions.values()}
-    return bool(suspects([outlined(records)], around, lambda keys: Read([whole[key] for key in keys])))
+    read = [lambda keys: Read([whole[key] for key in keys]), lambda ids: dict.fromkeys(ids, records.listed)]
+    return bool(suspects([outlined(records)], around, *read))
 
 
 @st.composite
@@ -108,7 +112,8 @@ def add_record(draw: st.DrawFn, records: Records) -> Records:
 
 def change_process(draw: st.DrawFn, records: Records) -> Records:
     state = draw(st.sampled_from(list(ProcessState)))
-    return replace(records, process=records.process.evolve(state=state, recovery_time=draw(TIMES)))
+    error = draw(st.sampled_from([records.process.error, None, ERROR, ERROR.evolve(task=part(1))]))
+    return replace(records, process=records.process.evolve(state=state, error=error, recovery_time=draw(TIMES)))
 
 
 def change_graph(draw: st.DrawFn, records: Records) -> Records:
@@ -120,7 +125,7 @@ def change_graph(draw: st.DrawFn, records: Records) -> Records:
             optional={
                 "not_finished": st.just({MERGE: NOW - OLD}),
                 "finished": st.just(records.graph.finished[1:]),
-                "failed": st.just({MERGE: True}),
+                "failed": st.sampled_from([{}, {MERGE: True}, {part(1): True}]),
                 "touched_at": TIMES,
             },
         )

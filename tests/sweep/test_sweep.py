@@ -24,9 +24,11 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.ranges import Range
 from recovery.sweep import examine, sweep
+from recovery.sweep.report import SHOWN
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
     BROKEN,
+    HEALTHY,
     MERGE,
     ONLY_TOLD,
     Shape,
@@ -66,14 +68,14 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
 
 
 def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
-    for _ in range(10):
-        database.add(finished)
-        database.add(running)
+    for _ in range(5):
+        for shape in HEALTHY:
+            database.add(shape)
     broken = {database.add(shape): rule for shape, rule in BROKEN.items()}
     report = sweep(settings)
     assert report.processes == 20 + len(broken)
     assert report.suspects == len(broken)
-    assert {suspect.process_id: suspect.rule for suspect in report.sample} == broken
+    assert [(suspect.process_id, suspect.rule) for suspect in report.sample] == sorted(broken.items())[:SHOWN]
     assert report.findings == Counter(broken.values())
     assert report.repaired == {}
     assert all(suspect.evidence for suspect in report.sample)

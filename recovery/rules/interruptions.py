@@ -1,0 +1,81 @@
+"""INTERRUPTION_MISSING: what a process is broken for is not listed, so that no operator sees it or restarts it.
+
+It is written before the process is broken, and removed after the process runs again or the graph no longer has the task
+as failed: so where it is absent beside records that were read after it, it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.records import Decision, DecisionState, Graph, Process
+from recovery.records.ids import record_id
+from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What a broken process is to be listed for, under a task: the decision's error, or without one the process's."""
+
+    restarts: int
+    decision: Decision | None = None
+
+
+def interruption_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """A broken process is not listed for what it broke for, or only for an earlier life of that task."""
+    process, graph, listed = snapshot.process, snapshot.graph, snapshot.listed
+    if process is None or listed is None:
+        return
+    changed = process.ended_at if graph is None else graph.touched_at
+    if not (_long_ago(changed, around) and _long_ago(process.ended_at, around)):
+        return
+    for task, failure in _failures(process, graph, snapshot.decisions).items():
+        if listed.get(task, -1) < failure.restarts:
+            what = "it failed" if failure.decision is not None else "the process is broken"
+            seen = f"{what}, and no interruption is listed" + (" for its last failure" if task in listed else "")
+            record = record_id(process.id, task)
+            yield Finding(Rule.INTERRUPTION_MISSING, record, Repair.LIST_AGAIN, seen, failure.decision)
+
+
+def _failures(process: Process, graph: Graph | None, decisions: Mapping[str, Decision]) -> dict[str, _Failure]:
+    """{task: what a broken process is to be listed for under it}."""
+    failed = graph.failed if graph is not None else {task for task, one in decisions.items() if _has_failed(one)}
+    found: dict[str, _Failure] = {}
+    for task in failed:
+        decision = decisions.get(task)
+        if decision is not None and _has_failed(decision):
+            found[task] = _Failure(decision.restarts or 0, decision)
+        elif decision is None or not _is_restarted(decision, graph):
+            # The process can't go on for it, though it has not failed: its records are lost, say.
+            restarts = (decision.restarts if decision is not None else None) or 0
+            found[task] = _Failure(max(process.reopened or 0, restarts))
+    error = process.error
+    whole = error is not None and error.task is None
+    task = error.task if error is not None and error.task is not None else process.start_task
+    if whole or (not found and (error is None or not _goes_on(decisions.get(task)))):
+        found[task] = _Failure(process.reopened or 0)
+    return found
+
+
+def _goes_on(decision: Decision | None) -> bool:
+    """Whether a task was restarted, and the process is set running at its end at the latest."""
+    if decision is None or not decision.restarts:
+        return False
+    return decision.state is not DecisionState.FINISHED or decision.recovery_time is not None
+
+
+def _has_failed(decision: Decision) -> bool:
+    return decision.state is DecisionState.FINISHED and decision.failed
+
+
+def _is_restarted(decision: Decision, graph: Graph | None) -> bool:
+    """Whether a task is in a later life than the graph knows of: whoever restarted it was cut off, and it goes on."""
+    known = graph.restarted.get(decision.task_id, 0) if graph is not None else 0
+    return (decision.restarts or 0) > known
+
+
+def _long_ago(moment: datetime | None, around: Surroundings) -> bool:
+    """Whether nobody is at it any more: what was to be listed is listed, or never will be."""
+    return moment is None or moment < around.read_at - around.margin
