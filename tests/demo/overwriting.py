@@ -1,6 +1,6 @@
 """The demo's application in workers that take every late result: the guard of `finish` is gone but for the id.
 
-A defect, planted: what `recovery demo --chaos` is there to see.
+A defect, planted: what `recovery demo --chaos` is there to see. Only workers import this.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from typing import Any
 
 from recovery.demo.app import app as app
 from recovery.store import decisions
-
-APP = f"{__name__}:app"
 
 _finished = decisions.finished
 

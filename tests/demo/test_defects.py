@@ -24,10 +24,11 @@ from recovery.demo.options import Options
 from recovery.demo.progress import Progress
 from recovery.demo.report import Report
 from recovery.settings import Settings
-from tests.demo import overwriting
 
 pytestmark = pytest.mark.cluster
 
+OVERWRITING = "tests.demo.overwriting:app"
+"""Named and not imported: who imports it has the defect, and all tests after this one would."""
 ERASED = 0.12
 """Part of the applied decisions."""
 LOOK_EVERY = 0.05
@@ -100,7 +101,7 @@ def test_applied_results_that_are_erased(demo: Settings) -> None:
 def test_late_results_that_overwrite_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trouble, "faults", lambda *of: {Kind.WORKER_FROZEN: faults.faults(*of)[Kind.WORKER_FROZEN]})
     for module in (run, workforce):
-        monkeypatch.setattr(module, "APP", overwriting.APP)
+        monkeypatch.setattr(module, "APP", OVERWRITING)
     # A process for each that ends would only make it longer: eight last until the first one frozen is awake again.
     found = run_demo(Options(processes=8, workers=2, chaos=True, kill_every=0.5, time_scale=0.2, timeout=100.0))
     assert found.faults == {"worker_frozen": found.faults["worker_frozen"]}
