@@ -6,12 +6,18 @@ Each is read anew, and changed only while that is what it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from recovery.engine import Resources, each, rebuild_graphs, remake_graph
 from recovery.records import Decision, Graph, Process, Task
 from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.client import Document
+
+
+def _has_result(outcome: Any) -> bool:
+    """Whether it can be known what a task ended with."""
+    return isinstance(outcome, dict) and (type(outcome.get("value")) is str or isinstance(outcome.get("error"), dict))
 
 
 class DamageRepairs:
@@ -53,7 +59,13 @@ class DamageRepairs:
 
     def _run_again(self, record: str) -> bool:
         found = self._store.mending.look(Decision, record)
-        return found is not None and found[0].fields == ("outcome",) and self._store.mending.put_back(*found)
+        if found is None or found[0].fields != ("outcome",):
+            return False
+        damage, document = found
+        if not _has_result(document.get("outcome")):
+            return self._store.mending.put_back(damage, document)
+        # What was accepted stays, whatever else of it can't be read.
+        return self._store.mending.mend_end(damage, document)
 
     def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return each([finding.record for finding in findings], self._make_again)

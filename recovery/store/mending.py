@@ -8,12 +8,13 @@ from typing import Any
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Process, ProcessState, Record, from_document
+from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState, Record, from_document
 from recovery.records.ids import started_at
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.expressions import literal
+from recovery.store.reading import tell
 from recovery.store.snapshots import decision_of
 
 _COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in schema.KINDS.items()}
@@ -61,6 +62,16 @@ class Mending:
         gone = ["outcome", "children", "pass", "worker", "recoveryTime", "queuedAt"]
         stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": gone}]
         return self._changed(damage, document, stages)
+
+    def mend_end(self, damage: DamagedRecord, document: Document) -> bool:
+        """Set the time of an end to now, if that is all that can't be read of its outcome."""
+        ended = {**document["outcome"], "finishedAt": None}
+        try:
+            from_document(Outcome, ended)
+        except DamagedRecord as rest:
+            tell(rest)
+            return False
+        return self._changed(damage, document, [{"$set": {"outcome.finishedAt": "$$NOW", "recoveryTime": "$$NOW"}}])
 
     def remove(self, damage: DamagedRecord, document: Document) -> bool:
         """Remove a record that is made again from others, while it is as it was."""

@@ -126,6 +126,7 @@ class Fault:
     process: str = "order"
     end: ProcessState | None = FINISHED
     error: str | None = None
+    result: str = RESULT
 
 
 def claim(broken: Broken, worker: str) -> str:
@@ -323,6 +324,11 @@ def outcome_missing(broken: Broken) -> None:
     broken.change("decisions", ended(broken), {"$unset": {"outcome": 1}})
 
 
+def end_damaged(broken: Broken) -> None:
+    """Its value is there, and was accepted: it is not run again."""
+    broken.change("decisions", ended(broken), {"$set": {"outcome.finishedAt": "today", "outcome.value": "100"}})
+
+
 def graph_emptied(broken: Broken) -> None:
     broken.change("graphs", broken.id, {"$set": {"notFinished": {}, "links": {}, "finished": []}})
 
@@ -439,6 +445,7 @@ FAULTS = (
     ),
     Fault(Rule.ORPHAN, orphan, end=None),
     Fault(Rule.RECORD_DAMAGED, outcome_missing),
+    Fault(Rule.RECORD_DAMAGED, end_damaged, result='{"total":101}'),
     Fault(Rule.GRAPH_CONTRADICTED, graph_emptied),
     Fault(Rule.GRAPH_CONTRADICTED, not_finished_emptied),
     Fault(Rule.GRAPH_CONTRADICTED, finished_emptied),
