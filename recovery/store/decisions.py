@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, OperationFailure
 
 from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.decision_queries import DecisionQueries
 from recovery.store.expressions import after, literal, task_end
+from recovery.store.splitting import is_of_record, update_each
 from recovery.store.tasks import insert_missing
 from recovery.store.transitions import claimed, claimed_ready, finished, work_deadline
 
@@ -126,11 +127,22 @@ class Decisions(DecisionQueries):
 
     def extend_all(self, worker: str, actor: str, timeout: float, limit: TaskLimit | None = None) -> int:
         """A heartbeat for all attempts of an actor that a worker runs: how many. Index `worker`."""
-        changed = self._current.update_many(
-            {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor},
-            [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
-        )
-        return changed.matched_count
+        held: Document = {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor}
+        stages: list[Document] = [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}]
+        try:
+            return self._current.update_many(held, stages).matched_count
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+
+        def past_validators(key: str) -> None:
+            # Its attempt lives: without a deadline that moves it would be taken from it.
+            later = [{"$set": {"recoveryTime": after(timeout)}}]
+            self._current.update_one({**held, "_id": key}, later, bypass_document_validation=True)
+
+        ids = [found["_id"] for found in self._current.find(held, {"_id": True})]
+        update_each(self._current, ids, held, stages, past_validators)
+        return len(ids)
 
     def note_lost(self, holder: str, how: str) -> None:
         """Keep how the process of a holder ended, with what it works on; before that is requeued. Restorable: it is
@@ -203,11 +215,9 @@ class Decisions(DecisionQueries):
 
     def rest(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
         """Take the deadlines off decisions whose effects have reached the graph, unless restarted since."""
-        changed = self._current.update_many(
-            {"_id": {"$in": list(decision_ids)}, "state": FINISHED, "restarts": restarts},
-            {"$unset": {"recoveryTime": "", "worker": ""}},
-        )
-        return changed.modified_count
+        applied: Document = {"state": FINISHED, "restarts": restarts}
+        at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}
+        return update_each(self._current, decision_ids, applied, at_rest).count
 
     def postpone_apply(self, decision_id: str, least: float, most: float) -> bool:
         """Move the deadline of a finished decision that could not be applied: as far off as it is finished by now, at

@@ -19,6 +19,7 @@ from recovery.store.concerns import committed, current
 from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal
 from recovery.store.graph_stages import IDLE, TOUCHED, Finished, GraphView, apply_stages, decode_view, projection
 from recovery.store.reading import readable
+from recovery.store.splitting import stamp_each, update_each
 from recovery.store.tasks import insert_missing
 
 
@@ -165,10 +166,7 @@ class Graphs:
     def stamp(self, process_ids: Sequence[str]) -> int:
         """Give a deadline, now, to graphs that have something open and lack one."""
         lacking: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, **lacking}, [{"$set": {"recoveryTime": "$$NOW"}}]
-        )
-        return changed.modified_count
+        return stamp_each(self._current, process_ids, lacking, "$$NOW")
 
     def is_failed(self, process_id: str, task: str, restarts: int | None) -> bool:
         """Whether it is noted that a task ended with an error, and was not restarted since."""
@@ -177,10 +175,8 @@ class Graphs:
 
     def touch(self, process_ids: Iterable[str]) -> None:
         """Set new idle deadlines: something is going on in these processes."""
-        self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, "recoveryTime": {"$exists": True}},
-            [{"$set": {"recoveryTime": IDLE}}],
-        )
+        live: Document = {"recoveryTime": {"$exists": True}}
+        update_each(self._current, list(process_ids), live, [{"$set": {"recoveryTime": IDLE}}])
 
     def hurry(self, process_id: str, seconds: float) -> None:
         """Look at an open graph within so many seconds: something in it is not as it should be."""
@@ -194,11 +190,8 @@ class Graphs:
         takes that back: `Store.rest_graphs` sees to it. `overdue`: of those whose deadline is past still; it is not if
         somebody, an abort say, has begun to work on them since they were looked at."""
         guard: Document = {"$and": [OVERDUE]} if overdue else {}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, "$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard},
-            {"$unset": {"recoveryTime": ""}},
-        )
-        return changed.modified_count
+        over: Document = {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard}
+        return update_each(self._current, process_ids, over, {"$unset": {"recoveryTime": ""}}).count
 
     def overdue(self, limit: int) -> list[str]:
         """Processes whose graph's deadline is past, the longest first. Index `deadline`."""
@@ -217,7 +210,4 @@ class Graphs:
     def look_later(self, process_ids: Sequence[str]) -> int:
         """Move the deadlines of graphs found healthy: as far off as they are idle, so looks grow rare."""
         later = later_by({"$max": [idle_time("$idleTimeout"), age("$touchedAt")]})
-        changed = self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
-        )
-        return changed.modified_count
+        return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count

@@ -25,6 +25,7 @@ from recovery.store.expressions import (
 )
 from recovery.store.reading import readable
 from recovery.store.snapshots import LEFT_OUT, PROCESS_FIELDS
+from recovery.store.splitting import stamp_each, update_each
 
 RUNNING = ProcessState.RUNNING.value
 CERTAIN_WITHIN = 5.0
@@ -181,26 +182,23 @@ class Processes:
 
     def stamp(self, process_ids: Sequence[str]) -> int:
         """Give a deadline, now, to running processes that lack one."""
-        changed = self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, "state": RUNNING, "recoveryTime": None},
-            [{"$set": {"recoveryTime": "$$NOW"}}],
-        )
-        return changed.modified_count
+        lacking: Document = {"state": RUNNING, "recoveryTime": None}
+        return stamp_each(self._current, process_ids, lacking, "$$NOW")
 
     def note_timeouts(self, process_ids: Sequence[str], process_type: str, seconds: float) -> int:
         """Mark running processes of a type that have run for so long, each once; how many were not marked.
 
         Restorable: a mark that a failover takes back is made again.
         """
-        guard = _late(process_ids, process_type, seconds)
-        return self._current.update_many(guard, [{"$set": {"timedOutAt": "$$NOW"}}]).modified_count
+        guard = _late(process_type, seconds)
+        return update_each(self._current, process_ids, guard, [{"$set": {"timedOutAt": "$$NOW"}}]).count
 
     def break_late(self, process_ids: Sequence[str], process_type: str, seconds: float, error: ErrorInfo) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
         once more. How many."""
         broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
-        return self._committed.update_many(_late(process_ids, process_type, seconds), stages).modified_count
+        return update_each(self._committed, process_ids, _late(process_type, seconds), stages).count
 
     def hurry(self, process_type: str, seconds: float) -> int:
         """Running processes of a type whose settings changed: look when their time is over.
@@ -232,10 +230,7 @@ class Processes:
         if timeouts:
             over = _end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(process_ids)}, **OVERDUE}, [{"$set": {"recoveryTime": later}}]
-        )
-        return changed.modified_count
+        return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
 
 
 _ENDING: Document = {
@@ -264,10 +259,10 @@ def _ending(fields: Document) -> list[Document]:
     ]
 
 
-def _late(process_ids: Sequence[str], process_type: str, seconds: float) -> Document:
+def _late(process_type: str, seconds: float) -> Document:
     """Running processes of a type that have run for so long and are not marked."""
     over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
-    among = {"_id": {"$in": list(process_ids)}, "type": process_type, "state": RUNNING, "timedOutAt": None}
+    among = {"type": process_type, "state": RUNNING, "timedOutAt": None}
     return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
 
 

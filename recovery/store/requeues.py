@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 
 from recovery.limits import LONGEST
 from recovery.records import ErrorInfo, TaskLimit, to_document
@@ -37,6 +38,7 @@ from recovery.store.expressions import (
     task_end,
     task_end_by_actor,
 )
+from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_unwritten, update_each
 
 LONGEST_WAIT = 30
 """A queued task is looked at again after so many message timeouts at the latest, however old it is: Redis may have
@@ -127,19 +129,14 @@ class Requeues:
         """queued, deadline past, message still to come: look again when it is twice as old."""
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
         later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age("$queuedAt")]}, most]})]}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(ids)}, "state": QUEUED, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
-        )
-        return changed.modified_count
+        stages = [{"$set": {"recoveryTime": self._in_time(later)}}]
+        return update_each(self._current, ids, {"state": QUEUED, **OVERDUE}, stages).count
 
     def put_off(self, ids: Sequence[str], least: float, most: float) -> int:
         """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
         spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": self._in_time(later)}}]
-        )
-        return changed.modified_count
+        return update_each(self._current, ids, OVERDUE, [{"$set": {"recoveryTime": self._in_time(later)}}]).count
 
     def put_off_damaged(self, decision_id: str) -> int:
         """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
@@ -152,19 +149,14 @@ class Requeues:
 
     def look_later(self, ids: Sequence[str]) -> int:
         """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
-        changed = self._current.update_many(
-            {"_id": {"$in": list(ids)}, **OVERDUE}, [{"$set": {"recoveryTime": after(self._message_timeout)}}]
-        )
-        return changed.modified_count
+        stages = [{"$set": {"recoveryTime": after(self._message_timeout)}}]
+        return update_each(self._current, ids, OVERDUE, stages).count
 
     def stamp(self, ids: Sequence[str]) -> int:
         """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
         due = {"$max": [date_of("$eta"), {"$add": [past_of("$queuedAt"), _DELAY]}, "$$NOW"]}
-        changed = self._current.update_many(
-            {"_id": {"$in": list(ids)}, "state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None},
-            [{"$set": {"recoveryTime": {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]}}}],
-        )
-        return changed.modified_count
+        lacking = {"state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None}
+        return stamp_each(self._current, ids, lacking, {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]})
 
     def fail(
         self, ids: Sequence[str], error: ErrorInfo, pass_key: str, workers: Sequence[str] | None = None
@@ -223,7 +215,7 @@ class Requeues:
         fields = {"state": FINISHED, "outcome": outcome, "recoveryTime": "$$NOW", **counted}
         selection = {"_id": {"$in": list(ids)}}
         # Its process is broken for it, and somebody told: a majority has to have it first.
-        self._committed.update_many({**selection, **guard}, [{"$set": fields}])
+        update_each(self._committed, ids, guard, [{"$set": fields}])
         marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True})
         return [document["_id"] for document in marked]
 
@@ -257,15 +249,26 @@ class Requeues:
         if not ids:
             return []
         if len(ids) == 1:  # one round trip instead of two
-            one = self._current.find_one_and_update(
-                {"_id": ids[0], **guard}, stages, projection=_MESSAGE, return_document=True
-            )
-            return [_queued(one, first)] if one and one["state"] == QUEUED else []
-        selection = {"_id": {"$in": list(ids)}}
-        if not self._current.update_many({**selection, **guard}, stages).matched_count:
+            return self._change_one(guard, stages, ids[0], first)
+        written = update_each(self._current, ids, guard, stages)
+        if written.whole and not written.count:
             return []
+        selection = {"_id": {"$in": list(ids)}}
         marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
         return [_queued(document, first) for document in marked]
+
+    def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:
+        try:
+            one = self._current.find_one_and_update(
+                {"_id": key, **guard}, stages, projection=_MESSAGE, return_document=True
+            )
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+            tell_unwritten(self._current, key, error)
+            postpone(self._current, key)
+            return []
+        return [_queued(one, first)] if one and one["state"] == QUEUED else []
 
 
 _MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}

@@ -11,6 +11,8 @@ import pytest
 from recovery.records import Decision, DecisionState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
+from recovery.seldom import Seldom
+from recovery.store import reading, schema
 from tests.store.writing import put
 from tests.world import World
 
@@ -69,3 +71,34 @@ def test_many_do_not_hide_what_is_sound(world: World) -> None:
     late = past + timedelta(hours=1)
     put(world.store, Decision(id="p/sound", actor="add", state=DecisionState.WORKING, worker="w", recovery_time=late))
     assert DecisionScanner(world.app.resources, world.app.applier).run_once().repaired == {Rule.WORK_TIMEOUT: 1}
+
+
+def test_one_that_can_not_be_written_hides_no_lost_message(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody made a validator stricter, and one record is as large as a record may be: all others are requeued."""
+    monkeypatch.setattr(reading, "_told", Seldom(logging.getLogger("recovery.store.reading"), 300.0))
+    world.app.actor("add")(lambda: None)
+    world.tell()
+    database, past = world.store.database, world.store.now() - timedelta(days=1)
+    sound = [f"p/{n:03}" for n in range(50)]
+    refused, large = "p/000-refused", "p/020-large"
+    for key in (*sound, refused, large):
+        queued = {"state": DecisionState.QUEUED, "pass_key": "a", "queued_at": past, "recovery_time": past}
+        put(world.store, Decision(id=key, actor="add", **queued))
+    update = {"q": {"_id": refused}, "u": {"$set": {"odd": True}}}
+    database.command("update", "decisions", updates=[update], bypassDocumentValidation=True)
+    size = len(database["decisions"].find_raw_batches({"_id": large}).next())
+    database["decisions"].update_one({"_id": large}, {"$set": {"filler": "x" * (16 * 1024 * 1024 - size - 13)}})
+    database.command("collMod", "decisions", validator={"odd": {"$ne": True}}, validationLevel="strict")
+    world.store.queues.polled({"add": None})
+    try:
+        result = DecisionScanner(world.app.resources, world.app.applier).run_once()
+    finally:
+        database.command("collMod", "decisions", validator=schema.VALIDATORS["decisions"], validationLevel=schema.LEVEL)
+    assert (result.error, result.repaired) == (None, {Rule.MESSAGE_LOST: len(sound)})
+    assert world.redis.llen("add") == len(sound)
+    for key in (refused, large):
+        assert f"Decision {key}: can't be changed: " in caplog.text
+        bad = database["decisions"].find_one({"_id": key}, {"recoveryTime": True})
+        assert bad is not None and bad["recoveryTime"] > world.store.now(), "put off"

@@ -1,0 +1,101 @@
+"""Updates of many records of which one can't be written: it is told and passed over, and the others are written.
+
+An update of many ends at the first record that the server can't write: one that an expression fails on, that would be
+over 16 MB, or that a validator refuses which somebody made stricter. What was written before it stays written, what
+comes after it is not looked at. So the rest is written in halves, down to that one record: some 20 updates for one of
+a thousand. The updates repeat their whole condition, and what is written matches no longer, or is written the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
+
+from recovery.errors import DamagedRecord
+from recovery.store import schema
+from recovery.store.client import Document, is_denied
+from recovery.store.expressions import OVERDUE, after
+from recovery.store.reading import tell
+from recovery.store.transient import is_transient
+
+POSTPONED = 60.0
+"""Seconds after which a record that can't be written is looked at again. It takes a person to put it right."""
+
+PassOver = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an update of many came to."""
+
+    count: int
+    """How many were changed; of those that were before a record which can't be written, not all are known."""
+    whole: bool = True
+    """Whether there was no such record."""
+
+
+def is_of_record(error: Exception) -> bool:
+    """Whether it is one record's fault that an update failed: the same one on others may well be done."""
+    if not isinstance(error, OperationFailure) or is_transient(error):
+        return False
+    return not (is_denied(error) or schema.is_index_missing(error))
+
+
+def update_each(
+    collection: Collection[Document],
+    ids: Sequence[str],
+    guard: Document,
+    stages: Sequence[Document] | Document,
+    pass_over: PassOver | None = None,
+) -> Written:
+    """Update those of these ids that match the guard. Whichever can't be written is told, and passed over: `pass_over`
+    is called with its id, or it is put off if it is overdue."""
+    count, whole = 0, True
+    left = [list(ids)]
+    while left:
+        some = left.pop()
+        try:
+            count += collection.update_many({"_id": {"$in": some}, **guard}, stages).modified_count
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+            whole = False
+            if len(some) == 1:
+                tell_unwritten(collection, some[0], error)
+                (pass_over or (lambda key: postpone(collection, key)))(some[0])
+            else:
+                half = len(some) // 2
+                left += [some[half:], some[:half]]
+    return Written(count, whole)
+
+
+def stamp_each(collection: Collection[Document], ids: Sequence[str], guard: Document, deadline: Any) -> int:
+    """Give a deadline to those of these ids that match the guard, and a plain one to what can't be written: it would be
+    found first for ever, as what has none. How many."""
+    stages = [{"$set": {"recoveryTime": deadline}}]
+    return update_each(collection, ids, guard, stages, lambda key: postpone(collection, key, missing=True)).count
+
+
+def postpone(collection: Collection[Document], key: Any, *, missing: bool = False) -> None:
+    """Look at a record that can't be written again later, if it is overdue; or, if `missing`, has no deadline. Past the
+    validators, which may be what refuses it, and by nothing that is in it."""
+    overdue: Document = {"$or": [OVERDUE, {"recoveryTime": None}]} if missing else OVERDUE
+    later = [{"$set": {"recoveryTime": after(POSTPONED)}}]
+    try:
+        collection.update_one({"_id": key, **overdue}, later, bypass_document_validation=True)
+    except OperationFailure as error:
+        if not is_of_record(error):
+            raise
+
+
+def tell_unwritten(collection: Collection[Document], key: str, error: OperationFailure) -> None:
+    """Say, now and then, that a record can't be written, and why."""
+    kind = schema.KINDS[collection.name].__name__
+    details = error.details or {}
+    first = next(iter(details.get("writeErrors") or ()), details)
+    why = str(first.get("errmsg") or f"code {error.code}")
+    tell(DamagedRecord(key, f"{kind} {key}: can't be changed: {' '.join(why.split())}"[:500], (), kind))
