@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from queue import Empty
 from typing import Any, ClassVar
@@ -20,12 +20,11 @@ from kombu.utils.encoding import bytes_to_str
 from redis.exceptions import RedisError, ResponseError, WatchError
 
 from recovery.queue.bounded import BoundedParser
+from recovery.queue.broker import ASIDE
 from workers.intake import Intake
 
 log = logging.getLogger(__name__)
 
-ASIDE = "not-a-queue"
-"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
 TOLD = (
     "%s in Redis was none of ours but a %s, and is called %s now: have whoever put it there use another name, or "
     "another database of Redis; then rename or delete it"
@@ -91,25 +90,27 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
             super()._queue_bind(exchange, *binding)
         except ResponseError as error:
             tables = self.keyprefix_queue, self.keyprefix_binding_permanent
-            keys = [*(name % (exchange,) for name in tables), self.keyprefix_binding_deadlines]
-            self._set_aside(error, keys, {"set", "zset"})
+            self._set_aside(
+                error, {**{name % (exchange,): "set" for name in tables}, self.keyprefix_binding_deadlines: "zset"}
+            )
             super()._queue_bind(exchange, *binding)
 
     def _set_aside_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
         keys = [self._q_for_pri(queue, priority) for queue in queues for priority in self.priority_steps]
-        self._set_aside(error, keys, {"list"})
+        self._set_aside(error, dict.fromkeys(keys, "list"))
 
-    def _set_aside(self, error: ResponseError, keys: Iterable[str], kinds: Container[str]) -> None:
-        """Rename what stands in the place of what is ours: with it no poll is answered, of any queue, or no worker
-        starts. It is somebody's, so nothing of it is lost. What is wrong but for that is raised."""
+    def _set_aside(self, error: ResponseError, keys: Mapping[str, str]) -> None:
+        """Rename what stands in the place of what is ours, {key: the type that it should have}: with it no poll is
+        answered, of any queue, or no worker starts. It is somebody's, so nothing of it is lost. What is wrong but for
+        that is raised."""
         if self.intake is None or "WRONGTYPE" not in str(error):
             raise error
         with self.conn_or_acquire() as client:
-            for key in keys:
+            for key, wanted in keys.items():
                 with suppress(WatchError), client.pipeline() as pipeline:
                     pipeline.watch(key)  # else a queue that took its place just now could be what is renamed
                     kind = bytes_to_str(pipeline.type(key))
-                    if kind == "none" or kind in kinds:
+                    if kind in ("none", wanted):
                         continue
                     name = key.partition(self.sep)[0]
                     aside = f"{name}.{ASIDE}.{secrets.token_hex(8)}"

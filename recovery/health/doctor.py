@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
-from recovery.health import clocks, installation, polls, records, rights, scanners, servers, slots, workers
+from recovery.health import clocks, installation, keys, polls, records, rights, scanners, servers, slots, workers
 from recovery.health.model import Check, unasked
 from recovery.store.overview import impatient
 
@@ -37,6 +37,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("slots", slots.slots, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
+    ("keys", keys.keys, (MONGODB, REDIS)),
     ("polls", polls.polls, (MONGODB,)),
     ("beat", scanners.beat, (MONGODB,)),
     ("nudges", scanners.nudges, (REDIS,)),

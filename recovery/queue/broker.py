@@ -31,6 +31,10 @@ from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
+ASIDE = "not-a-queue"
+"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
+SCANNED_KEYS = 100_000
+"""Up to so many keys, of whomever, are looked through for these: 0.1 s."""
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
@@ -81,6 +85,26 @@ class Broker:
             if isinstance(count, RedisError) and not str(count).startswith("WRONGTYPE"):
                 raise count
         return {name: count if isinstance(count, int) else 0 for name, count in zip(names, counts, strict=True)}
+
+    def not_queues(self, queues: Iterable[str]) -> dict[str, str]:
+        """{key: its type} of what stands in the place of these queues and is none."""
+        names = list(queues)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.type(name)
+            kinds = [kind.decode() for kind in pipeline.execute()]
+        return {name: kind for name, kind in zip(names, kinds, strict=True) if kind not in ("list", "none")}
+
+    def set_aside(self) -> list[str] | None:
+        """Names of what workers found in the place of a queue, and set aside; None where we may not list keys, or they
+        are too many to be looked through."""
+        try:
+            if self._redis.dbsize() > SCANNED_KEYS:
+                return None
+            found = list(self._redis.scan_iter(f"*.{ASIDE}.*", count=1000))
+        except NoPermissionError:
+            return None
+        return sorted(name.decode(errors="replace") for name in found)
 
     def next_in_line(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
         """The `count` messages of a queue that are taken next: as they are, and what they tell if they are ours."""

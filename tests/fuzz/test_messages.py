@@ -96,3 +96,6 @@ def test_a_worker_goes_on(cluster: Cluster, pool: str, seed: int) -> None:
     assert family(worker) == before
     worker.stop(30)
     no_trace(cluster, worker)
+    assert worker.exit_code == 0
+    assert not any(stranger.redis.llen(queue) for queue in ("slow", NUDGE)), "none was put back at its end"
+    assert "not put back" not in cluster.log(worker)

@@ -264,6 +264,20 @@ def test_without_its_index_a_count_is_not_made(own_world: World, index: str, nam
     assert f"not asked without index processes.{index}" in check.found
 
 
+def test_what_stands_in_the_place_of_a_queue(world: World) -> None:
+    waits(world)
+    world.redis.set("strangers", "their own")
+    assert (asked(world, "keys").level, asked(world, "keys").found) == (OK, "nothing else in the place of a queue")
+    world.redis.hset("add.not-a-queue.0123456789abcdef", "theirs", "kept")
+    check = asked(world, "keys")
+    assert (check.level, check.found) == (WARNING, "set aside by workers: add.not-a-queue.0123456789abcdef")
+    world.redis.set("add", "theirs")
+    world.redis.xadd(NUDGE, {"theirs": "kept"})
+    check = asked(world, "keys")
+    assert check.level is PROBLEM and "Then rename or delete it" in check.advice
+    assert check.found.startswith(f"in the place of a queue: add is a string, {NUDGE} is a stream; set aside by")
+
+
 def test_broken_processes_are_told(world: World) -> None:
     process(world, state=ProcessState.BROKEN, recovery_time=None)
     check = asked(world, "processes")
@@ -278,7 +292,7 @@ def test_a_server_that_is_away_hides_only_what_it_alone_tells(world: World) -> N
     away = world.settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
     checks = {check.name: check for check in examine(Recovery(away).resources)}
     assert {name for name, check in checks.items() if not check.asked} == {
-        "redis", "redis memory", "clocks", "queues", "nudges"
+        "redis", "redis memory", "clocks", "queues", "keys", "nudges"
     }  # fmt: skip
     assert "does not answer" in checks["redis"].found
     assert "since redis did not answer" in checks["queues"].found

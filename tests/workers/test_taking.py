@@ -99,6 +99,15 @@ def test_so_is_what_stands_in_the_place_of_a_table(channel: Channel, server: red
     assert server.type("_kombu.binding.celery.pidbox") == b"set"
 
 
+@pytest.mark.parametrize("table", ["_kombu.binding.slow", "_kombu.binding_permanent.slow"])
+def test_so_is_a_table_of_the_type_that_another_table_has(channel: Channel, server: redis.Redis, table: str) -> None:
+    """Else a worker that starts is refused, and connects again, for ever."""
+    server.zadd(table, {"theirs": 1.0})
+    channel._queue_bind("slow", "", "", "slow")
+    (aside,) = server.scan_iter(f"*.{ASIDE}.*")
+    assert (server.type(aside), server.type(table)) == (b"zset", b"set")
+
+
 def test_a_queue_that_took_its_place_just_now_stays(
     channel: Channel, server: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

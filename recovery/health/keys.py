@@ -1,0 +1,26 @@
+"""Check of what others have put into Redis where queues are."""
+
+from __future__ import annotations
+
+from recovery.engine import Resources
+from recovery.health.model import Check, among, ok, problem, warning
+from recovery.health.scanners import NUDGES
+
+ADVICE = "find out who put it there; it is to use another name, or another database of Redis. Then rename or delete it"
+
+
+def keys(resources: Resources) -> Check:
+    """Nothing else stands in the place of a queue, or was set aside by workers for that and not seen to since."""
+    store, broker = resources.store, resources.broker
+    names = {*store.waiting.by_actor(count_served=False), *store.queues.all(), NUDGES}
+    odd, aside = broker.not_queues(sorted(names)), broker.set_aside()
+    found = []
+    if odd:
+        found.append(f"in the place of a queue: {among(f'{name} is a {kind}' for name, kind in odd.items())}")
+    if aside:
+        found.append(f"set aside by workers: {among(aside)}")
+    if not found:
+        unsaid = "; what was set aside is not known: this user may not list keys, or they are too many"
+        return ok("keys", f"nothing else in the place of a queue{'' if aside is not None else unsaid}")
+    # Workers set it aside with the next poll; where none polls, a message that is pushed is refused.
+    return problem("keys", "; ".join(found), ADVICE) if odd else warning("keys", "; ".join(found), ADVICE)
