@@ -23,6 +23,9 @@ Example: [bold]recovery sweep --type order --repair[/bold]
 def sweep(
     process_type: Annotated[str | None, typer.Option("--type", help="Only processes of this type.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Look for damage in what is at rest, too: takes three times as long.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     import json as json_module
@@ -37,7 +40,7 @@ def sweep(
     resources = connect(settings)
     from recovery.sweep import sweep as run_sweep
 
-    found = run_sweep(settings, repair=repair, process_type=process_type).summary()
+    found = run_sweep(settings, repair=repair, process_type=process_type, thorough=thorough).summary()
     if process_type is not None and not found["processes"]:
         check_type(resources, process_type)
     if json:

@@ -25,8 +25,8 @@ _NO_NUMBERS = [math.nan, math.inf, -math.inf]
 def wrong_types(cls: type[Record], *, entries: bool = True) -> list[Document]:
     """Conditions of which a document that can't be read as such a record matches one: those that MongoDB can see.
 
-    Without `entries` those alone that a validator can have: they cost the same however many entries its arrays have,
-    and compare as the same from one day to the next. What is missing is not among them.
+    Without `entries` those alone that a validator can have, on a record's fields and not on what is in them: they cost
+    the same however much that is, and compare as the same from one day to the next. What is missing is not among them.
     """
     found: list[Document] = []
     for key, shape in shapes(cls).items():
@@ -53,5 +53,5 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
         yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
         if shape.types == NUMBERS and entries:  # not in a validator: one that has NaN in it is never the same as itself
             yield {path: {"$in": _NO_NUMBERS}}
-        for key, part in shape.parts.items():
+        for key, part in shape.parts.items() if entries else ():
             yield from _wrong(f"{path}.{key}", part, entries)

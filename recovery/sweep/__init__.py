@@ -29,8 +29,11 @@ __all__ = ["Suspect", "SweepReport", "sweep"]
 log = logging.getLogger(__name__)
 
 
-def sweep(settings: Settings, *, repair: bool = False, process_type: str | None = None) -> SweepReport:
-    """Judge all processes, or those of one type, and repair what is wrong if `repair`.
+def sweep(
+    settings: Settings, *, repair: bool = False, process_type: str | None = None, thorough: bool = False
+) -> SweepReport:
+    """Judge all processes, or those of one type, and repair what is wrong if `repair`. `thorough`: fields that can't be
+    read are looked for in what is at rest, too, which takes three times as long.
 
     Raises SparkUnavailable, ServerUnavailable, SweepFailed.
     """
@@ -43,7 +46,7 @@ def sweep(settings: Settings, *, repair: bool = False, process_type: str | None 
     resources = Resources.connect(settings)
     with spark(settings) as context:
         began = time.perf_counter()
-        errand = Errand(settings, _look_around(resources), repair, process_type)
+        errand = Errand(settings, _look_around(resources), repair, process_type, thorough)
         ranges = plan(resources.store.database, context.defaultParallelism)
         results = run(context, ranges, errand)
         seconds = time.perf_counter() - began

@@ -39,6 +39,8 @@ class Errand:
     around: Surroundings
     repair: bool = False
     process_type: str | None = None
+    thorough: bool = False
+    """Whether damage is looked for in what is at rest, too, and in what no rule reads."""
 
 
 def examine(errand: Errand, part: Range) -> RangeResult:
@@ -79,7 +81,7 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
             told.add(process_id)
             yield process_id
     # What is of another type than it can be, at rest or where the survey does not look.
-    for process_id in dict.fromkeys(damaged(database, part)):
+    for process_id in dict.fromkeys(damaged(database, part, thorough=errand.thorough)):
         if process_id not in told and (chosen is None or process_id in chosen):
             seen.orphans.discard(process_id)
             yield process_id

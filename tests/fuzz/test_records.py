@@ -131,7 +131,7 @@ def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path:
     if key is None:
         return
     around = look_around(world.app.resources)
-    reported = examine_range(Errand(world.settings, around), Range())
+    reported = examine_range(Errand(world.settings, around, thorough=True), Range())
     if collection in OF_PROCESSES:
         assert reported.findings[Rule.RECORD_DAMAGED] == 1, (collection, path, kind, reported)
         assert reported.sample[0].record == key, reported

@@ -210,10 +210,10 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
             assert done["nModified"] == 1
             spoilt[key] = field.partition(".")[0]
     result = examine.examine(
-        examine.Errand(settings, examine.look_around(examine.Resources.connect(settings))), Range()
+        examine.Errand(settings, examine.look_around(examine.Resources.connect(settings)), thorough=True), Range()
     )
     assert result.findings[Rule.RECORD_DAMAGED] == len(spoilt)
-    report = sweep(settings)
+    report = sweep(settings, thorough=True)
     told = {suspect.process_id: suspect for suspect in report.sample}
     assert report.findings == {Rule.RECORD_DAMAGED: len(spoilt), Rule.WORK_TIMEOUT: 1}
     assert told.keys() == {whole, *spoilt}
