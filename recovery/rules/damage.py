@@ -46,7 +46,7 @@ def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:
         return Repair.MEND
     if process is None or process.state not in _GOES_ON:
         return Repair.REPORT
-    if damage.kind == Decision.__name__ and damage.fields == ("outcome",) and _is_open(snapshot, damage):
+    if damage.kind == Decision.__name__ and damage.fields == ("outcome",) and _is_unapplied(snapshot, damage):
         return Repair.PUT_BACK
     if damage.kind == Graph.__name__ and len(snapshot.damaged) == 1 and snapshot.decisions:
         return Repair.REPLACE_GRAPH
@@ -55,10 +55,10 @@ def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:
     return Repair.REPORT
 
 
-def _is_open(snapshot: Snapshot, damage: DamagedRecord) -> bool:
-    """Whether nothing came yet of a task: it can be run again."""
+def _is_unapplied(snapshot: Snapshot, damage: DamagedRecord) -> bool:
+    """Whether nothing came yet of a task, as far as its graph knows: it can be run again."""
     graph = snapshot.graph
-    return graph is not None and damage.record.partition("/")[2] in graph.not_finished
+    return graph is None or damage.record.partition("/")[2] not in graph.finished
 
 
 def _is_known(snapshot: Snapshot, task: str) -> bool:
