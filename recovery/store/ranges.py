@@ -118,22 +118,23 @@ _ODD: dict[str, list[Document]] = {
 """What is of the right type, and not what it says, where the survey does not look."""
 
 
-_GOING_ON: dict[str, Document] = {
-    schema.PROCESSES: {"state": {"$ne": ProcessState.FINISHED.value}},
-    schema.GRAPHS: {"recoveryTime": {"$exists": True}},
-}
-"""Of tasks and decisions those that go on are read in full anyway, or by whoever runs them."""
+def damaged(database: Database[Document], part: Range) -> Iterator[str]:
+    """Ids of a range's processes of which a record has something of a wrong type, or is odd. Has MongoDB look at all
+    records of the range, for some 8 µs each: three times as long as all else that a sweep does."""
+    for name in OF_PROCESSES:
+        yield from _damaged(database, name, part.condition())
 
 
-def damaged(database: Database[Document], part: Range, *, thorough: bool = False) -> Iterator[str]:
-    """Ids of a range's processes of which a record has something of a wrong type, or is odd: of those that go on, or
-    `thorough`ly of all. That has MongoDB look at all records of the range, for some 8 µs each: three times as long as
-    all else that a sweep does."""
-    for name in OF_PROCESSES if thorough else _GOING_ON:
-        among = {**part.condition(), **({} if thorough else _GOING_ON[name])}
-        wrong = {**among, "$or": [*wrong_types(schema.KINDS[name]), *_ODD.get(name, ())]}
-        for document in committed(database[name]).find(wrong, {"_id": True}).hint("_id_"):
-            yield split_record_id(document["_id"])[0]
+def damaged_among(database: Database[Document], process_ids: Sequence[str]) -> Iterator[str]:
+    """Those of these whose process or graph is so. Their decisions are read in full if they are live."""
+    for name in (schema.PROCESSES, schema.GRAPHS):
+        yield from _damaged(database, name, {"_id": {"$in": list(process_ids)}})
+
+
+def _damaged(database: Database[Document], name: str, among: Document) -> Iterator[str]:
+    wrong = {**among, "$or": [*wrong_types(schema.KINDS[name]), *_ODD.get(name, ())]}
+    for document in committed(database[name]).find(wrong, {"_id": True}).hint("_id_"):
+        yield split_record_id(document["_id"])[0]
 
 
 def walk(database: Database[Document], step: int) -> list[str]:

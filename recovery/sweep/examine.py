@@ -22,7 +22,7 @@ from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
-from recovery.store.ranges import Range, damaged, decisions, listed, of_type
+from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type
 from recovery.sweep.outline import suspects as suspected
 from recovery.sweep.read import Outline, Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
@@ -77,11 +77,12 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> 
             return
     told, of_them = set[str](), (partial(decisions, database), partial(listed, database))
     for page in _pages(survey(database, part, seen, chosen)):
-        for process_id in suspected(page, errand.around, *of_them):
+        odd = damaged_among(database, [outline.process["_id"] for outline in page])
+        for process_id in dict.fromkeys([*suspected(page, errand.around, *of_them), *odd]):
             told.add(process_id)
             yield process_id
     # What is of another type than it can be, at rest or where the survey does not look.
-    for process_id in dict.fromkeys(damaged(database, part, thorough=errand.thorough)):
+    for process_id in dict.fromkeys(damaged(database, part) if errand.thorough else ()):
         if process_id not in told and (chosen is None or process_id in chosen):
             seen.orphans.discard(process_id)
             yield process_id
