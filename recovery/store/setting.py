@@ -48,7 +48,8 @@ class Setting:
         among: Document = {"_id": {"$in": list(ids)}}
         # And is applied, which it may never have been.
         ended = {"outcome.finishedAt": _possible("$outcome.finishedAt", "$$NOW"), "recoveryTime": "$$NOW"}
-        finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}}
+        impossible = {"$expr": {"$gt": [date_of("$outcome.finishedAt", literal(datetime.max)), _AHEAD]}}
+        finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}, **impossible}
         changed += self._decisions.update_many(finished, [{"$set": ended}]).modified_count
         due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: _DELAYED_UNTIL}
         for state, moment in due.items():
