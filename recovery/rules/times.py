@@ -28,8 +28,12 @@ def time_impossible(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
         yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"process: {told}")
     if graph is not None and (told := _of_graph(graph, process, around)):
         yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"graph: {told}")
-    for decision in snapshot.decisions.values():
-        if told := _of_decision(decision, graph, around):
+    is_open = graph.not_finished if graph is not None else {}
+    for task, decision in snapshot.decisions.items():
+        state = decision.state
+        if state is DecisionState.WAITING or (state is DecisionState.FINISHED and task not in is_open):
+            continue  # nobody waits for their times
+        if told := _of_decision(decision, around):
             yield Finding(Rule.TIME_IMPOSSIBLE, decision.id, Repair.SET_TIME, told, decision)
 
 
@@ -47,11 +51,10 @@ def _of_graph(graph: Graph, process: Process, around: Surroundings) -> str | Non
     return _too_late(graph.recovery_time, around.now - min(since), graph.idle_timeout, around)
 
 
-def _of_decision(decision: Decision, graph: Graph | None, around: Surroundings) -> str | None:
+def _of_decision(decision: Decision, around: Surroundings) -> str | None:
     outcome = decision.outcome
     if decision.state is DecisionState.FINISHED:
-        is_open = graph is not None and decision.task_id in graph.not_finished
-        return _never(outcome.finished_at, "finished", around) if is_open and outcome is not None else None
+        return _never(outcome.finished_at, "finished", around) if outcome is not None else None
     actor = around.actor(decision.actor)
     if decision.state in (DecisionState.WORKING, DecisionState.QUEUED) and not actor.requeue_rate:
         longest = MESSAGE_TIMEOUTS * around.message_margin.total_seconds()

@@ -36,7 +36,7 @@ class _WholeProcesses(Scanner[Snapshot]):
         store = self.resources.store
         self._as_of = store.now()
         ids = [one for one in process_ids if isinstance(one, str)]
-        page = next(store.snapshot_pages(ids, told=told), [])
+        page = next(store.snapshot_pages(ids, told=told, thorough=ids if told else ()), [])
         self._left = len(page) < len(ids)
         others = (one for one in process_ids if not isinstance(one, str))
         return Page(page, [DamagedRecord(one, f"{one!r:.100}: an id that is no text") for one in others])

@@ -8,7 +8,7 @@ told, or what has consequences, is read as a majority has it (`concerns`). Each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -122,14 +122,17 @@ class Store:
         with pymongo.timeout(seconds):
             self.decisions.catch_up()
 
-    def snapshot_pages(self, process_ids: Iterable[str], *, told: bool = False) -> Iterator[list[Snapshot]]:
+    def snapshot_pages(
+        self, process_ids: Iterable[str], *, told: bool = False, thorough: Container[str] = ()
+    ) -> Iterator[list[Snapshot]]:
         """The same of any number of processes, as many at a time as may be held in memory at once. `told`: as a
-        majority has them and thoroughly, for people."""
+        majority has them, for people. `thorough`: those of which damage is looked for in what no rule reads as well;
+        they may be added while this goes on."""
         concern = committed if told else current
         for portion in self.portions(process_ids):
             left = portion
             while left:
-                page = snapshots.load(self.database, left, concern, PORTION_TASKS, thorough=told)
+                page = snapshots.load(self.database, left, concern, PORTION_TASKS, thorough)
                 yield page
                 read = {snapshot.process_id for snapshot in page}
                 left = [process_id for process_id in left if process_id not in read]

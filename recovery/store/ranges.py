@@ -8,7 +8,7 @@ whole reply at once in C, while it takes a raw batch apart and joins it again do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,13 +126,14 @@ def damaged(database: Database[Document], part: Range) -> Iterator[str]:
 
 
 def damaged_among(database: Database[Document], process_ids: Sequence[str]) -> Iterator[str]:
-    """Those of these whose process or graph is so. Their decisions are read in full if they are live."""
+    """Those of these whose process or graph is so in what was not read of them. What is live of their decisions is read
+    in full."""
     for name in (schema.PROCESSES, schema.GRAPHS):
-        yield from _damaged(database, name, {"_id": {"$in": list(process_ids)}})
+        yield from _damaged(database, name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
 
 
-def _damaged(database: Database[Document], name: str, among: Document) -> Iterator[str]:
-    wrong = {**among, "$or": [*wrong_types(schema.KINDS[name]), *_ODD.get(name, ())]}
+def _damaged(database: Database[Document], name: str, among: Document, known: Collection[str] = ()) -> Iterator[str]:
+    wrong = {**among, "$or": [*wrong_types(schema.KINDS[name], known=known), *_ODD.get(name, ())]}
     for document in committed(database[name]).find(wrong, {"_id": True}).hint("_id_"):
         yield split_record_id(document["_id"])[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from pymongo.collection import Collection
@@ -48,14 +48,13 @@ def load(
     process_ids: Sequence[str],
     concern: Concern,
     most: int | None = None,
-    *,
-    thorough: bool = False,
+    thorough: Container[str] = (),
 ) -> list[Snapshot]:
     """Snapshots of these processes, in the order given. Values, arguments, links and stacks are left out.
 
     Of some of them only, one at least, where their decisions together have more than `most` children: those of a
-    decision that is not applied are in no graph, and nobody knows before how many they are. `thorough`: damage is
-    looked for in what is left out, too.
+    decision that is not applied are in no graph, and nobody knows before how many they are. Of those that are in
+    `thorough` damage is looked for in what is left out, too.
     """
     of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
     if not process_ids:
@@ -79,8 +78,9 @@ def load(
         again = _whole(database, broken, concern)
         graph_of |= {graph.id: graph for graph in again[0].records}
         process_of |= {process.id: process for process in again[1].records}
+    looked_into = [one for one in wanted if one in thorough]
     spoilt: dict[str, list[DamagedRecord]] = defaultdict(list)
-    for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, wanted, concern, thorough)]):
+    for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, looked_into, concern)]):
         spoilt[split_record_id(damage.record)[0]].append(damage)
     return [
         Snapshot(
@@ -121,11 +121,9 @@ def interrupted(
     return found
 
 
-def _hidden(
-    database: Database[Document], process_ids: Sequence[str], concern: Concern, thorough: bool
-) -> Iterator[DamagedRecord]:
+def _hidden(database: Database[Document], process_ids: Sequence[str], concern: Concern) -> Iterator[DamagedRecord]:
     """What of a process's records is damaged where nobody looked: in tasks, and in what is left out."""
-    if not thorough or not process_ids:
+    if not process_ids:
         return
     of_them = {"$or": [*map(record_range, process_ids), {"_id": {"$in": [*process_ids]}}]}
     for name in OF_PROCESSES:

@@ -8,7 +8,7 @@ entry of a map, such as a graph's links; who reads one does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from recovery.records import Record, required, shapes
 from recovery.records.shapes import NUMBERS, Shape
@@ -22,18 +22,20 @@ _TYPES = (
 _NO_NUMBERS = [math.nan, math.inf, -math.inf]
 
 
-def wrong_types(cls: type[Record], *, entries: bool = True) -> list[Document]:
+def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[str] = ()) -> list[Document]:
     """Conditions of which a document that can't be read as such a record matches one: those that MongoDB can see.
 
     Without `entries` those alone that a validator can have, on a record's fields and not on what is in them: they cost
     the same however much that is, and compare as the same from one day to the next. What is missing is not among them.
+    Of the fields that are `known` nothing is asked: whoever read them has seen.
     """
     found: list[Document] = []
     for key, shape in shapes(cls).items():
-        found += _wrong(key, shape, entries)
+        if key not in known:
+            found += _wrong(key, shape, entries)
     if not entries:
         return found
-    return [*found, *({key: None} for key in required(cls) if key != "_id")]
+    return [*found, *({key: None} for key in required(cls) if key != "_id" and key not in known)]
 
 
 def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:

@@ -23,7 +23,7 @@ from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type
-from recovery.sweep.outline import suspects as suspected
+from recovery.sweep.outline import suspects as suspicious
 from recovery.sweep.read import Outline, Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
 
@@ -50,11 +50,12 @@ def examine(errand: Errand, part: Range) -> RangeResult:
 
 
 def _examine(errand: Errand, part: Range) -> RangeResult:
-    resources, seen = _resources(errand.settings), Seen()
+    resources, seen, odd = _resources(errand.settings), Seen(), set[str]()
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    for snapshots in resources.store.snapshot_pages(_suspects(resources, errand, part, seen), told=True):
+    suspected = _suspects(resources, errand, part, seen, odd)
+    for snapshots in resources.store.snapshot_pages(suspected, told=True, thorough=odd):
         findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
@@ -66,31 +67,34 @@ def _examine(errand: Errand, part: Range) -> RangeResult:
     return RangeResult(seen.processes, seen.decisions, wrong, counts, repaired, suspects(found))
 
 
-def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen) -> Iterator[str]:
-    """Processes to be read whole."""
+def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd: set[str]) -> Iterator[str]:
+    """Processes to be read whole; to `odd` go those that are damaged where no rule looks."""
     database, chosen = resources.store.database, None
     if errand.process_type is not None:
         of_this_type = of_type(database, part, errand.process_type)
         chosen = frozenset(of_this_type)
         if len(chosen) <= FEW:
-            yield from _among(resources, errand, of_this_type, seen)
+            yield from _among(resources, errand, of_this_type, seen, odd)
             return
     told, of_them = set[str](), (partial(decisions, database), partial(listed, database))
     for page in _pages(survey(database, part, seen, chosen)):
-        odd = damaged_among(database, [outline.process["_id"] for outline in page])
-        for process_id in dict.fromkeys([*suspected(page, errand.around, *of_them), *odd]):
-            told.add(process_id)
-            yield process_id
+        spoilt = [*damaged_among(database, [outline.process["_id"] for outline in page])]
+        suspects_here = dict.fromkeys([*suspicious(page, errand.around, *of_them), *spoilt])
+        odd.update(suspects_here if errand.thorough else spoilt)
+        told.update(suspects_here)
+        yield from suspects_here
     # What is of another type than it can be, at rest or where the survey does not look.
     for process_id in dict.fromkeys(damaged(database, part) if errand.thorough else ()):
         if process_id not in told and (chosen is None or process_id in chosen):
             seen.orphans.discard(process_id)
+            odd.add(process_id)
             yield process_id
     yield from seen.orphans  # or of processes that started while the range was read
 
 
-def _among(resources: Resources, errand: Errand, chosen: Iterable[str], seen: Seen) -> Iterator[str]:
-    for snapshots in resources.store.snapshot_pages(chosen, told=True):
+def _among(resources: Resources, errand: Errand, chosen: Sequence[str], seen: Seen, odd: set[str]) -> Iterator[str]:
+    odd.update(chosen)  # so few are looked into wholly
+    for snapshots in resources.store.snapshot_pages(chosen, told=True, thorough=odd):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
         yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, errand.around))

@@ -204,11 +204,7 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
     spoilt: dict[str, str] = {}
     for shape in (finished, running):
         for name, field, value in SPOILT:
-            key = database.add(shape)
-            one = {"q": {"_id": {"$regex": f"^{key}"}}, "u": {"$set": {field: value}}}
-            done = database.store.database.command("update", name, updates=[one], bypassDocumentValidation=True)
-            assert done["nModified"] == 1
-            spoilt[key] = field.partition(".")[0]
+            spoilt[_spoil(database, database.add(shape), name, field, value)] = field.partition(".")[0]
     result = examine.examine(
         examine.Errand(settings, examine.look_around(examine.Resources.connect(settings)), thorough=True), Range()
     )
@@ -219,6 +215,26 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
     assert told.keys() == {whole, *spoilt}
     for key, field in spoilt.items():
         assert told[key].rule is Rule.RECORD_DAMAGED and f"its {field} is " in told[key].evidence, told[key]
+
+
+def test_damage_where_no_rule_looks(database: Database, settings: Settings) -> None:
+    """Of the process and the graph of what goes on it is told each time; of what has other findings, too, if asked."""
+    goes_on = {
+        _spoil(database, database.add(running), name, field, value)
+        for name, field, value in (("processes", "args", 1), ("processes", "result", 5), ("graphs", "idleTimeout", "1"))
+    }
+    overdue = _spoil(database, database.add(work_timeout), "tasks", "args", [1])
+    found = {(one.process_id, one.rule) for one in sweep(settings).sample}
+    assert found == {*((key, Rule.RECORD_DAMAGED) for key in goes_on), (overdue, Rule.WORK_TIMEOUT)}
+    assert sweep(settings, thorough=True).findings == {Rule.RECORD_DAMAGED: 4, Rule.WORK_TIMEOUT: 1}
+
+
+def _spoil(database: Database, process_id: str, name: str, field: str, value: object) -> str:
+    """Have another program write that into the first of its records there; its id."""
+    one = {"q": {"_id": {"$regex": f"^{process_id}"}}, "u": {"$set": {field: value}}}
+    done = database.store.database.command("update", name, updates=[one], bypassDocumentValidation=True)
+    assert done["nModified"] == 1
+    return process_id
 
 
 def test_no_mongodb() -> None:
