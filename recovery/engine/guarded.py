@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from recovery import metrics
 from recovery.printable import printable
 from recovery.seldom import Seldom
+from recovery.store.client import refusal
 from recovery.store.transient import is_transient
 
 Item = TypeVar("Item")
@@ -72,14 +73,8 @@ def tell(record: str, error: Exception) -> None:
 
 def in_a_line(error: Exception) -> str:
     """An error's kind and what it says; of one of MongoDB's without the documents that its text would hold."""
-    text = _message(error) if isinstance(error, OperationFailure) else str(error)
+    text = refusal(error) if isinstance(error, OperationFailure) else str(error)
     return printable(f"{type(error).__name__}: {' '.join(text.split())}"[:LENGTH])
-
-
-def _message(error: OperationFailure) -> str:
-    details = error.details or {}
-    first = next(iter(details.get("writeErrors") or ()), details)
-    return str(first.get("errmsg") or f"code {first.get('code', error.code)}")
 
 
 def is_of_servers(error: BaseException) -> bool:

@@ -94,6 +94,13 @@ def is_denied(error: BaseException) -> bool:
     return isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED
 
 
+def refusal(error: OperationFailure) -> str:
+    """Why MongoDB refused a write, or its first that it refused, without the documents that the error's text holds."""
+    details = error.details or {}
+    first = next(iter(details.get("writeErrors") or ()), details)
+    return str(first.get("errmsg") or f"code {first.get('code', error.code)}")
+
+
 _DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
 
 

@@ -17,7 +17,7 @@ from pymongo.errors import OperationFailure
 
 from recovery.errors import DamagedRecord
 from recovery.store import schema
-from recovery.store.client import Document, is_denied
+from recovery.store.client import Document, is_denied, refusal
 from recovery.store.expressions import OVERDUE, after
 from recovery.store.reading import tell
 from recovery.store.transient import is_transient
@@ -95,7 +95,4 @@ def postpone(collection: Collection[Document], key: Any, *, missing: bool = Fals
 def tell_unwritten(collection: Collection[Document], key: str, error: OperationFailure) -> None:
     """Say, now and then, that a record can't be written, and why."""
     kind = schema.KINDS[collection.name].__name__
-    details = error.details or {}
-    first = next(iter(details.get("writeErrors") or ()), details)
-    why = str(first.get("errmsg") or f"code {error.code}")
-    tell(DamagedRecord(key, f"{kind} {key}: can't be changed: {' '.join(why.split())}"[:500], (), kind))
+    tell(DamagedRecord(key, f"{kind} {key}: can't be changed: {' '.join(refusal(error).split())}"[:500], (), kind))

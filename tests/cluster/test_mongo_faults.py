@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-OVERDUE = 80
+OVERDUE = 400
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,9 @@ from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
 from recovery.settings import Settings
 from recovery.stack import Stack
+from tests.clock import Clock
 from tests.demo.test_storm import Told
 from tests.waiting import wait_until
-
-
-class Clock:
-    """Time that goes by when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

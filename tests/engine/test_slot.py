@@ -14,6 +14,7 @@ from recovery.engine import Result, Slot, attempt
 from recovery.errors import NotInActor
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import new_pass
+from tests.clock import Clock
 from tests.store.writing import contents, is_close
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
@@ -65,20 +66,14 @@ def test_a_ready_task_of_an_actor_that_is_not_served_here_is_enqueued(world: Wor
     assert world.app.result(process_id, timeout=0) == [None] * 3
 
 
-class Clock:
+class Timed(Clock):
     """The time that `attempt` sees; a task's time passes when it says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
 
     perf_counter = staticmethod(time.perf_counter)
 
 
 def test_ready_tasks_are_run_on_the_spot_for_a_while_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = Timed()
     monkeypatch.setattr(attempt, "time", clock)
 
     @world.app.actor()

@@ -11,6 +11,7 @@ from pymongo.errors import AutoReconnect
 
 from recovery.settings import Settings
 from recovery.store.workers import Queues, Workers
+from tests.clock import Clock
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
@@ -19,13 +20,6 @@ from workers.consuming import Consuming
 from workers.identity import identify
 from workers.lifeline import HOLD_EVERY, Lifeline
 from workers.watch import ServerClock
-
-
-class Clock:
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
