@@ -1,8 +1,12 @@
-"""The end of a process with an error: it is listed for an operator, then broken."""
+"""The end of a process with an error: it is listed for an operator, then broken.
+
+Listed for the life that it is broken in, which both writes name: who takes off the list what an earlier life was broken
+for, however late, leaves it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
@@ -38,20 +42,28 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
 
 def unlist_beaten(resources: Resources, process_ids: Sequence[str], error: ErrorInfo) -> None:
     """Forget what was listed for processes that were about to be broken with this error, and ended in another way just
-    then; or, if the error is of processes as a whole, broke for one of their tasks."""
+    then; or, if the error is of processes as a whole, broke for one of their tasks or were set running again."""
     store = resources.store
     processes = store.processes.briefs(process_ids)
     store.interruptions.remove_all([key for key in process_ids if key not in processes or processes[key].state in OVER])
     if error.task is None:
         # What the start task itself failed for is listed under the same name.
         for_a_task = [
-            record_id(process.id, process.start_task)
+            (record_id(process.id, process.start_task), process.reopened or 0)
             for process in processes.values()
             if process.state is ProcessState.BROKEN
             and process.error is not None
             and process.error.task not in (None, process.start_task)
         ]
         store.interruptions.remove_kind(for_a_task, error.kind)
+        unlist_past_lives(resources, process_ids)
+
+
+def unlist_past_lives(resources: Resources, process_ids: Iterable[str]) -> None:
+    """Forget what these processes were listed for as a whole, or for their start tasks, before they were set running
+    again."""
+    store = resources.store
+    store.interruptions.remove_lives(store.processes.committed_lives(process_ids).items())
 
 
 def list_interruption(
@@ -69,5 +81,6 @@ def list_interruption(
             fingerprint=error.fingerprint or fingerprint(error.kind),
             attempt=attempt,
             restarts=restarts,
+            reopened=process.reopened or 0,
         )
     )

@@ -9,11 +9,11 @@ process is reopened only while nothing in its graph has failed, so one that coul
 
 from __future__ import annotations
 
-from recovery.engine.breaking import break_off
+from recovery.engine.breaking import break_off, unlist_past_lives
 from recovery.engine.effects import Applied
 from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.resources import Resources
-from recovery.records import Decision, ProcessState
+from recovery.records import Decision, Process, ProcessState
 from recovery.store import Finished
 
 MAY_BREAK = (ProcessState.RUNNING, ProcessState.BROKEN)
@@ -31,14 +31,19 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     error = decision.outcome.error.evolve(task=task, actor=decision.actor)
     if break_off(resources, process, error, attempt=decision.attempts, restarts=decision.restarts or 0):
         return Applied.NOW
-    unlist_stale(resources, decision)
+    unlist_stale(resources, process, decision)
     return Applied.BEFORE
 
 
-def unlist_stale(resources: Resources, decision: Decision) -> None:
+def unlist_stale(resources: Resources, process: Process, decision: Decision) -> None:
     """What was listed while it was restarted is listed no longer: who did that may be through already."""
     restarts = decision.restarts
-    if not resources.store.graphs.is_failed(decision.process_id, decision.task_id, restarts):
+    if resources.store.graphs.is_failed(process.id, decision.task_id, restarts):
+        return
+    if decision.task_id == process.start_task:
+        # The same name stands for the process as a whole, which may be broken still.
+        unlist_past_lives(resources, [process.id])
+    else:
         resources.store.interruptions.remove_before([(decision.id, (restarts or 0) + 1)])
 
 

@@ -6,7 +6,7 @@ process's own error. Whatever was restarted or aborted meanwhile is listed no lo
 
 from __future__ import annotations
 
-from recovery.engine.breaking import list_interruption, unlist_beaten
+from recovery.engine.breaking import list_interruption, unlist_beaten, unlist_past_lives
 from recovery.engine.interrupt import unlist_stale
 from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.resources import Resources
@@ -45,7 +45,7 @@ def _list_failed(resources: Resources, process: Process, decision: Decision) -> 
     error = decision.outcome.error.evolve(task=decision.task_id, actor=decision.actor)
     listed = list_interruption(resources, process, error, attempt=decision.attempts, restarts=restarts or 0)
     unlist_beaten(resources, [process.id], error)
-    unlist_stale(resources, decision)
+    unlist_stale(resources, process, decision)
     return listed
 
 
@@ -71,5 +71,8 @@ def _list_process(resources: Resources, process: Process, task: str, decision: D
     now = store.processes.brief(process.id)
     if now is None or now.state is not ProcessState.BROKEN or now.reopened != process.reopened:
         # Set running since it was read, and who did that may be through already.
-        store.interruptions.remove_before([(record_id(process.id, task), restarts + 1)])
+        if task == process.start_task:
+            unlist_past_lives(resources, [process.id])
+        else:
+            store.interruptions.remove_before([(record_id(process.id, task), restarts + 1)])
     return listed

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from recovery.engine.breaking import unlist_past_lives
 from recovery.engine.guarded import together
 from recovery.engine.interrupt import interrupt
 from recovery.engine.rebuild import rebuild_graphs
@@ -19,11 +20,13 @@ from recovery.records.ids import record_id
 from recovery.store import Restarted
 
 
-def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[str, Process]) -> int:
+def reopen(
+    resources: Resources, restarted: Sequence[Restarted], seen: Mapping[str, Process], *, whole: bool = True
+) -> int:
     """Reopen the graphs and processes of restarted tasks; how many processes run again.
 
     `seen` are the processes as they were before: one that was reopened, broken again or aborted since then is left
-    alone.
+    alone; and, unless `whole`, one that broke as a whole.
     """
     store = resources.store
     if not restarted:
@@ -34,13 +37,17 @@ def reopen(resources: Resources, restarted: Sequence[Restarted], seen: Mapping[s
         together(sorted(lost), lambda some: rebuild_graphs(resources, some))
         damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
     store.restarts.reopen_graphs(restarted)
-    broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id))}
-    running = 0
+    broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id), whole)}
+    running, well = 0, set[str]()
     if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
         running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
         break_again(resources, well)
     # What could not be reopened stays listed, until its apply can.
-    store.interruptions.remove_before((one.id, one.restarts) for one in restarted if one.process_id not in damaged)
+    left = [one for one in restarted if one.process_id not in damaged]
+    starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
+    store.interruptions.remove_before((one.id, one.restarts) for one in left if one.process_id not in starts)
+    if lives := well | starts:
+        unlist_past_lives(resources, lives)
     return running
 
 
@@ -50,8 +57,7 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
     if restarted:
         process = resources.store.processes.brief(restarted[0].process_id)
         # One that broke as a whole meanwhile, for its time-out say, is set running by an operator only.
-        for_a_task = process is not None and process.error is not None and process.error.task is not None
-        reopen(resources, restarted, {process.id: process} if process is not None and for_a_task else {})
+        reopen(resources, restarted, {process.id: process} if process is not None else {}, whole=False)
 
 
 def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
@@ -70,5 +76,13 @@ def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> i
     return len(again)
 
 
-def _is_broken(process: Process | None) -> bool:
-    return process is not None and process.state is ProcessState.BROKEN
+def _is_broken(process: Process | None, whole: bool = True) -> bool:
+    """`whole`: or for a task only."""
+    if process is None or process.state is not ProcessState.BROKEN:
+        return False
+    return whole or (process.error is not None and process.error.task is not None)
+
+
+def _is_start(one: Restarted, process: Process | None) -> bool:
+    """Whether what is listed under its name may stand for its process as a whole."""
+    return process is not None and one.task == process.start_task

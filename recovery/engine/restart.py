@@ -8,11 +8,11 @@ restart. Only tasks of a process that is broken are restarted: what fails in a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery import metrics
-from recovery.engine.breaking import OVER
+from recovery.engine.breaking import OVER, unlist_past_lives
 from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
 from recovery.engine.lookup import find_process
@@ -50,11 +50,12 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
         raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")
     if resources.store.graphs.absent([process_id]):
         rebuild_graph(resources, process_id)  # it tells what failed
+    # Before it is asked what has failed: what fails from then on stays listed.
+    listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
     tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
     decisions = resources.store.decisions.briefs(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]
     if not tasks:
-        listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
         return Restarts(processes=_set_running(resources, [process], listed))
     under_way = [
         Restarted(one.id, one.restarts, one.epoch)
@@ -65,12 +66,8 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
         raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
     again = sum(reopen(resources, some, {process.id: process}) for some in batches(under_way, BATCH))
     done = Restarts(processes=again)
-    if done.processes:
-        resources.store.interruptions.remove_before((key, n + 1) for key, n in _listed_whole(resources, process))
-    # What it broke for as a whole comes last: it runs again when none of its tasks is failed any more.
-    interrupted = [*((one.id, one.restarts or 0) for one in failed), *_listed_whole(resources, process)]
-    for first in range(0, len(interrupted) if failed else 0, BATCH):
-        done += _restart(resources, dict(interrupted[first : first + BATCH]))
+    for some in batches(failed, BATCH):
+        done += _restart(resources, {one.id: one.restarts or 0 for one in some})
     return done
 
 
@@ -94,15 +91,6 @@ def pages(
             break
 
 
-def _listed_whole(resources: Resources, process: Process) -> list[tuple[str, int]]:
-    """What a process is listed for as a whole, for its time-out say: it broke for that before tasks of it failed, or
-    was about to."""
-    if process.error is None or process.error.task == process.start_task:
-        return []
-    start = record_id(process.id, process.start_task)
-    return [(one.id, one.restarts) for one in resources.store.interruptions.of_process(process.id) if one.id == start]
-
-
 def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     """Restart a batch of tasks: {id: its `restarts` when it failed}."""
     store = resources.store
@@ -111,7 +99,7 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
     wanted = [
         Restarted(key, restarts, process.epoch)
-        for key, restarts in failed.items()
+        for key, restarts in {**failed, **_failed_starts(resources, broken, failed)}.items()
         if (process := broken.get(split_record_id(key)[0])) is not None
     ]
     queued = store.restarts.queue(wanted, new_pass())
@@ -126,6 +114,21 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     return Restarts(len(queued), running)
 
 
+def _failed_starts(resources: Resources, broken: Mapping[str, Process], listed: Iterable[str]) -> dict[str, int]:
+    """{start task: its `restarts`} of those that failed in processes that broke as a whole, and are listed as these:
+    the number that is listed is not theirs."""
+    starts = [key for key in listed for one, task in [split_record_id(key)] if _is_whole(broken.get(one), task)]
+    decisions = resources.store.decisions.briefs(starts) if starts else {}
+    return {key: decision.restarts or 0 for key, decision in decisions.items() if decision.failed}
+
+
+def _is_whole(process: Process | None, task: str) -> bool:
+    """Whether this task's name stands for a process that broke as a whole."""
+    if process is None or process.error is None:
+        return False
+    return task == process.start_task and process.error.task is None
+
+
 def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> int:
     """Go on with tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut
     off: reopened, they are listed no longer. How many processes run again by it."""
@@ -136,8 +139,7 @@ def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[st
         if (process := broken.get(decision.process_id)) is not None
         and decision.restarts is not None
         and decision.restarts > left[key]
-        # The start task's name may stand for the process as a whole.
-        and not (decision.task_id == process.start_task and process.error and process.error.task is None)
+        and not _is_whole(process, decision.task_id)
     ]
     return reopen(resources, again, broken)
 
@@ -161,7 +163,9 @@ def _set_running(resources: Resources, processes: Sequence[Process], listed: Map
     running = store.restarts.reopen_processes(processes)
     metrics.OPERATIONS.labels("set running").inc(running)
     break_again(resources, ids)
-    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items())
+    starts = {record_id(process.id, process.start_task) for process in processes}
+    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
+    unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
     over = [key for key in store.graphs.complete(ids) if finish_process(resources, key, epochs[key]) is not None]
     store.rest_graphs(over)

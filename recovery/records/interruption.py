@@ -25,4 +25,6 @@ class Interruption(OfTask):
     attempt: int = 0
     restarts: int = 0
     """Of the decision that failed."""
+    reopened: int = 0
+    """How often the process had been set running again: the life of it in which this was listed."""
     at: datetime | None = None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from recovery import metrics
 from recovery.engine import Resources
 from recovery.engine.breaking import list_interruption, unlist_beaten
-from recovery.records import ErrorInfo, ProcessState
+from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings
@@ -55,25 +55,27 @@ class TimeoutRepairs:
         return counted
 
     def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        broken = 0
-        for process_type, ids in self._by_type(findings).items():
-            seconds = around.process_type(process_type).process_timeout
-            message = f"the process was not done within its process_timeout of {seconds:g} s"
-            error = ErrorInfo(kind="ProcessTimeout", message=message)
-            self._list(ids, error)
-            late = self._store.processes.break_late(ids, process_type, seconds, error)
-            if late < len(ids):
-                unlist_beaten(self._resources, ids, error)
-            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-            metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
-            broken += late
-        return broken
-
-    def _list(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
-        """List them before they are broken, so that none is broken and not listed."""
-        for process in self._store.processes.briefs(process_ids).values():
+        by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
+        for process in self._store.processes.briefs(f.record for f in findings).values():
             if process.state is ProcessState.RUNNING:
-                list_interruption(self._resources, process, error, restarts=process.reopened or 0)
+                by_life[process.type, process.reopened].append(process)
+        return sum(self._break_alike(key, some, around) for key, some in by_life.items())
+
+    def _break_alike(self, alike: tuple[str, int | None], processes: Sequence[Process], around: Surroundings) -> int:
+        """List processes of a type that were set running as often, then break them: none is broken and not listed."""
+        process_type, reopened = alike
+        ids = [process.id for process in processes]
+        seconds = around.process_type(process_type).process_timeout
+        message = f"the process was not done within its process_timeout of {seconds:g} s"
+        error = ErrorInfo(kind="ProcessTimeout", message=message)
+        for process in processes:
+            list_interruption(self._resources, process, error, restarts=reopened or 0)
+        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened)
+        if late < len(ids):
+            unlist_beaten(self._resources, ids, error)
+        metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
+        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
+        return late
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)

@@ -1,7 +1,9 @@
 """Queries and updates of the Interruption records: the tasks for which processes are broken.
 
 The collection holds what is broken, not what exists; every query here costs that much at the most. One record per task:
-that of a later failure takes the place of an earlier one, never the other way round.
+that of a later failure takes the place of an earlier one, never the other way round. Which one is later is told by the
+life of the process, `reopened`, then by that of the task, `restarts`: under the name of its start task a process is
+listed as a whole as well, and that task may fail for the first time in the process's second life.
 """
 
 from __future__ import annotations
@@ -66,9 +68,11 @@ class Interruptions:
         Acknowledged: its process is broken next, and what is broken has to be listed.
         """
         fields = {key: literal(value) for key, value in to_document(interruption).items()}
-        earlier = {"_id": interruption.id, "restarts": {"$lt": interruption.restarts}}
+        life, restarts = interruption.reopened, interruption.restarts
+        earlier = [_before(life), {"reopened": life, "restarts": {"$lt": restarts}}]
+        query = {"_id": interruption.id, "$or": earlier}
         try:
-            self._collection.update_one(earlier, [{"$replaceWith": {**fields, "at": "$$NOW"}}], upsert=True)
+            self._collection.update_one(query, [{"$replaceWith": {**fields, "at": "$$NOW"}}], upsert=True)
         except DuplicateKeyError:
             return False
         return True
@@ -79,10 +83,18 @@ class Interruptions:
         if deletes:
             self._collection.bulk_write(deletes, ordered=False)
 
-    def remove_kind(self, ids: Sequence[str], kind: str) -> None:
-        """Forget those of these that are of this kind of error."""
-        if ids:
-            self._collection.delete_many({"_id": {"$in": list(ids)}, "kind": kind})
+    def remove_lives(self, running: Iterable[tuple[str, int]]) -> None:
+        """Forget what was listed before its process was set running for the nth time: (id, n)."""
+        deletes = [DeleteOne({"_id": key, **_before(n)}) for key, n in running]
+        if deletes:
+            self._collection.bulk_write(deletes, ordered=False)
+
+    def remove_kind(self, listed: Iterable[tuple[str, int]], kind: str) -> None:
+        """Forget those of these that are of this kind of error, and were listed before their process was set running
+        once more than n times: (id, n)."""
+        deletes = [DeleteOne({"_id": key, "kind": kind, **_before(n + 1)}) for key, n in listed]
+        if deletes:
+            self._collection.bulk_write(deletes, ordered=False)
 
     def remove_all(self, process_ids: Sequence[str]) -> None:
         """Forget all of these processes. Index `_id`, their ranges."""
@@ -141,6 +153,11 @@ class Interruptions:
             )
             for found in self._collection.aggregate(stages)
         ]
+
+
+def _before(life: int) -> Document:
+    """Listed in an earlier life of the process than this, or by somebody who does not say in which."""
+    return {"reopened": {"$not": {"$gte": life}}}
 
 
 def _as_shown(document: Document) -> Interruption:

@@ -10,6 +10,7 @@ from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
+from recovery.records.ids import record_id
 from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
@@ -143,6 +144,13 @@ class Processes:
         found = find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
         return {document["_id"]: document["epoch"] for document in found}
 
+    def committed_lives(self, process_ids: Iterable[str]) -> dict[str, int]:
+        """{start task, `P/T`: how often its process was set running again}, of those of these that were, as a majority
+        has it."""
+        again = {"reopened": {"$gt": 0}, "startTask": {"$type": "string"}}
+        found = find_keys(self._committed, process_ids, {"startTask": True, "reopened": True}, again)
+        return {record_id(document["_id"], document["startTask"]): document["reopened"] for document in found}
+
     def aborted(self, process_ids: Iterable[str]) -> set[str]:
         """Those of these that were aborted. Index `unsuccessful`, and nothing but it."""
         query = {"_id": {"$in": list(process_ids)}, "state": ProcessState.ABORTED.value}
@@ -193,12 +201,20 @@ class Processes:
         guard = _late(process_type, seconds)
         return update_each(self._current, process_ids, guard, [{"$set": {"timedOutAt": "$$NOW"}}]).count
 
-    def break_late(self, process_ids: Sequence[str], process_type: str, seconds: float, error: ErrorInfo) -> int:
+    def break_late(
+        self,
+        process_ids: Sequence[str],
+        process_type: str,
+        seconds: float,
+        error: ErrorInfo,
+        reopened: int | None = None,
+    ) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
-        once more. How many."""
+        once more. None that was reopened since they were seen. How many."""
         broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
-        return update_each(self._committed, process_ids, _late(process_type, seconds), stages).count
+        guard = {**_late(process_type, seconds), "reopened": reopened}
+        return update_each(self._committed, process_ids, guard, stages).count
 
     def hurry(self, process_type: str, seconds: float) -> int:
         """Running processes of a type whose settings changed: look when their time is over.

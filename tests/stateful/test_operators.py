@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.stateful.checks import Memory
-from tests.stateful.cluster import BROKEN_LATE, LATE, Cluster, go_on, work
+from tests.stateful.cluster import BROKEN_LATE, IDLE, LATE, Cluster, go_on, work
 from tests.stateful.kills import node
 from tests.stateful.rest import bring_to_rest
 
@@ -66,6 +66,46 @@ def test_a_task_fails_while_a_scanner_breaks_its_process_for_its_time_out(cluste
     cluster.restart(cluster.member(), process_id, None)
     assert (process(cluster)["state"], listed(cluster)) == ("running", set())
     bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
+
+
+@pytest.mark.parametrize("at", ["Interruptions.add", "Processes.break_late"])
+def test_a_task_fails_and_is_restarted_while_a_scanner_breaks_its_process_for_its_time_out(
+    cluster: Cluster, at: str
+) -> None:
+    """What the scanner lists is of a life that is over: the process is late in its next one, and broken when a scanner
+    has listed that."""
+    go_on(on_the_spot=False)
+    program = node(1, [node(2, raises="until mended"), []])
+    process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
+    work(cluster)
+    cluster.passing.pass_by(LATE + 1)
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, at)))
+    assert not scanner.go()
+    work(cluster)
+    cluster.mended = True
+    cluster.restart(cluster.member(), process_id, None)
+    scanner.finish()
+    assert (process(cluster)["state"], listed(cluster)) == ("running", set())
+    bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
+
+
+def test_a_scanner_that_was_too_late_to_break_a_process_comes_to_take_it_off_the_list(cluster: Cluster) -> None:
+    """It was broken for a task, restarted, and then broken by another scanner."""
+    go_on(on_the_spot=False)
+    program = node(1, [node(2, raises="until mended"), []])
+    process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
+    work(cluster)
+    cluster.passing.pass_by(LATE + 1)
+    pauses = (Fault(Kind.PAUSE, 0, step) for step in ("Processes.break_late", "Interruptions.remove_kind"))
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(*pauses))
+    assert not scanner.go()
+    work(cluster)
+    assert not scanner.go() and scanner.at == "Interruptions.remove_kind"
+    cluster.restart(cluster.member(), process_id, None)
+    cluster.passing.pass_by(IDLE + 1)
+    scan(cluster, "processes")
+    scanner.finish()
+    assert (process(cluster)["state"], listed(cluster)) == ("broken", {("start", "ProcessTimeout")})
 
 
 @pytest.mark.parametrize("end", ["finished", "aborted"])

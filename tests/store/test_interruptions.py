@@ -52,6 +52,39 @@ def test_a_later_failure_takes_the_place_of_an_earlier_one_and_not_the_other_way
     assert store.interruptions.count(Selection()) == 0
 
 
+def test_the_life_of_the_process_comes_before_that_of_the_task(store: Store) -> None:
+    """A process is listed under its start task, which may fail for the first time in the second life of the process."""
+    lives = [((0, 3), (0, 3)), ((1, 0), (1, 0)), ((0, 4), (1, 0)), ((1, 1), (1, 1)), ((1, 0), (1, 1))]
+    for (reopened, restarts), there in lives:
+        store.interruptions.add(interruption(reopened=reopened, restarts=restarts))
+        (found,) = store.interruptions.of_process("p")
+        assert (found.reopened, found.restarts) == there
+
+
+@pytest.mark.parametrize("life", [None, "first"])
+def test_what_does_not_say_in_which_life_it_was_listed_is_the_earliest(store: Store, life: Any) -> None:
+    """Of another program."""
+    store.interruptions.add(interruption())
+    update = {"q": {}, "u": {"$set": {"reopened": life}} if life else {"$unset": {"reopened": True}}}
+    store.database.command("update", "interruptions", updates=[update], bypassDocumentValidation=True)
+    store.interruptions.add(interruption(message="again"))
+    (found,) = store.interruptions.of_process("p")
+    assert (found.reopened, found.message) == (0, "again")
+
+
+def test_what_was_listed_in_an_earlier_life_of_its_process_is_forgotten(store: Store) -> None:
+    for key, reopened in (("p/start", 1), ("q/start", 1), ("r/start", 1)):
+        store.interruptions.add(interruption(key, reopened=reopened, restarts=5))
+    store.interruptions.remove_lives([("p/start", 1), ("q/start", 2)])
+    assert [one.id for one in store.interruptions.page(Selection(), "", 10)] == ["p/start", "r/start"]
+    store.interruptions.remove_kind([("p/start", 0), ("r/start", 1)], "KeyError")
+    store.interruptions.remove_kind([("p/start", 0)], "ValueError")
+    assert [one.id for one in store.interruptions.page(Selection(), "", 10)] == ["p/start", "r/start"]
+    store.interruptions.remove_kind([("p/start", 1), ("r/start", 2)], "ValueError")
+    assert store.interruptions.count(Selection()) == 0
+    store.interruptions.remove_lives([])
+
+
 def test_what_is_no_text_is_shown_as_one(rows: Store) -> None:
     """Of another program, past the validator: it hides no other of its page."""
     update = {"q": {"_id": "p1/b"}, "u": {"$set": {"message": 5, "kind": ["a"], "at": "yesterday"}}}

@@ -184,6 +184,14 @@ def test_a_process_is_broken_once(store: Store) -> None:
     assert {key for key, d in contents(store, "processes").items() if d != before[key]} == {"late"}
 
 
+def test_a_process_that_was_set_running_since_it_was_seen_is_not_broken(store: Store) -> None:
+    ids = list(processes(store))
+    assert store.processes.break_late(ids, "order", 3600, ERROR, 1) == 0
+    store.database["processes"].update_one({"_id": "late"}, {"$set": {"reopened": 1}})
+    assert store.processes.break_late(ids, "order", 3600, ERROR) == 0
+    assert store.processes.break_late(ids, "order", 3600, ERROR, 1) == 1
+
+
 def test_a_process_is_looked_at_when_its_time_is_over(store: Store) -> None:
     made, now = processes(store), store.now()
     week = 7 * 86400.0
