@@ -94,9 +94,7 @@ class Memory:
             assert len(set(finished)) == len(finished), f"applied twice: {graph}"
         for line in live(found) if self.settled else ():
             assert line.split()[1].partition("/")[0] not in self.settled, f"live, and its process is aborted: {line}"
-        listed = {key.partition("/")[0] for key in found["interruptions"]}
-        for key, process in found["processes"].items():
-            assert process["state"] != "broken" or key in listed, f"broken, and no operator would learn it: {process}"
+        _are_listed(found)
 
     def _once_decided(self, decisions: dict[str, dict[str, Any]]) -> None:
         for key, document in decisions.items():
@@ -151,6 +149,19 @@ def live(found: Documents) -> list[str]:
         for key, document in found[name].items()
         if "recoveryTime" in document or document.get("state") in (*LIVE, "running")
     ]
+
+
+def _are_listed(found: Documents) -> None:
+    """What a process is broken for is listed, as long as it is: whoever breaks it lists that before, and whoever has it
+    run again takes it off the list after. That holds wherever one of them is cut off."""
+    for key, process in found["processes"].items():
+        if process["state"] != "broken":
+            continue
+        listed, failed = of_process(found["interruptions"], key), found["graphs"].get(key, {}).get("failed", {})
+        task = process["error"].get("task")
+        assert listed, f"broken, and no operator would learn it: {process}"
+        assert task or "start" in listed, f"broken as a whole, and not listed for that: {process}, {listed}"
+        assert task not in failed or task in listed, f"broken for {task}, and not listed for it: {process}, {listed}"
 
 
 def _have_deadlines(found: Documents) -> None:
