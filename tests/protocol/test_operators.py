@@ -31,6 +31,8 @@ RESTART = [
     "Restarts.reopen_processes:after",
     "Interruptions.remove_before:before",
     "Interruptions.remove_before:after",
+    "Interruptions.remove_lives:before",
+    "Interruptions.remove_lives:after",
     "Broker.push:before",
     "Broker.push:after",
 ]
