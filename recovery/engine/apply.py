@@ -9,7 +9,7 @@ applies them again. `applier` decides when to apply, and takes the deadlines off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pymongo.errors import OperationFailure
 
@@ -22,6 +22,8 @@ from recovery.engine.interrupt import interrupt
 from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import reopen_for
 from recovery.engine.resources import Resources
+from recovery.engine.whole import finish_whole, made_whole
+from recovery.records import Outcome
 from recovery.records.ids import record_id, split_record_id
 from recovery.store import Finished, GraphView, batches, is_too_large
 
@@ -65,6 +67,9 @@ def _applied_before(
     if view is None and rebuild_graph(resources, ended.process_id):
         view = resources.store.graphs.view(ended.process_id, finished)  # made from the decisions, this one among them
         applied = Applied.RESTORED
+    elif view is not None and view.complete and not view.applied and made_whole(resources, ended.process_id):
+        view = resources.store.graphs.view(ended.process_id, finished)  # it was lost from the graph
+        applied = Applied.RESTORED
     if view is None or view.epoch != ended.decision.epoch:
         return Effect(Applied.STALE)
     if not view.applied:  # its parent is not, or the graph was made anew a moment ago
@@ -87,9 +92,19 @@ def _go_on(
         # Of what is applied again the value was not read.
         outcomes = {ended.decision.task_id: ended.decision.outcome for ended in together}
         known = {task: one for task, one in outcomes.items() if one is not None and one.value is not None}
-        over = finish_process(resources, process_id, view.epoch, known) is not None
-        return Effect(applied, taken, complete=over)
+        return Effect(applied, taken, complete=_finish(resources, together, view, known) is not None)
     return Effect(applied, taken, view.size)
+
+
+def _finish(
+    resources: Resources, together: Sequence[Ended], view: GraphView, known: Mapping[str, Outcome]
+) -> bool | None:
+    process_id = together[0].process_id
+    scheduled = {child.id for ended in together for child in ended.decision.children}
+    scheduled |= {ended.task.task_id for ended in together if ended.task.parent is None}
+    if scheduled == {ended.task.task_id for ended in together}:  # these are all tasks that it has
+        return finish_process(resources, process_id, view.epoch, known)
+    return finish_whole(resources, process_id, view.epoch, view.finished, known)
 
 
 def _outgrown(resources: Resources, together: Sequence[Ended]) -> Effect:

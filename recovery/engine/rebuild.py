@@ -51,21 +51,32 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     return made
 
 
-def remake_graph(resources: Resources, process_id: str) -> bool:
-    """Make a graph that contradicts the decisions anew from them, and go on from it; False if it has changed since, or
-    the process does not go on."""
+def remake_graph(resources: Resources, process_id: str) -> bool | None:
+    """Make a graph that contradicts the decisions anew from them, and go on from it; None if it does not contradict
+    them, and False if it can't be made: it has changed since, the process was aborted, or it has finished, and
+    something would be open: its result was told. Raises DamagedRecord."""
     store = resources.store
     seen = store.graphs.get(process_id)
     process = store.processes.briefs([process_id]).get(process_id)
-    if seen is None or process is None or process.state not in _GOES_ON or seen.epoch != process.epoch:
+    if seen is None or process is None or process.state is ProcessState.ABORTED or seen.epoch != process.epoch:
         return False
     # After the graph: what that has as finished is among them.
     decisions = dict(store.decisions.of_processes([process_id])).get(process_id, {})
     graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout)
+    if _says(graph) == _says(seen):
+        return None
+    if process.state not in _GOES_ON and graph.not_finished:
+        return False
     if not store.graphs.remake(seen, graph):
         return False
     _go_on(resources, [graph], {process_id: process})
     return True
+
+
+def _says(graph: Graph) -> tuple[object, ...]:
+    """What of a graph follows from the decisions."""
+    links = {task: {*waits} for task, waits in graph.links.items() if waits}
+    return {*graph.not_finished}, links, {*graph.finished}, {*graph.failed}, graph.restarted
 
 
 def _go_on(resources: Resources, graphs: Sequence[Graph], processes: Mapping[str, Process]) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from recovery import metrics
 from recovery.engine.breaking import OVER, unlist_past_lives
-from recovery.engine.complete import finish_process
 from recovery.engine.dispatch import BATCH, push
 from recovery.engine.lookup import find_process
 from recovery.engine.rebuild import rebuild_graph
 from recovery.engine.reopen import break_again, reopen
 from recovery.engine.resources import Resources
+from recovery.engine.whole import finish_whole
 from recovery.errors import InputError
 from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
 from recovery.records.ids import new_pass, record_id, split_record_id
@@ -167,7 +167,7 @@ def _set_running(resources: Resources, processes: Sequence[Process], listed: Map
     store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
     unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
-    over = [key for key in store.graphs.complete(ids) if finish_process(resources, key, epochs[key]) is not None]
+    over = [key for key in store.graphs.complete(ids) if finish_whole(resources, key, epochs[key]) is not None]
     store.rest_graphs(over)
     return running
 

@@ -5,11 +5,13 @@ Each is read anew, and changed only while that is what it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from recovery.engine import Resources, each, rebuild_graphs, remake_graph
+from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, Task
+from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.client import Document
@@ -26,6 +28,8 @@ class DamageRepairs:
     def __init__(self, resources: Resources, applying: Applying) -> None:
         self._resources, self._store = resources, resources.store
         self._applying = applying
+        # When nobody has been at work on the graph for a while: only then absence is a finding.
+        self._soon = 1.2 * resources.settings.apply_timeout
         self.actions = {
             Repair.MEND: self._mend,
             Repair.PUT_BACK: self._put_back,
@@ -37,7 +41,19 @@ class DamageRepairs:
         }
 
     def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], self._drop)
+        return self._then_look([finding.record for finding in findings], self._drop)
+
+    def _then_look(self, records: Sequence[str], step: Callable[[str], bool]) -> int:
+        """Take a step that mends a record, and look at its process soon: while a record of it could not be read nobody
+        looked for what else is wrong."""
+
+        def mend(record: str) -> bool:
+            mended = step(record)
+            if mended:
+                self._store.graphs.look_soon(split_record_id(record)[0], self._soon)
+            return mended
+
+        return each(records, mend)
 
     def _drop(self, record: str) -> bool:
         found = self._store.mending.look(Decision if "/" in record else Process, record)
@@ -55,7 +71,7 @@ class DamageRepairs:
         return next(({"actor": child.actor} for child in children if record.endswith(f"/{child.id}")), None)
 
     def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], self._run_again)
+        return self._then_look([finding.record for finding in findings], self._run_again)
 
     def _run_again(self, record: str) -> bool:
         found = self._store.mending.look(Decision, record)
@@ -90,7 +106,17 @@ class DamageRepairs:
         return rebuild_graphs(self._resources, [process_id]) == 1
 
     def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], lambda key: remake_graph(self._resources, key))
+        return each([finding.record for finding in findings], self._remake)
+
+    def _remake(self, process_id: str) -> bool:
+        try:
+            return bool(remake_graph(self._resources, process_id))
+        except DamagedRecord as damage:
+            # In a field that no rule looks at; or it was mended a moment ago, and a majority does not have that yet.
+            if not (self._drop(damage.record) or self._store.mending.look(Decision, damage.record) is None):
+                raise
+        self._store.graphs.look_soon(process_id, self._soon)
+        return False
 
     def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))

@@ -6,6 +6,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 """
 
 from recovery.rules.catalogue import CATALOGUE, Explanation
+from recovery.rules.contradictions import is_intact
 from recovery.rules.damage import droppable
 from recovery.rules.decisions import judge_decision, of_aborted
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
@@ -20,6 +21,7 @@ __all__ = [
     "Snapshot",
     "Surroundings",
     "droppable",
+    "is_intact",
     "judge_decision",
     "judge_process",
     "of_aborted",

@@ -128,7 +128,8 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.DECISION_MISSING: Explanation(
         "The Decision record is gone: how far the task is, or its result.",
-        "The graph names the task, and there is no Decision.",
+        "The graph names the task, or it is the start of a process of which others are decided, and there is no "
+        "Decision.",
         "Made again from the decision of the task that scheduled it, and run. If that is lost too, or it is the "
         "start's own and its children are known to nobody else, the process breaks with `RecordsLost`.",
         "Who deleted it? Was a backup restored in part?",
@@ -154,9 +155,9 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.FINISHED_TOO_EARLY: Explanation(
         "The process has a result, and tasks of it are open.",
-        "The process is `finished`, its graph is not complete.",
+        "The process is `finished`, its graph is not complete; or it lacks a task that was scheduled and is not done.",
         "Told, and nothing changed: the result was given to somebody.",
-        "Who ended it? The open tasks go on, and their results reach nobody.",
+        "Who ended it? What its graph has as open goes on, and the results reach nobody.",
     ),
     Rule.PROCESS_TIMEOUT: Explanation(
         "The process took longer than its type's `process_timeout`.",
@@ -191,8 +192,10 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     Rule.GRAPH_CONTRADICTED: Explanation(
         "The graph does not say what the decisions say: tasks are lost from it, or it names some that never were.",
         "A task that was scheduled is neither open nor finished in the graph, or one is that no decision scheduled and "
-        "that has no records; and all decisions are there that the graph has as finished.",
-        "The graph is made anew from the decisions. No finished task runs again.",
+        "that has no records; and all decisions are there that the graph has as finished. Where a process has more "
+        "decisions than that, it is looked for before the process is finished.",
+        "The graph is made anew from the decisions. No finished task runs again. If the process has finished, nothing "
+        "of it is run.",
         "Who wrote it?",
     ),
     Rule.EPOCH_WRONG: Explanation(

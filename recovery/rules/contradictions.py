@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.records import Decision, DecisionState, Graph
+from recovery.records import Decision, DecisionState, Graph, ProcessState
 from recovery.records.ids import record_id
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """GRAPH_CONTRADICTED: the graph lacks a task that was scheduled, or has one that nobody scheduled."""
+    """GRAPH_CONTRADICTED: the graph lacks a task that was scheduled, or has one that nobody scheduled.
+
+    Of a process that has finished none is queued that is not done: that is FINISHED_TOO_EARLY.
+    """
     process, graph = snapshot.process, snapshot.graph
     if process is None or graph is None or not settled(graph, around) or not is_intact(snapshot):
         return
@@ -28,8 +31,18 @@ def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
         told.append(f"it lacks {len(lacking)} of {len(scheduled)} tasks that were scheduled, first {lacking[0]}")
     if foreign:
         told.append(f"it names {len(foreign)} that nobody scheduled, first {foreign[0]}")
-    if told:
+    if not told:
+        return
+    if process.state is ProcessState.FINISHED and (undone := sorted(t for t in scheduled if not _is_done(snapshot, t))):
+        evidence = f"finished, and {len(undone)} tasks are not done that its graph lacks, first {undone[0]}"
+        yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
+    else:
         yield Finding(Rule.GRAPH_CONTRADICTED, graph.id, Repair.REMAKE_GRAPH, "; ".join(told))
+
+
+def _is_done(snapshot: Snapshot, task: str) -> bool:
+    decision = snapshot.decisions.get(task)
+    return decision is not None and decision.state is DecisionState.FINISHED and not decision.failed
 
 
 def is_intact(snapshot: Snapshot) -> bool:

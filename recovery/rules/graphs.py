@@ -54,7 +54,7 @@ def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Find
 
 
 def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """TASK_MISSING, DECISION_MISSING: the graph names a task, and one of its records is absent.
+    """TASK_MISSING, DECISION_MISSING: the graph names a task, or it is the start, and one of its records is absent.
 
     What a parent scheduled stands in the parent's decision, and is made from it again. Else nobody knows what is to be
     done: the process is broken, and says so.
@@ -64,7 +64,7 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
         return
     parents: Mapping[str, Decision] | None = None
     undecided = any(True for _ in finished_undecided(snapshot, around))
-    for task in (*graph.not_finished, *graph.finished):
+    for task in dict.fromkeys((*graph.not_finished, *graph.finished, START_TASK)):
         has_task, has_decision = task in snapshot.tasks, task in snapshot.decisions
         if has_decision and (has_task or task not in graph.not_finished):
             continue  # of a task that is done nobody reads the Task again
@@ -77,7 +77,9 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
             continue  # CHILDREN_MISSING, START_NOT_REGISTERED
         record = record_id(snapshot.process_id, task)
         rule, what = (Rule.TASK_MISSING, "Task") if has_decision else (Rule.DECISION_MISSING, "Decision")
-        seen = f"{'open' if task in graph.not_finished else 'finished'} in the graph, and there is no {what}"
+        lost = task == START_TASK and task not in graph.finished
+        place = "open" if task in graph.not_finished else "not" if lost else "finished"
+        seen = f"{place} in the graph, and there is no {what}"
         if parent is not None:
             yield Finding(rule, record, Repair.RESTORE, f"{seen}; {parent.task_id} scheduled it", parent)
         elif task == START_TASK and has_decision:
@@ -115,7 +117,8 @@ def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     if graph is None or graph.not_finished or not graph.finished or not settled(graph, around):
         return
     # Until a lost decision is made again the result is not to be had.
-    if all(t in snapshot.decisions and snapshot.decisions[t].state is DecisionState.FINISHED for t in graph.finished):
+    needed = (snapshot.decisions.get(task) for task in (*graph.finished, START_TASK))
+    if all(decision is not None and decision.state is DecisionState.FINISHED for decision in needed):
         yield Finding(Rule.FINISH_NOT_RECORDED, graph.id, Repair.FINISH_PROCESS, "nothing is open")
 
 

@@ -31,7 +31,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
         for rule in _OF_RUNNING:
             found += rule(snapshot, around)
     elif process.state is ProcessState.FINISHED:
-        found += finished_too_early(snapshot)
+        found += finished_too_early(snapshot, around)
     elif process.state is ProcessState.BROKEN:
         found += interruption_missing(snapshot, around)
     return _once(found)
@@ -77,13 +77,16 @@ def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
         yield Finding(Rule.DEADLINE_MISSING, graph.id, Repair.STAMP, f"open graph {lacks}")
 
 
-def finished_too_early(snapshot: Snapshot) -> Iterator[Finding]:
-    """FINISHED_TOO_EARLY: the process has a result, and tasks of it are open. Nobody takes back what was told."""
+def finished_too_early(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """FINISHED_TOO_EARLY: the process has a result, and tasks of it are open. Nobody takes back what was told. Where
+    none is, its graph may still lack some, or name others."""
     graph = snapshot.graph
     if graph is not None and graph.not_finished:
         first = min(graph.not_finished)
         evidence = f"finished, and {len(graph.not_finished)} tasks are open, first {first}"
         yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
+    else:
+        yield from contradictions.graph_contradicted(snapshot, around)
 
 
 def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:

@@ -131,6 +131,11 @@ class DecisionQueries:
         found = {one["_id"]: one["count"] for one in self._current.aggregate(stages, hint="_id_")}
         return {process_id: found.get(process_id, 0) for process_id in process_ids}
 
+    def count(self, process_id: str) -> int:
+        """How many there are of this process, whether they can be read or not. Index `_id`, and nothing but it: 0.3 ms,
+        and 20 ms of a hundred thousand."""
+        return self._current.count_documents(record_range(process_id), hint="_id_")
+
     def outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
         """The outcomes of those of these decisions that are finished, by id, as a majority has them; of errors those
         that stand for a value.

@@ -48,6 +48,8 @@ class GraphView:
     applied: bool
     ready: tuple[str, ...]
     complete: bool
+    finished: int
+    """How many tasks it has as finished."""
     size: int
     """The graph's size in bytes, which each update of it has to write."""
 
@@ -84,6 +86,7 @@ def projection(task: str, candidates: Sequence[str]) -> Document:
         "open": {"$ne": [{"$type": f"$notFinished.{task}"}, "missing"]},
         "applied": {"$in": [task, "$finished"]},
         "complete": {"$eq": ["$notFinished", {}]},
+        "finished": {"$size": "$finished"},
         "size": {"$bsonSize": "$$ROOT"},
         "ready": _ready_of_few(candidates) if len(candidates) <= FEW else _ready_of_many(candidates),
     }
@@ -108,5 +111,6 @@ def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
         applied=found["applied"],
         ready=tuple(one for one in dict.fromkeys(candidates) if one in ready),
         complete=found["complete"],
+        finished=found["finished"],
         size=found["size"],
     )

@@ -67,6 +67,12 @@ class Graphs:
         found = find_keys(self._current, process_ids, {"_id": True}, {"notFinished": {}})
         return [document["_id"] for document in found]
 
+    def finished(self, process_id: str) -> int:
+        """How many tasks this graph has as finished; 0 if there is no graph."""
+        among: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
+        found = self._current.find_one({"_id": process_id}, {"finished": {"$size": among}})
+        return int(found["finished"]) if found else 0
+
     def absent(self, process_ids: Iterable[str]) -> set[str]:
         """Those of these processes that have no graph."""
         ids = set(process_ids)
@@ -184,6 +190,13 @@ class Graphs:
             {"_id": process_id, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": {"$min": ["$recoveryTime", after(seconds)]}}}],
         )
+
+    def look_soon(self, process_id: str, seconds: float) -> None:
+        """The same, and not before: it was looked at just now, and what was done about it is not all."""
+        past, soon = {"$lte": ["$recoveryTime", "$$NOW"]}, after(seconds)
+        sooner: Document = {"$cond": [past, soon, {"$min": ["$recoveryTime", soon]}]}
+        live: Document = {"_id": process_id, "recoveryTime": {"$exists": True}}
+        self._current.update_one(live, [{"$set": {"recoveryTime": sooner}}], bypass_document_validation=True)
 
     def rest(self, process_ids: Sequence[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed. Their processes have ended, and no failover

@@ -158,6 +158,26 @@ FOUND: list[Case] = [
         Rule.FINISHED_TOO_EARLY, "p", Repair.REPORT, "finished, and 1 tasks are open, first a",
     ),
     (
+        "finished, with a task that its graph lacks and that is not done",
+        snapshot([finished("start", children=["a", "b"]), finished("a"), decision("b", QUEUED)],
+                 {"finished": ("start",)}, state=ProcessState.FINISHED, recovery_time=None),
+        Rule.FINISHED_TOO_EARLY, "p", Repair.REPORT,
+        "finished, and 1 tasks are not done that its graph lacks, first b",
+    ),
+    (
+        "finished, with tasks that its graph lacks",
+        snapshot([finished("start", children=["a"]), finished("a")], {"finished": ()},
+                 state=ProcessState.FINISHED, recovery_time=None),
+        Rule.GRAPH_CONTRADICTED, "p", Repair.REMAKE_GRAPH,
+        "it lacks 2 of 2 tasks that were scheduled, first a",
+    ),
+    (
+        "a start that is in neither graph nor decisions",
+        snapshot([finished("a")], {"finished": ("a",)}),
+        Rule.DECISION_MISSING, "p/start", Repair.BREAK,
+        "not in the graph, and there is no Decision, and no decision that tells what it was",
+    ),
+    (
         "records of no process",
         replace(snapshot([decision("start", WORKING)], {"not_finished": is_open("start")}), process=None),
         Rule.ORPHAN, "p", Repair.REPORT, "1 graph, 1 tasks, 1 decisions, and no process of that id",

@@ -255,6 +255,12 @@ def finished_too_early(process_id: str, now: datetime) -> Records:
     return with_graph(records, not_finished={part(1): now - OLD}, finished=done, recovery_time=now + SOON)
 
 
+def finished_tasks_lost(process_id: str, now: datetime) -> Records:
+    """The process has finished; its graph lacks some of what it did."""
+    records = finished(process_id, now)
+    return with_graph(records, finished=tuple(t for t in records.tasks if t != part(1)))
+
+
 def ready_not_queued(process_id: str, now: datetime) -> Records:
     records = running(process_id, now)
     assert records.graph is not None
@@ -326,6 +332,7 @@ BROKEN: dict[Shape, Rule] = {
     cycle: Rule.CYCLE,
     graph_without_deadline: Rule.DEADLINE_MISSING,
     finished_too_early: Rule.FINISHED_TOO_EARLY,
+    finished_tasks_lost: Rule.GRAPH_CONTRADICTED,
     ready_not_queued: Rule.READY_NOT_QUEUED,
     start_not_registered: Rule.START_NOT_REGISTERED,
     finish_not_recorded: Rule.FINISH_NOT_RECORDED,
