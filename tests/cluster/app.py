@@ -4,6 +4,7 @@ what really ran is told by them, not by our records."""
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 import uuid
@@ -37,6 +38,22 @@ def slow(folder: str, seconds: float) -> int:
 @app.process(worker_timeout=600)
 def one_slow(folder: str, seconds: float) -> Any:
     return slow.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=600)
+def starts_another(folder: str) -> int:
+    """Waits beside a subprocess, and leaves the sign 'ended' where it comes to its end."""
+    other = subprocess.Popen(["sleep", "600"])
+    (Path(folder) / f"other-{other.pid}").touch()
+    run_until(folder, 600, None)
+    (Path(folder) / f"ended-{os.getpid()}").touch()
+    other.kill()
+    return other.wait()
+
+
+@app.process(worker_timeout=600)
+def one_that_starts_another(folder: str) -> Any:
+    return starts_another.schedule(folder)
 
 
 @app.actor(worker_timeout=600)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from recovery import ProcessBroken
+from recovery.stack import Mongod
 from tests.cluster.conftest import Cluster
+from tests.living import lives
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -98,6 +101,41 @@ def test_sigterm_gives_back_at_once(cluster: Cluster) -> None:
     cluster.wait_began(2, timeout=10)
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def signs(cluster: Cluster, name: str) -> list[int]:
+    """The pids of these that left this sign, or are named by it."""
+    return [int(sign.name.split("-")[1]) for sign in Path(cluster.folder).glob(f"{name}-*")]
+
+
+def test_what_sigterm_gives_back_goes_on_nowhere(cluster: Cluster) -> None:
+    """It may come to its end from now on, and does not: its pool process is gone with all that it started."""
+    leaving = cluster.worker()
+    cluster.app.start("one_that_starts_another", cluster.folder)
+    (child,), (other,) = cluster.wait_began(1), signs(cluster, "other")
+    leaving.terminate()
+    wait_until(lambda: cluster.decision("starts_another")["state"] == "queued", 15, "it to be given back")
+    cluster.go()
+    assert leaving.wait(15), cluster.log(leaving)
+    for pid in (child, other):
+        wait_until(lambda pid=pid: not lives(pid), 10, "the end of what ran")  # type: ignore[misc]
+    assert signs(cluster, "ended") == []
+    assert cluster.decision("starts_another")["state"] == "queued"
+
+
+def test_what_sigterm_gives_back_is_gone_before(cluster: Cluster, mongod: Mongod) -> None:
+    """Not only stopped: a worker that is killed while the database lets it wait would leave it so."""
+    leaving = cluster.worker(concurrency=2)
+    cluster.app.start("one_that_starts_another", cluster.folder)
+    (child,), (other,) = cluster.wait_began(1), signs(cluster, "other")
+    mongod.freeze()
+    leaving.terminate()
+    for pid in (child, other):
+        wait_until(lambda pid=pid: not lives(pid), 30, "the end of what ran, nothing being given back")  # type: ignore[misc]
+    assert leaving.running, "it waits for the database"
+    mongod.thaw()
+    wait_until(lambda: cluster.decision("starts_another")["state"] == "queued", 15, "it to be given back")
+    assert leaving.wait(15), cluster.log(leaving)
 
 
 def test_sigterm_lets_end_what_ends(cluster: Cluster) -> None:
