@@ -142,7 +142,8 @@ class Surroundings:
 
     def is_lost(self, holder: str | None) -> bool:
         """Whether who holds a claim is known to be gone."""
-        return holder is not None and (holder in self.lost_workers or worker_of(holder) in self.lost_workers)
+        lost = self.lost_workers
+        return bool(lost) and holder is not None and (holder in lost or worker_of(holder) in lost)
 
     def will_look(self, deadline: datetime | None) -> bool:
         """Whether somebody looks at a record with this deadline while anybody cares."""

@@ -64,9 +64,11 @@ class DecisionScanner(Scanner[Decision]):
         self._seen_filling |= filling
         around = look_around(self.resources, queues=queues | filling)
         aborted = self.resources.store.processes.aborted({decision.process_id for decision in page})
-        over = {decision.process_id: of_aborted(decision) for decision in page if decision.process_id in aborted}
-        goes_on = (decision for decision in page if decision.process_id not in aborted)
-        return [*over.values(), *(f for decision in goes_on if (f := judge_decision(decision, around)))], around
+        over: dict[str, Finding] = {}
+        if aborted:  # of a page hardly ever one is
+            over = {decision.process_id: of_aborted(decision) for decision in page if decision.process_id in aborted}
+            page = [decision for decision in page if decision.process_id not in aborted]
+        return [*over.values(), *(f for decision in page if (f := judge_decision(decision, around)))], around
 
     def settle(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.
