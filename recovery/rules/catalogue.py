@@ -213,7 +213,8 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.ORPHAN: Explanation(
         "There are records of a process that is not there.",
-        "A graph, tasks or decisions, and no Process of that id, which is always written first.",
+        "A graph, tasks or decisions, and no Process of that id, which is always written first. Where nothing but "
+        "tasks is left, sweeps notice it by their number, and with `--thorough` in any case.",
         "Told, and nothing changed: only a person can know whether the process or its records are to go.",
         "Who deleted the process? Was a backup restored in part?",
     ),

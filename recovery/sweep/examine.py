@@ -22,7 +22,8 @@ from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
-from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type
+from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
+from recovery.sweep.outline import Source
 from recovery.sweep.outline import suspects as suspicious
 from recovery.sweep.read import Outline, Seen, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
@@ -76,10 +77,10 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd
         if len(chosen) <= FEW:
             yield from _among(resources, errand, of_this_type, seen, odd)
             return
-    told, of_them = set[str](), (partial(decisions, database), partial(listed, database))
-    for page in _pages(survey(database, part, seen, chosen)):
+    told, source = set[str](), Source(partial(decisions, database), partial(tasks, database), partial(listed, database))
+    for page in _pages(survey(database, part, seen, chosen, thorough=errand.thorough)):
         spoilt = [*damaged_among(database, [outline.process["_id"] for outline in page])]
-        suspects_here = dict.fromkeys([*suspicious(page, errand.around, *of_them), *spoilt])
+        suspects_here = dict.fromkeys([*suspicious(page, errand.around, source), *spoilt])
         odd.update(suspects_here if errand.thorough else spoilt)
         told.update(suspects_here)
         yield from suspects_here

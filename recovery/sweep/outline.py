@@ -9,6 +9,7 @@ repaired is made from a snapshot that was read whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,30 +28,41 @@ BARE = {state.value: Decision(id=NOT_READ, actor=NOT_READ, state=state) for stat
 """Stands for any decision of which nothing but the state counts; most are such, and making one takes its time."""
 
 
-Listed = Mapping[str, Mapping[str, float]]
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is read of a page of outlines besides."""
+
+    decisions: Callable[[Sequence[str]], Read[Decision]]
+    """Decisions in full, by key."""
+    tasks: Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
+    """{process: its tasks that have a Task record}."""
+    listed: Callable[[Sequence[str]], Mapping[str, Mapping[str, float]]]
+    """What broken processes are listed for."""
 
 
-def suspects(
-    outlines: Sequence[Outline],
-    around: Surroundings,
-    read: Callable[[Sequence[str]], Read[Decision]],
-    listed: Callable[[Sequence[str]], Listed],
-) -> list[str]:
-    """Ids of the processes on which a rule finds something, or that can't be read in part. `read` brings decisions
-    in full, by key; `listed` what broken processes are listed for."""
+@dataclass(frozen=True, slots=True)
+class Besides:
+    """What was read."""
+
+    live: Mapping[str, Decision]
+    tasks: Mapping[str, Sequence[str]]
+    listed: Mapping[str, Mapping[str, float]]
+
+
+def suspects(outlines: Sequence[Outline], around: Surroundings, source: Source) -> list[str]:
+    """Ids of the processes on which a rule finds something, or that can't be read in part."""
+    ids = [outline.process["_id"] for outline in outlines]
     broken = [outline.process["_id"] for outline in outlines if outline.process.get("state") == BROKEN]
-    interrupted = listed(broken) if broken else {}
-    found = read([key for outline in outlines for key in live_keys(outline)])
-    live = {decision.id: decision for decision in found.records}
+    found = source.decisions([key for outline in outlines for key in live_keys(outline)])
     damaged = {split_record_id(damage.record)[0] for damage in found.damaged}
-    return [
-        o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, live, around, interrupted)
-    ]
+    live = {decision.id: decision for decision in found.records}
+    besides = Besides(live, source.tasks(ids), source.listed(broken) if broken else {})
+    return [o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, besides, around)]
 
 
-def _is_suspect(outline: Outline, live: Mapping[str, Decision], around: Surroundings, listed: Listed) -> bool:
+def _is_suspect(outline: Outline, besides: Besides, around: Surroundings) -> bool:
     try:
-        return bool(judge_process(to_snapshot(outline, live, listed), around))
+        return bool(judge_process(to_snapshot(outline, besides), around))
     except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
         return True
 
@@ -80,7 +92,7 @@ def _names(found: Any) -> set[str]:
     return {*found} if isinstance(found, dict) else set()
 
 
-def to_snapshot(outline: Outline, live: Mapping[str, Decision], listed: Listed) -> Snapshot:
+def to_snapshot(outline: Outline, besides: Besides) -> Snapshot:
     """The process as far as it was read. One that lost a decision since the outline keeps it in outline."""
     process_id = outline.process["_id"]
     place = len(process_id) + len(SEPARATOR)
@@ -89,11 +101,11 @@ def to_snapshot(outline: Outline, live: Mapping[str, Decision], listed: Listed) 
         process=from_document(Process, outline.process | {"args": NOT_READ} | _error(outline.process)),
         graph=from_document(Graph, outline.graphs[0]) if outline.graphs else None,
         decisions={
-            key[place:]: live.get(key) or _in_outline(decision)
+            key[place:]: besides.live.get(key) or _in_outline(decision)
             for key, decision in zip(outline.keys, outline.decisions, strict=True)
         },
-        tasks=frozenset(key[place:] for key in outline.tasks),
-        listed=listed.get(process_id),
+        tasks=frozenset(besides.tasks.get(process_id, ())),
+        listed=besides.listed.get(process_id),
     )
 
 

@@ -4,7 +4,10 @@ Most of what a database holds is finished. For such a process a few comparisons 
 no rule can have anything against it; building its records would take ten times as long. Nothing is held but
 a page of each collection.
 
-The four streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
+Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
+not: a range that has as many of them as decisions has none of processes that are gone, or lacks as many elsewhere.
+
+The streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
 not to be is read again before anything is said of it.
 """
 
@@ -20,7 +23,7 @@ from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.ranges import Range, pages
+from recovery.store.ranges import KEY, Range, how_many_tasks, pages
 from recovery.store.snapshots import children_of
 
 MOST_ORPHANS = 1000
@@ -47,14 +50,11 @@ class Outline:
     keys: list[str]
     """Of its decisions."""
     decisions: list[Document]
-    tasks: list[str]
-    """Keys of its Task records."""
 
     @property
     def weight(self) -> int:
         """How many tasks it holds, whichever of its records names the most."""
-        named = sum(len(children_of(decision)) for decision in self.decisions)
-        return max(len(self.keys), len(self.tasks), named)
+        return max(len(self.keys), sum(len(children_of(decision)) for decision in self.decisions))
 
 
 class Stream:
@@ -65,6 +65,8 @@ class Stream:
         self._documents: list[Document] = []
         self._ids: list[str] = []
         self._at = 0
+        self.read = 0
+        """Documents so far."""
         self.passed_over: set[str] = set()
         """Processes whose records nobody asked for."""
 
@@ -97,6 +99,7 @@ class Stream:
         page = next(self._source, None)
         if page is None:
             return False
+        self.read += len(page)
         self._documents = self._documents[self._at :] + page
         self._ids = self._ids[self._at :] + [document["_id"] for document in page]
         self._at = 0
@@ -104,11 +107,16 @@ class Stream:
 
 
 def survey(
-    database: Database[Document], part: Range, seen: Seen, chosen: Container[str] | None = None
+    database: Database[Document],
+    part: Range,
+    seen: Seen,
+    chosen: Container[str] | None = None,
+    *,
+    thorough: bool = False,
 ) -> Iterator[Outline]:
-    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
-    names = (schema.GRAPHS, schema.DECISIONS, schema.TASKS)
-    graphs, decisions, tasks = (Stream(pages(database, name, part)) for name in names)
+    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given. If
+    none are, look for records of no process as well; `thorough`: in tasks whatever their number is."""
+    graphs, decisions = (Stream(pages(database, name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
     for page in pages(database, schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
@@ -116,15 +124,26 @@ def survey(
                 continue
             _, graph = graphs.take(process_id)
             keys, decided = decisions.take(process_id)
-            task_keys, _ = tasks.take(process_id)
             seen.processes += 1
             seen.decisions += len(keys)
-            if keys != task_keys or not _at_rest(process, graph, keys, decided):
-                yield Outline(process, graph, keys, decided, task_keys)
+            if not _at_rest(process, graph, keys, decided):
+                yield Outline(process, graph, keys, decided)
     if chosen is None:
-        for stream in (graphs, decisions, tasks):
+        for stream in (graphs, decisions):
             stream.rest()
             seen.orphans |= stream.passed_over
+        if thorough or how_many_tasks(database, part) != decisions.read:
+            seen.orphans |= _without_process(database, part)
+
+
+def _without_process(database: Database[Document], part: Range) -> set[str]:
+    """Ids of which there are Task records, and no process was met."""
+    tasks = Stream(pages(database, schema.TASKS, part))
+    for page in pages(database, schema.PROCESSES, part, KEY):
+        for process in page:
+            tasks.take(process["_id"])
+    tasks.rest()
+    return tasks.passed_over
 
 
 def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
@@ -135,9 +154,10 @@ def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], dec
 
 
 def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
-    """Whether a process is finished and its records agree on that. Then no rule finds anything.
+    """Whether a process is finished and its records agree on that. Then no rule finds anything, whatever Task records
+    it has.
 
-    `keys` are those of its decisions, and of its Task records. Narrow on purpose: every task is in the graph's
+    `keys` are those of its decisions. Narrow on purpose: every task is in the graph's
     finished ones and has a finished Decision without a deadline, and so has each child. Whatever else is healthy
     is for the rules to say.
     """

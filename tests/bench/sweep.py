@@ -1,17 +1,18 @@
 """The sweep against a plain loop and against a bare read of the same data, in one run.
 
     loop     one thread, process by process: four finds, then the rules
-    read     two plain processes read the sweep's ranges with its projections as raw batches, decoding nothing
+    read     two plain processes read the sweep's ranges, briefly as it does, as raw batches, decoding nothing
     sweep    the sweep in Spark on two cores, without the start of its session
 
-All three are repeated in turn, in an order that is turned round each time, so that what else the machine does falls on
+The sweep only counts the Task records of what is at rest, whose keys the bare read reads: one without these is told as
+well. All are repeated in turn, in an order that is turned round each time, so that what else the machine does falls on
 all of them; ratios are taken within a repetition.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import median
@@ -60,6 +61,9 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
         works = {
             "loop": lambda: _rate(LOOPED, lambda: _loop(resources, LOOPED)),
             "read": lambda: _rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]),
+            "read without tasks": lambda: _rate(
+                processes, lambda: [*readers.map(_read_without_tasks, [settings] * len(parts), parts)]
+            ),
             "sweep": swept,
         }
         in_turn({"loop": works["loop"]}, 1)  # it has its connection then, as the others have
@@ -69,6 +73,7 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
     return [
         ratio_row("sweep over a plain loop", ratios(rates, "sweep", "loop"), OVER_LOOP, facts),
         ratio_row("sweep over a bare read", ratios(rates, "sweep", "read"), OVER_READ, facts),
+        ratio_row("sweep over a bare read without tasks", ratios(rates, "sweep", "read without tasks"), "", facts),
         *(
             row(f"sweep: {name}", median(found), "", "processes/s", f"range {min(found):,.0f} to {max(found):,.0f}")
             for name, found in rates.items()
@@ -92,14 +97,18 @@ def _loop(resources: Resources, count: int) -> None:
             judge_process(snapshot, around)
 
 
-def _read(settings: Settings, part: Range) -> int:
+def _read(settings: Settings, part: Range, names: Iterable[str] = BRIEF) -> int:
     """Read a range as it is: bytes."""
     database = Store(settings).database
     size = 0
-    for name, fields in BRIEF.items():
-        found = database[name].find_raw_batches(part.condition(), fields, batch_size=PAGE)
+    for name in names:
+        found = database[name].find_raw_batches(part.condition(), BRIEF[name], batch_size=PAGE)
         size += sum(len(batch) for batch in found.sort("_id", 1).hint("_id_"))
     return size
+
+
+def _read_without_tasks(settings: Settings, part: Range) -> int:
+    return _read(settings, part, [name for name in BRIEF if name != schema.TASKS])
 
 
 def _import_all(number: int) -> int:

@@ -16,7 +16,7 @@ from recovery.rules import Surroundings, judge_process
 from recovery.store import schema
 from recovery.store.ranges import BRIEF, PAGE, Range
 from recovery.store.reading import Read
-from recovery.sweep.outline import live_keys, suspects
+from recovery.sweep.outline import Source, live_keys, suspects
 from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
@@ -43,7 +43,6 @@ def outlined(records: Records) -> Outline:
         graphs=documents[schema.GRAPHS],
         keys=[document["_id"] for document in documents[schema.DECISIONS]],
         decisions=documents[schema.DECISIONS],
-        tasks=[document["_id"] for document in documents[schema.TASKS]],
     )
 
 
@@ -60,14 +59,18 @@ def project(document: dict[str, Any], fields: dict[str, bool]) -> dict[str, Any]
 def is_at_rest(records: Records) -> bool:
     """What `survey` concludes."""
     seen = outlined(records)
-    return seen.keys == seen.tasks and at_rest(seen.process, seen.graphs, seen.keys, seen.decisions)
+    return at_rest(seen.process, seen.graphs, seen.keys, seen.decisions)
 
 
 def is_suspected(records: Records, around: Surroundings) -> bool:
     """What the rules say of the outline and the live decisions."""
     whole = {decision.id: decision for decision in records.decisions.values()}
-    read = [lambda keys: Read([whole[key] for key in keys]), lambda ids: dict.fromkeys(ids, records.listed)]
-    return bool(suspects([outlined(records)], around, *read))
+    source = Source(
+        decisions=lambda keys: Read([whole[key] for key in keys]),
+        tasks=lambda ids: {key: list(records.tasks) for key in ids},
+        listed=lambda ids: dict.fromkeys(ids, records.listed),
+    )
+    return bool(suspects([outlined(records)], around, source))
 
 
 @st.composite

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bson import DatetimeMS
+from bson import DatetimeMS, ObjectId
 from pyspark import SparkContext
 from typer.testing import CliRunner
 
@@ -24,6 +24,7 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.ranges import Range
 from recovery.sweep import examine, sweep
+from recovery.sweep.read import Seen, survey
 from recovery.sweep.report import SHOWN
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
@@ -139,6 +140,29 @@ def test_records_of_no_process(database: Database, settings: Settings) -> None:
     report = sweep(settings)
     assert report.findings == {Rule.ORPHAN: 3}
     assert sorted(suspect.process_id for suspect in report.sample) == sorted((ids[0], ids[2], ids[5]))
+
+
+def test_tasks_of_no_process(database: Database, settings: Settings) -> None:
+    """They are met where a range has not as many as decisions; else if asked for."""
+    gone, also_gone, lacking = database.add(finished), database.add(finished), database.add(finished)
+    for key, names in {gone: ("processes", "graphs", "decisions"), also_gone: ("processes", "graphs")}.items():
+        for name in names:
+            database.store.database[name].delete_many({"_id": {"$regex": f"^{key}"}})
+    assert {suspect.process_id for suspect in sweep(settings).sample} == {gone, also_gone}
+    database.store.database["tasks"].delete_many({"_id": {"$regex": f"^{lacking}"}})
+    for thorough, found in ((False, {also_gone}), (True, {gone, also_gone})):
+        seen = Seen()  # of one range
+        assert list(survey(database.store.database, Range(), seen, thorough=thorough)) == []
+        assert seen.orphans == found
+
+
+def test_keys_that_are_no_texts(database: Database, settings: Settings) -> None:
+    overdue = database.add(work_timeout)
+    for name in ("processes", "graphs", "decisions", "tasks"):
+        for key in (ObjectId(), 5, {"a": 1}):
+            database.store.database[name].insert_one({"_id": key}, bypass_document_validation=True)
+    report = sweep(settings, thorough=True)
+    assert (report.processes, [suspect.process_id for suspect in report.sample]) == (1, [overdue])
 
 
 def test_one_process_type(database: Database, settings: Settings) -> None:
