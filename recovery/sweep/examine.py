@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -25,7 +25,7 @@ from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
 from recovery.sweep.outline import Source
 from recovery.sweep.outline import suspects as suspicious
-from recovery.sweep.read import Outline, Seen, survey
+from recovery.sweep.read import Outline, Seen, look_for_tasks, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
 
 FEW = 500
@@ -77,13 +77,21 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd
         if len(chosen) <= FEW:
             yield from _among(resources, errand, of_this_type, seen, odd)
             return
-    told, source = set[str](), Source(partial(decisions, database), partial(tasks, database), partial(listed, database))
-    for page in _pages(survey(database, part, seen, chosen, thorough=errand.thorough)):
+
+    def counted(process_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        found = tasks(database, process_ids)
+        seen.tasks += sum(map(len, found.values()))
+        return found
+
+    told, source = set[str](), Source(partial(decisions, database), counted, partial(listed, database))
+    for page in _pages(survey(database, part, seen, chosen)):
         spoilt = [*damaged_among(database, [outline.process["_id"] for outline in page])]
         suspects_here = dict.fromkeys([*suspicious(page, errand.around, source), *spoilt])
         odd.update(suspects_here if errand.thorough else spoilt)
         told.update(suspects_here)
         yield from suspects_here
+    if chosen is None:
+        look_for_tasks(database, part, seen, thorough=errand.thorough)
     # What is of another type than it can be, at rest or where the survey does not look.
     for process_id in dict.fromkeys(damaged(database, part) if errand.thorough else ()):
         if process_id not in told and (chosen is None or process_id in chosen):

@@ -5,7 +5,7 @@ no rule can have anything against it; building its records would take ten times 
 a page of each collection.
 
 Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
-not: a range that has as many of them as decisions has none of processes that are gone, or lacks as many elsewhere.
+not. Where a range has as many of them as that makes, none is of a process that is gone, unless as many are lacking.
 
 The streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
 not to be is read again before anything is said of it.
@@ -37,6 +37,9 @@ class Seen:
 
     processes: int = 0
     decisions: int = 0
+    tasks: int = 0
+    """Task records: of what is at rest as many as decisions, since they are not read; of the rest whoever reads them
+    counts them."""
     orphans: set[str] = field(default_factory=set)
     """Ids of which there are records, and no process was met; some of a great many. Whether there is one is asked."""
 
@@ -65,8 +68,6 @@ class Stream:
         self._documents: list[Document] = []
         self._ids: list[str] = []
         self._at = 0
-        self.read = 0
-        """Documents so far."""
         self.passed_over: set[str] = set()
         """Processes whose records nobody asked for."""
 
@@ -99,7 +100,6 @@ class Stream:
         page = next(self._source, None)
         if page is None:
             return False
-        self.read += len(page)
         self._documents = self._documents[self._at :] + page
         self._ids = self._ids[self._at :] + [document["_id"] for document in page]
         self._at = 0
@@ -107,15 +107,9 @@ class Stream:
 
 
 def survey(
-    database: Database[Document],
-    part: Range,
-    seen: Seen,
-    chosen: Container[str] | None = None,
-    *,
-    thorough: bool = False,
+    database: Database[Document], part: Range, seen: Seen, chosen: Container[str] | None = None
 ) -> Iterator[Outline]:
-    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given. If
-    none are, look for records of no process as well; `thorough`: in tasks whatever their number is."""
+    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
     graphs, decisions = (Stream(pages(database, name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
     for page in pages(database, schema.PROCESSES, part):
         for process in page:
@@ -126,18 +120,25 @@ def survey(
             keys, decided = decisions.take(process_id)
             seen.processes += 1
             seen.decisions += len(keys)
-            if not _at_rest(process, graph, keys, decided):
+            if _at_rest(process, graph, keys, decided):
+                seen.tasks += len(keys)
+            else:
                 yield Outline(process, graph, keys, decided)
     if chosen is None:
         for stream in (graphs, decisions):
             stream.rest()
             seen.orphans |= stream.passed_over
-        if thorough or how_many_tasks(database, part) != decisions.read:
-            seen.orphans |= _without_process(database, part)
+
+
+def look_for_tasks(database: Database[Document], part: Range, seen: Seen, *, thorough: bool) -> None:
+    """Add to the orphans of a range that was read whole those of which nothing but Task records is left. Where there
+    are as many as were seen, only if `thorough`."""
+    if thorough or how_many_tasks(database, part) != seen.tasks:
+        seen.orphans |= _without_process(database, part)
 
 
 def _without_process(database: Database[Document], part: Range) -> set[str]:
-    """Ids of which there are Task records, and no process was met."""
+    """Ids of which there are Task records, and no process."""
     tasks = Stream(pages(database, schema.TASKS, part))
     for page in pages(database, schema.PROCESSES, part, KEY):
         for process in page:

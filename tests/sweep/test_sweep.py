@@ -24,7 +24,7 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.ranges import Range
 from recovery.sweep import examine, sweep
-from recovery.sweep.read import Seen, survey
+from recovery.sweep.read import Seen, look_for_tasks, survey
 from recovery.sweep.report import SHOWN
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
@@ -143,16 +143,17 @@ def test_records_of_no_process(database: Database, settings: Settings) -> None:
 
 
 def test_tasks_of_no_process(database: Database, settings: Settings) -> None:
-    """They are met where a range has not as many as decisions; else if asked for."""
+    """They are met where a range has not as many as were seen; else if asked for."""
     gone, also_gone, lacking = database.add(finished), database.add(finished), database.add(finished)
-    for key, names in {gone: ("processes", "graphs", "decisions"), also_gone: ("processes", "graphs")}.items():
+    for key, names in {gone: ("processes", "graphs", "decisions"), also_gone: ("processes", "graphs", "tasks")}.items():
         for name in names:
             database.store.database[name].delete_many({"_id": {"$regex": f"^{key}"}})
     assert {suspect.process_id for suspect in sweep(settings).sample} == {gone, also_gone}
     database.store.database["tasks"].delete_many({"_id": {"$regex": f"^{lacking}"}})
     for thorough, found in ((False, {also_gone}), (True, {gone, also_gone})):
         seen = Seen()  # of one range
-        assert list(survey(database.store.database, Range(), seen, thorough=thorough)) == []
+        assert list(survey(database.store.database, Range(), seen)) == []
+        look_for_tasks(database.store.database, Range(), seen, thorough=thorough)
         assert seen.orphans == found
 
 
