@@ -158,9 +158,8 @@ def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], deci
     """Whether a process is finished and its records agree on that. Then no rule finds anything, whatever Task records
     it has.
 
-    `keys` are those of its decisions. Narrow on purpose: every task is in the graph's
-    finished ones and has a finished Decision without a deadline, and so has each child. Whatever else is healthy
-    is for the rules to say.
+    `keys` are those of its decisions. Narrow on purpose: every task is in the graph's finished ones and has a finished
+    Decision without a deadline, and so has each child. Whatever else is healthy is for the rules to say.
     """
     if process.get("state") != ENDED or len(graphs) != 1:
         return False
