@@ -16,7 +16,7 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "pymongo": {
         "pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set"),
         # The steps and scanners know which errors are the database's.
-        "pymongo.errors": ("recovery", "workers"),
+        "pymongo.errors": ("recovery",),
         # Types only: the sweep's readers get their database from the store.
         "pymongo.database": ("recovery.sweep",),
     },
@@ -29,11 +29,11 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
             "recovery.queue.connection",
             "recovery.stack.valkey",
         ),
-        "redis.exceptions": ("recovery", "workers"),
+        "redis.exceptions": ("recovery",),
     },
-    "celery": {"celery": ("recovery.queue.message", "recovery.queue.remote", "workers")},
-    "kombu": {"kombu": ("recovery.queue.message", "workers"), "kombu.exceptions": ("recovery.queue.remote",)},
-    "billiard": {"billiard": ("workers",)},
+    "celery": {"celery": ("recovery.queue.message", "recovery.queue.remote", "recovery.worker")},
+    "kombu": {"kombu": ("recovery.queue.message", "recovery.worker"), "kombu.exceptions": ("recovery.queue.remote",)},
+    "billiard": {"billiard": ("recovery.worker",)},
     "pyspark": {"pyspark": ("recovery.sweep",)},
     "py4j": {"py4j": ("recovery.sweep",)},
 }
@@ -64,7 +64,7 @@ def within(name: str, outer: str) -> bool:
 
 def test_all_modules_are_looked_at() -> None:
     assert len(MODULES) > 80
-    assert {"recovery", "recovery.rules.model", "workers.tasks"} <= {name_of(path) for path in MODULES}
+    assert {"recovery", "recovery.rules.model", "recovery.worker.tasks"} <= {name_of(path) for path in MODULES}
 
 
 def test_a_module_says_what_it_is_for() -> None:
@@ -89,7 +89,7 @@ def test_only_the_command_line_prints() -> None:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
-    may = ("recovery.cli", "recovery.demo", "workers.app")
+    may = ("recovery.cli", "recovery.demo", "recovery.worker.app")
     assert [name for name in talkers if not any(within(name, talker) for talker in may)] == []
 
 

@@ -12,7 +12,8 @@ from unittest.mock import patch
 import redis
 
 from recovery import Recovery, Settings
-from recovery.engine import Actor, Host, Slot, attempt
+from recovery.engine import Actor, Host, Slot
+from recovery.engine.lifecycle import attempt
 from recovery.records import Decision, Process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store import Store

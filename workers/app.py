@@ -1,38 +1,8 @@
-"""The Celery application: `celery -A workers.app worker`, `celery -A workers.app beat`.
+"""The Celery application, for `celery -A workers.app worker` and `celery -A workers.app beat`.
 
-Serves the `Recovery` object that RECOVERY_APP names. A queue per actor; without `-Q` a worker consumes all of
-them. Sweeps are in the queue `spark`, which only workers that name it consume.
+From this folder's parent. Where the library is installed, `celery -A recovery.worker.app` is the same, from any folder.
 """
 
-from __future__ import annotations
+from recovery.worker.app import app
 
-import sys
-
-from celery import Celery
-
-from recovery.engine import load_app
-from recovery.errors import RecoveryError
-from recovery.printable import log_printable, printable_lines
-from recovery.settings import current
-from workers import steps, tasks, transport
-from workers.config import configuration
-
-
-def make_celery() -> Celery:
-    """The Celery application of the environment's settings. Raises SettingsError."""
-    log_printable()
-    recovery_app = load_app(current().app)
-    transport.install()
-    celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
-    celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
-    tasks.register(celery, recovery_app)
-    steps.install(celery, recovery_app)
-    return celery
-
-
-try:
-    app = make_celery()
-except RecoveryError as error:
-    # Celery would show it as a traceback of its own loader.
-    print(f"error: {printable_lines(error)}", file=sys.stderr)
-    sys.exit(2)
+__all__ = ["app"]

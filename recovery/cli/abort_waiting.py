@@ -16,7 +16,7 @@ def print_abort_waiting(
     out: Console, resources: Resources, actor: str, reason: str, limit: int | None, yes: bool
 ) -> None:
     """Abort those processes, or, without `yes`, say how many they are."""
-    from recovery.engine.abort import abort_waiting, waiting_for
+    from recovery.engine.operations.abort import abort_waiting, waiting_for
 
     if yes:
         said = f"{count(abort_waiting(resources, actor, reason, limit), 'process')} aborted"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from recovery.engine import Resources
-    from recovery.engine.overrides import ActorOverrides
+    from recovery.engine.operations.overrides import ActorOverrides
     from recovery.records import ActorPreferences, Stored
 
 HELP = Help(
@@ -80,7 +80,7 @@ def unblock(name: Name) -> None:
 
 
 def forget(name: Name) -> None:
-    from recovery.engine.forget import forget_actor
+    from recovery.engine.operations.forget import forget_actor
 
     overrides = forget_actor(connect(), name)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
@@ -96,7 +96,7 @@ def _say(text: str) -> None:
 def look(resources: Resources) -> dict[str, Found]:
     """All actors, as JSON has them. Ages are in seconds."""
     from recovery.cli.output import seconds_between
-    from recovery.store.overview import Overview
+    from recovery.store.views.overview import Overview
 
     store = resources.store
     actors, polled, now = store.actors.stored(), store.queues.all(), store.now()
@@ -118,7 +118,7 @@ def look(resources: Resources) -> dict[str, Found]:
 
 
 def _overrides() -> type[ActorOverrides]:
-    from recovery.engine.overrides import ActorOverrides
+    from recovery.engine.operations.overrides import ActorOverrides
 
     return ActorOverrides
 

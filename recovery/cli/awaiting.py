@@ -40,7 +40,7 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
 
 def _reasons(resources: Resources, process_id: str) -> list[str]:
     from recovery.health import waiting
-    from recovery.store.overview import impatient
+    from recovery.store.views.overview import impatient
 
     try:
         with impatient(LOOK_EVERY):

@@ -129,7 +129,7 @@ def restart(
 ) -> None:
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
-    from recovery.engine.restart import restart_process, restart_selected
+    from recovery.engine.operations.restart import restart_process, restart_selected
 
     selection = _selection(process_type, actor, kind, fingerprint)
     _check_target(target, selection, limit)
@@ -162,7 +162,7 @@ def abort(
     from recovery.cli.abort_waiting import print_abort_waiting
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
-    from recovery.engine.abort import abort_process, abort_selected
+    from recovery.engine.operations.abort import abort_process, abort_selected
     from recovery.errors import InputError
 
     selection = _selection(process_type, actor, kind, fingerprint)

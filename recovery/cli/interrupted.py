@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from recovery.records import Decision, ErrorInfo, Interruption
     from recovery.store import Group, Selection
-    from recovery.store.interruptions import Interruptions
+    from recovery.store.operations.interruptions import Interruptions
 
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from recovery.engine import Resources
-    from recovery.engine.overrides import ActorOverrides, ProcessTypeOverrides
+    from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.records import Stored
 
     Kind = type[ActorOverrides] | type[ProcessTypeOverrides]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from recovery.engine import Resources
-    from recovery.engine.overrides import ProcessTypeOverrides
+    from recovery.engine.operations.overrides import ProcessTypeOverrides
     from recovery.records import ProcessTypePreferences, Stored
 
 HELP = Help(
@@ -52,7 +52,7 @@ def look(resources: Resources) -> dict[str, Found]:
 
 
 def _overrides() -> type[ProcessTypeOverrides]:
-    from recovery.engine.overrides import ProcessTypeOverrides
+    from recovery.engine.operations.overrides import ProcessTypeOverrides
 
     return ProcessTypeOverrides
 

@@ -86,7 +86,7 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     from recovery.engine.lookup import not_found
     from recovery.health import waiting
     from recovery.records import given
-    from recovery.store.overview import Overview
+    from recovery.store.views.overview import Overview
 
     resources = connect()
     process_id = given.text(process_id, "PROCESS_ID")

@@ -103,7 +103,7 @@ def init(
     from recovery.cli.output import connect, console
     from recovery.store import drift, roles, schema
     from recovery.store.concerns import overridden
-    from recovery.store.overview import Overview
+    from recovery.store.views.overview import Overview
 
     resources = connect()
     database, out = resources.store.database, console()

@@ -48,7 +48,7 @@ def status(json: JsonOption = False) -> None:
 def look(resources: Resources) -> dict[str, Any]:
     """The status, as JSON has it. Ages are in seconds."""
     from recovery.cli.output import seconds_between
-    from recovery.store.overview import DEADLINES, Overview
+    from recovery.store.views.overview import DEADLINES, Overview
 
     overview, store = Overview(resources.store.database), resources.store
     now, polled, actors = store.now(), store.queues.all(), store.waiting.by_actor()

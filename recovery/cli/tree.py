@@ -12,7 +12,7 @@ from rich.tree import Tree
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, short
 from recovery.records import Decision, DecisionState, Process, ProcessState
-from recovery.store.overview import TaskLine
+from recovery.store.views.overview import TaskLine
 
 MOST_LINES = 200
 """More tasks than anybody reads: from there on siblings of one actor and state are one line."""

@@ -88,7 +88,7 @@ def worker(
 # At INFO Celery tells of every nudge: a line a second.
 def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> None:
     settings = _settings(app)
-    options = ["--scheduler", "workers.schedule:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
+    options = ["--scheduler", "recovery.worker.schedule:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
     become_celery("beat", options, settings)
 
 
@@ -117,10 +117,10 @@ def _checked(name: str) -> str:
 
 
 def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
-    """Turn this process into `celery -A workers.app COMMAND`."""
+    """Turn this process into `celery -A recovery.worker.app COMMAND`."""
     sys.stdout.flush()
     sys.stderr.flush()
-    arguments = [sys.executable, "-m", "celery", "-A", "workers.app", command, *options]
+    arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", command, *options]
     os.execve(sys.executable, arguments, {**os.environ, **settings.environment()})
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from recovery.demo import ledger
 from recovery.engine import Recovery
-from recovery.engine.context import current
+from recovery.engine.actors.context import current
 
 APP = f"{__name__}:app"
 PROCESS = "workflow"

@@ -16,7 +16,7 @@ from pymongo.errors import PyMongoError
 from recovery.records import DecisionState
 from recovery.stack import Child
 from recovery.store import Store
-from recovery.store.overview import impatient
+from recovery.store.views.overview import impatient
 
 TRIES, BETWEEN_TRIES = 20, 0.05
 """How often, and seconds. A worker that has nothing to do for so long is frozen as it is."""

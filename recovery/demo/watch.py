@@ -11,8 +11,8 @@ from recovery.demo import ledger, workload
 from recovery.demo.progress import Standing
 from recovery.demo.report import Counts
 from recovery.engine import Resources
-from recovery.store.overview import Overview, impatient
 from recovery.store.transient import is_transient
+from recovery.store.views.overview import Overview, impatient
 
 LOOK_WITHIN = 2.0
 MOST_READ = 200

@@ -12,9 +12,9 @@ from recovery.demo.app import PROCESS
 from recovery.demo.audit import Ran
 from recovery.engine import Resources
 from recovery.engine import start as start_process
-from recovery.engine.actor import encode_call
+from recovery.engine.actors.actor import encode_call
 from recovery.records import Process, ProcessState
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 from recovery.wfformat import Workflow
 
 PAGE = 500

@@ -1,25 +1,25 @@
-"""The life of a task (design §3): actors and promises for the user, and the steps behind them.
+"""What a process does, and what is done to it: `actors` that users hold, the `lifecycle` of their tasks, and the
+`operations` of operators.
 
-`app` is what users hold. `start`, `dispatch`, `attempt`, `apply` and `complete` are the arrows of design §3,
-each a function that may run twice, in two places, or stop half way. Repairs call the same functions.
+`app` is the application that all of it hangs on, `resources` the connections of one process, `isolation` keeps one
+damaged record from holding up the others, `outages` waits for a database that is away.
 """
 
-from recovery.engine.actor import Actor
+from recovery.engine.actors.actor import Actor
+from recovery.engine.actors.call import Host
+from recovery.engine.actors.context import heartbeat
 from recovery.engine.app import Recovery
-from recovery.engine.applier import Applier
-from recovery.engine.attempt import Result, Slot
-from recovery.engine.breaking import break_off
-from recovery.engine.complete import finish_process
-from recovery.engine.context import heartbeat
-from recovery.engine.dispatch import enqueue, push
-from recovery.engine.effects import Applied, Ended
-from recovery.engine.guarded import each, is_of_servers, tell, together
-from recovery.engine.host import Host
-from recovery.engine.listing import list_again
+from recovery.engine.isolation import each, is_of_servers, tell, together
+from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.attempt import Result, Slot
+from recovery.engine.lifecycle.breaking import break_off
+from recovery.engine.lifecycle.complete import finish_process
+from recovery.engine.lifecycle.listing import list_again
+from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
+from recovery.engine.lifecycle.start import register, start
+from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
 from recovery.engine.loading import load_app
-from recovery.engine.rebuild import rebuild_graphs, remake_graph, still_to_come
 from recovery.engine.resources import Resources
-from recovery.engine.start import register, start
 
 __all__ = [
     "Actor",
@@ -44,7 +44,6 @@ __all__ = [
     "register",
     "remake_graph",
     "start",
-    "still_to_come",
     "tell",
     "together",
 ]

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
-from recovery.engine import start as starting
-from recovery.engine.abort import abort_process
-from recovery.engine.actor import Actor, encode_call, preferences
-from recovery.engine.applier import Applier
+from recovery.engine.actors.actor import Actor, encode_call, preferences
+from recovery.engine.lifecycle import start as starting
+from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.results import await_result
 from recovery.engine.naming import hint
+from recovery.engine.operations.abort import abort_process
+from recovery.engine.operations.restart import restart_process
 from recovery.engine.resources import Resources
-from recovery.engine.restart import restart_process
-from recovery.engine.results import await_result
 from recovery.errors import (
     InputError,
     UnknownActor,

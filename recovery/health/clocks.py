@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from recovery.engine import Resources
 from recovery.health.model import Check, Level
-from recovery.store import condition
+from recovery.store.views import condition
 
 APART = timedelta(seconds=1)
 FAR_APART = timedelta(seconds=60)

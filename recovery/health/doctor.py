@@ -9,7 +9,7 @@ from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.health import clocks, installation, keys, polls, records, rights, scanners, servers, slots, workers
 from recovery.health.model import Check, unasked
-from recovery.store.overview import impatient
+from recovery.store.views.overview import impatient
 
 log = logging.getLogger(__name__)
 

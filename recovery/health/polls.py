@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from recovery.engine import Resources
 from recovery.health.model import Check, among, ok, problem
 from recovery.records import QueueStatistics, Worker
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 
 
 def polls(resources: Resources) -> Check:

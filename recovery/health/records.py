@@ -6,7 +6,7 @@ from recovery.engine import Resources
 from recovery.health.model import Check, Level, among, ok, problem
 from recovery.records import ProcessState
 from recovery.store import Selection, schema
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 
 DAMAGED_TOLD = 5
 """Records that are named, at most of each collection."""

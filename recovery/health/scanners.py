@@ -18,11 +18,11 @@ from recovery.health.model import Check, Level, among, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
 from recovery.scan.scanner import MOST_SECONDS
-from recovery.store.overview import DEADLINES, Overview
+from recovery.store.views.overview import DEADLINES, Overview
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner))
 NUDGES = "recovery.nudge"
-"""The queue of `workers.config`, which is not imported here: a command needs no Celery."""
+"""The queue of `recovery.worker.config`, which is not imported here: a command needs no Celery."""
 
 QUIET = MOST_SECONDS + 10.0
 """A scan with much to do takes so long, and its note is written within 5 s; and some nudges more."""

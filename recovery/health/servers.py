@@ -10,10 +10,11 @@ from recovery.engine import Resources
 from recovery.errors import ServerError, ServerUnavailable
 from recovery.health.model import Check, Level, among, ok, problem, unasked, warning
 from recovery.queue.condition import Condition
-from recovery.store import check_server, condition, roles
+from recovery.store import check_server, roles
 from recovery.store.client import is_denied
 from recovery.store.concerns import overridden
-from recovery.store.overview import impatient
+from recovery.store.views import condition
+from recovery.store.views.overview import impatient
 
 ANSWER_WITHIN = 3.0
 """Seconds that a server has to answer; one that is only slow answers in one."""

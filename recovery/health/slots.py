@@ -1,7 +1,7 @@
 """The check of the slots: does an attempt keep one that it has lost its task for?
 
-Such a slot is freed by its worker's parent (`workers.hung`), so what hangs now is there for a `worker_timeout` at most.
-That it was freed is told for a while, since what hung will hang again.
+Such a slot is freed by its worker's parent (`worker.slots.hung`), so what hangs now is there for a
+`worker_timeout` at most. That it was freed is told for a while, since what hung will hang again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.health.model import Check, ok, warning
 from recovery.records import FreedSlots, Worker
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 
 RECENT = 600.0
 """Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""

@@ -8,7 +8,7 @@ from recovery.engine import Resources
 from recovery.health import waiting
 from recovery.health.model import Check, among, ok, problem, warning
 from recovery.store import ActorQueue
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 
 
 def workers(resources: Resources) -> Check:

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from recovery.metrics.slots import freed_slots
 from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
-from recovery.store.overview import DEADLINES, Overview, impatient
+from recovery.store.views.overview import DEADLINES, Overview, impatient
 
 log = logging.getLogger(__name__)
 

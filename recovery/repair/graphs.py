@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from recovery.engine import Resources, enqueue, rebuild_graphs, still_to_come, together
+from recovery.engine import Resources, enqueue, rebuild_graphs, together
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
-from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.rules import Finding, Repair, Rule, Surroundings, still_to_come
 
 Tasks = dict[str, list[str]]
 """{process: its tasks that were found}."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from recovery.engine import Resources, break_off, each, enqueue, finish_process, register
-from recovery.engine.abort import settle
+from recovery.engine.operations.abort import settle
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from recovery import metrics
 from recovery.engine import Resources
-from recovery.engine.breaking import list_interruption, unlist_beaten
+from recovery.engine.lifecycle.breaking import list_interruption, unlist_beaten
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying

@@ -9,6 +9,7 @@ from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.contradictions import is_intact
 from recovery.rules.damage import droppable
 from recovery.rules.decisions import judge_decision, of_aborted
+from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
 
@@ -21,8 +22,11 @@ __all__ = [
     "Snapshot",
     "Surroundings",
     "droppable",
+    "graph_of",
     "is_intact",
     "judge_decision",
     "judge_process",
     "of_aborted",
+    "says",
+    "still_to_come",
 ]

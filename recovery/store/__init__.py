@@ -17,31 +17,31 @@ from pymongo.database import Database
 
 from recovery.rules import Snapshot
 from recovery.settings import Settings
-from recovery.store import schema, snapshots
-from recovery.store.aborts import Aborts
-from recovery.store.actors import Actors, KeptSettings, ProcessTypes
+from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, is_too_large
 from recovery.store.concerns import committed, current, named
-from recovery.store.damaged import Damaged
-from recovery.store.decision_queries import Held
-from recovery.store.decisions import Decisions, Queued
-from recovery.store.far_off import FarOff
-from recovery.store.graph_stages import Finished, GraphView
-from recovery.store.graphs import Graphs
-from recovery.store.hung import Hung
-from recovery.store.interruptions import Group, Interruptions, Selection
-from recovery.store.mending import Mending
-from recovery.store.pending import Pending, ToCome
-from recovery.store.preferences import CurrentPreferences
-from recovery.store.processes import Processes
-from recovery.store.requeues import PATIENT_LOSSES, Requeues
-from recovery.store.restarts import Restarted, Restarts
-from recovery.store.scanners import Scanners
-from recovery.store.setting import Setting
-from recovery.store.tasks import Tasks
-from recovery.store.waiting import ActorQueue, Waiting
-from recovery.store.workers import Queues, Workers
+from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
+from recovery.store.lifecycle.decision_queries import Held
+from recovery.store.lifecycle.decisions import Decisions, Queued
+from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
+from recovery.store.lifecycle.preferences import CurrentPreferences
+from recovery.store.lifecycle.processes import Processes
+from recovery.store.lifecycle.requeues import PATIENT_LOSSES, Requeues
+from recovery.store.lifecycle.tasks import Tasks
+from recovery.store.lifecycle.workers import Queues, Workers
+from recovery.store.operations.aborts import Aborts
+from recovery.store.operations.interruptions import Group, Interruptions, Selection
+from recovery.store.operations.mending import Mending
+from recovery.store.operations.restarts import Restarted, Restarts
+from recovery.store.operations.setting import Setting
+from recovery.store.views import snapshots
+from recovery.store.views.damaged import Damaged
+from recovery.store.views.hung import Hung
+from recovery.store.views.pending import Pending, ToCome
+from recovery.store.views.scanners import Scanners
+from recovery.store.views.unreachable_deadlines import FarOff
+from recovery.store.views.waiting import ActorQueue, Waiting
 
 __all__ = [
     "PATIENT_LOSSES",

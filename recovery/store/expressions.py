@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 
 Expression = dict[str, Any]
 
@@ -126,3 +127,8 @@ def without(field: str) -> Expression:
 def literal(value: Any) -> Expression:
     """A value that is not to be read as an expression, whatever it holds."""
     return {"$literal": value}
+
+
+def record_range(process_id: str) -> Expression:
+    """The records `P/...` of a process."""
+    return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}

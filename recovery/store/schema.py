@@ -76,6 +76,9 @@ KINDS: dict[str, type[Record]] = {
 }
 """Of which records each collection is."""
 
+OF_PROCESSES = (PROCESSES, GRAPHS, DECISIONS, TASKS)
+"""Those that describe processes."""
+
 _LIVE_HAS_DEADLINE: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
     DECISIONS: {

@@ -22,7 +22,7 @@ from recovery.repair import Done, Repairer, look_around
 from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
-from recovery.store.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
+from recovery.store.views.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
 from recovery.sweep.outline import Source
 from recovery.sweep.outline import suspects as suspicious
 from recovery.sweep.read import Outline, Seen, look_for_tasks, survey

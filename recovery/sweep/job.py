@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from recovery.errors import SweepFailed
-from recovery.store.ranges import Range
+from recovery.store.views.ranges import Range
 from recovery.sweep.examine import Errand, examine
 from recovery.sweep.report import RangeResult
 

@@ -16,7 +16,7 @@ from math import ceil
 from pymongo.database import Database
 
 from recovery.store.client import Document
-from recovery.store.ranges import Range, sample, volume, walk
+from recovery.store.views.ranges import Range, sample, volume, walk
 
 # A range of this size takes a third of a second: far over what starting its task costs, and short enough that
 # the last one keeps nobody waiting and that little is done again if its executor is lost.

@@ -22,9 +22,9 @@ from pymongo.database import Database
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 from recovery.store import schema
+from recovery.store.briefs import children_of
 from recovery.store.client import Document
-from recovery.store.ranges import KEY, Range, how_many_tasks, pages
-from recovery.store.snapshots import children_of
+from recovery.store.views.ranges import KEY, Range, how_many_tasks, pages
 
 MOST_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""

@@ -15,9 +15,9 @@ from recovery.queue import Broker, Signer, encode
 from recovery.queue.signing import UNSIGNED
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.store import Queued
+from recovery.worker.messages.intake import Intake
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
-from workers.intake import Intake
 
 MESSAGES, BATCH, PAIRS = 20_000, 1000, 7
 SIGNED = Signer(["k" * 64])

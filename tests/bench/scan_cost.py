@@ -19,8 +19,7 @@ from pymongo import MongoClient
 from recovery import Recovery, Settings
 from recovery.scan import DecisionScanner
 from recovery.store import schema
-from recovery.store.expressions import OVERDUE
-from recovery.store.snapshots import record_range
+from recovery.store.expressions import OVERDUE, record_range
 from tests.bench.requeue import LONG_AGO, PER_PROCESS, fill
 from tests.bench.rows import Row, ratio_row, row
 from tests.bench.workers import seconds

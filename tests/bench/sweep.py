@@ -22,7 +22,7 @@ from recovery.repair import look_around
 from recovery.rules import judge_process
 from recovery.settings import Settings
 from recovery.store import Store, schema
-from recovery.store.ranges import BRIEF, PAGE, Range
+from recovery.store.views.ranges import BRIEF, PAGE, Range
 from recovery.sweep import sweep
 from recovery.sweep.plan import plan
 from recovery.sweep.session import spark

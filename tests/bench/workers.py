@@ -49,7 +49,7 @@ def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) ->
     if arguments[0] == "worker":
         arguments = [*arguments, "-n", f"{name}@%h"]
     environment = {**os.environ, **settings.environment(), "RECOVERY_APP": "tests.bench.apps:app"}
-    command = [sys.executable, "-m", "celery", "-A", "workers.app", *arguments]
+    command = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *arguments]
     return Child(name, command, stack.log(name), env=environment)
 
 

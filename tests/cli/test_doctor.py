@@ -14,10 +14,10 @@ from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port
 from recovery.store import Store, schema
+from recovery.worker.config import NUDGE
+from recovery.worker.scanning import NUDGES_KEPT
 from tests.cli.command import Done, recovery, refused
 from tests.waiting import wait_until
-from workers.config import NUDGE
-from workers.nudges import NUDGES_KEPT
 
 APP = "tests.cli.shop:app"
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from recovery.cli.tree import tree
 from recovery.records import Decision, DecisionState, LostAttempt
-from recovery.store.overview import TaskLine
+from recovery.store.views.overview import TaskLine
 
 
 def test_how_the_process_of_a_lost_attempt_ended() -> None:

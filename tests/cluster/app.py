@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery import Failure, Recovery, heartbeat
-from recovery.store import preferences
+from recovery.store.lifecycle import preferences
 
 app = Recovery()
 PAUSE = threading.Event()

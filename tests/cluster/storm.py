@@ -17,7 +17,7 @@ from recovery.demo.audit import audit
 from recovery.engine import Resources
 from recovery.records import ProcessState
 from recovery.stack import Child, Stack
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 from recovery.wfformat import Workflow, WorkflowTask, example_path, load
 from tests.waiting import wait_until
 

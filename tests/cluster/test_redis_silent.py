@@ -16,7 +16,7 @@ from recovery.health.polls import polls
 from recovery.repair import look_around
 from recovery.rules import Rule, judge_decision
 from recovery.stack.ports import HOST
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 from tests.cluster.conftest import Cluster
 from tests.cluster.storm import Storm
 from tests.cluster.test_mongo_faults import goes_on_for

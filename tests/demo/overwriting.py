@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from recovery.demo.app import app as app
-from recovery.store import decisions
+from recovery.store.lifecycle import decisions
 
 _finished = decisions.finished
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from recovery import ClaimLost, InputError, ProcessBroken, ProcessNotFound, heartbeat
-from recovery.engine import abort, finish_process
-from recovery.engine.abort import abort_selected, settle
-from recovery.engine.apply import apply
-from recovery.engine.effects import Applied, Ended
-from recovery.engine.restart import restart_selected
-from recovery.engine.start import register
+from recovery.engine import finish_process
+from recovery.engine.lifecycle.apply import apply
+from recovery.engine.lifecycle.start import register
+from recovery.engine.lifecycle.steps import Applied, Ended
+from recovery.engine.operations import abort
+from recovery.engine.operations.abort import abort_selected, settle
+from recovery.engine.operations.restart import restart_selected
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection
 from tests.counting import operations

@@ -13,10 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery import Recovery
-from recovery.engine import Applied, Ended, applier, children
-from recovery.engine.clearing import Clearing
-from recovery.engine.context import Attempt
-from recovery.engine.effects import Effect
+from recovery.engine import Applied, Ended
+from recovery.engine.actors.context import Attempt
+from recovery.engine.lifecycle import applier, children
+from recovery.engine.lifecycle.clearing import Clearing
+from recovery.engine.lifecycle.steps import Effect
 from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
 from recovery.records.values import encode

@@ -10,8 +10,9 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import BulkWriteError
 
-from recovery.engine import Applier, Slot, guarded
-from recovery.engine.attempt import Result
+from recovery.engine import Applier, Slot
+from recovery.engine import isolation as guarded
+from recovery.engine.lifecycle.attempt import Result
 from recovery.records import DecisionState
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue

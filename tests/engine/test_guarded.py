@@ -8,8 +8,8 @@ import pytest
 from pymongo.errors import AutoReconnect, BulkWriteError, NotPrimaryError, OperationFailure, WriteConcernError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from recovery.engine import guarded
-from recovery.engine.guarded import each, together
+from recovery.engine import isolation as guarded
+from recovery.engine.isolation import each, together
 from recovery.errors import DamagedRecord
 from recovery.seldom import Seldom
 from tests.counting import failed_steps

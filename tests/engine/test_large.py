@@ -10,7 +10,7 @@ from pymongo.collection import Collection
 
 from recovery import ProcessBroken, Recovery
 from recovery.engine import Resources, finish_process
-from recovery.engine.resolve import MAX_CALL_BYTES, NotReady, arguments, gather, text_size, values_of
+from recovery.engine.actors.resolve import MAX_CALL_BYTES, NotReady, arguments, gather, text_size, values_of
 from recovery.errors import TooLarge
 from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
 from recovery.records.ids import record_id
@@ -126,7 +126,7 @@ def test_a_large_value_that_is_another_by_now_is_not_taken(
 
 
 def test_a_task_whose_arguments_promise_too_much_fails(app: Recovery, world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("recovery.engine.resolve.MAX_CALL_BYTES", 10_000)
+    monkeypatch.setattr("recovery.engine.actors.resolve.MAX_CALL_BYTES", 10_000)
     part = app.actor("part")(lambda: "x" * 4000)
     gather_all = app.actor("gather")(len)
     order = app.process("order")(lambda: gather_all.schedule([part.schedule() for _ in range(3)]))

@@ -10,10 +10,10 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from recovery import heartbeat
-from recovery.engine.patience import patiently
+from recovery.engine.outages import patiently
 from recovery.records import DecisionState
-from recovery.store.decisions import Decisions
-from recovery.store.graphs import Graphs
+from recovery.store.lifecycle.decisions import Decisions
+from recovery.store.lifecycle.graphs import Graphs
 from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World
@@ -70,7 +70,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
         return step.schedule(1)
 
     process_id = world.app.start(order)
-    monkeypatch.setattr("recovery.engine.apply.enqueue", away(1, lambda *_: 0))
+    monkeypatch.setattr("recovery.engine.lifecycle.apply.enqueue", away(1, lambda *_: 0))
     with pytest.raises(AutoReconnect):
         world.pump()
     (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]

@@ -10,7 +10,7 @@ import pytest
 from recovery import Recovery
 from recovery.engine import Result, Slot
 from recovery.records import DecisionState
-from recovery.store import preferences
+from recovery.store.lifecycle import preferences
 from tests.engine.test_slot import run, start
 from tests.store.writing import is_close
 from tests.world import World, arguments, by_message_only

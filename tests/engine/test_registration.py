@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
-from recovery.engine.actor import preferences
+from recovery.engine.actors.actor import preferences
 from recovery.errors import InputError, NotInActor, UnknownActor
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences

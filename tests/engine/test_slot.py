@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from recovery import Recovery, heartbeat
-from recovery.engine import Result, Slot, attempt
+from recovery.engine import Result, Slot
+from recovery.engine.lifecycle import attempt
 from recovery.errors import NotInActor
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import new_pass

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.engine.apply import _with_actors
-from recovery.engine.children import records_of_children
-from recovery.engine.effects import Ended
+from recovery.engine.lifecycle.apply import _with_actors
+from recovery.engine.lifecycle.steps import Ended, records_of_children
 from recovery.records import Child, Decision, DecisionState, Outcome, Task
 from recovery.records.ids import record_id
-from recovery.store.graph_stages import projection
+from recovery.store.lifecycle.graphs import projection
 
 TASKS = 2000
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from recovery import Recovery
-from recovery.engine.abort import abort_process
+from recovery.engine.operations.abort import abort_process
 from recovery.records import Outcome, ProcessState
 from recovery.rules import Rule
 from tests.world import World, by_message_only

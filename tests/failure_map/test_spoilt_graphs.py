@@ -14,7 +14,7 @@ from recovery.records import ProcessState
 from recovery.repair import look_around
 from recovery.rules import Finding, Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner
-from recovery.store.decisions import Decisions
+from recovery.store.lifecycle.decisions import Decisions
 from recovery.sweep.read import at_rest
 from tests.failure_map.faults import (
     FAULTS,

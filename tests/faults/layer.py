@@ -22,7 +22,7 @@ import recovery.store
 from tests.faults import halves
 from tests.faults.plan import Plan
 
-WITHIN_LOCKS = ("recovery.store.preferences",)
+WITHIN_LOCKS = ("recovery.store.lifecycle.preferences",)
 """Modules whose steps take others under a lock, once in a while: those are a part of them, and no places to pause."""
 
 Told = Callable[[str, tuple[Any, ...], Any], None]

@@ -11,12 +11,12 @@ import pytest
 import redis
 
 from recovery.stack.child import Child
+from recovery.worker.config import NUDGE, SPARK_QUEUE
+from recovery.worker.messages.taking import ASIDE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until
 from tests.workers.test_messages import goes_on, no_trace
-from workers.config import NUDGE, SPARK_QUEUE
-from workers.taking import ASIDE
 
 pytestmark = pytest.mark.cluster
 

@@ -10,6 +10,9 @@ import pytest
 
 from recovery.queue import Signer, encode, parse_id, remake
 from recovery.queue.signing import UNSIGNED
+from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.control import COMMANDS
+from recovery.worker.messages.intake import Intake
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.fuzz.conftest import rounds
@@ -17,9 +20,6 @@ from tests.fuzz.mutations import mutated
 from tests.queue.shapes import ARGUMENT, command
 from tests.queue.test_message import ACTOR, queued
 from tests.workers.test_messages import Stranger, family, goes_on, no_trace
-from workers.config import NUDGE, SPARK_QUEUE, SWEEP
-from workers.control import COMMANDS
-from workers.intake import Intake
 
 KEY = Signer(["k" * 32])
 PLAIN, SIGNED, SWEEPS = (

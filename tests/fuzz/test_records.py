@@ -19,7 +19,7 @@ from recovery.records.shapes import Shape
 from recovery.repair import look_around
 from recovery.rules import Rule
 from recovery.store import schema
-from recovery.store.ranges import Range
+from recovery.store.views.ranges import Range
 from recovery.sweep.examine import Errand
 from recovery.sweep.examine import examine as examine_range
 from tests.waiting import wait_until

@@ -19,13 +19,14 @@ from recovery.records import ActorPreferences, Decision, DecisionState, Graph, P
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
-from recovery.store import condition, schema
-from recovery.store.overview import impatient
+from recovery.store import schema
+from recovery.store.views import condition
+from recovery.store.views.overview import impatient
 from recovery.sweep import java
+from recovery.worker.config import NUDGE
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World
-from workers.config import NUDGE
 
 DAY = timedelta(days=1)
 OK, WARNING, PROBLEM = Level

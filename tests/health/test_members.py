@@ -14,7 +14,7 @@ from recovery.health import Check, Level, examine, servers
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
 from recovery.stack.ports import free_port
-from recovery.store import condition
+from recovery.store.views import condition
 from tests.waiting import wait_until
 
 

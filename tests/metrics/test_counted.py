@@ -25,10 +25,10 @@ from recovery.repair.stale import drop_stale
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, rescue
 from recovery.settings import Settings
-from recovery.store.decisions import Decisions
+from recovery.store.lifecycle.decisions import Decisions
+from recovery.worker.messages.intake import Intake
 from tests.docs.blocks import DOCS
 from tests.world import World, arguments
-from workers.intake import Intake
 
 DAY = timedelta(days=1)
 RAN = {"attempt_seconds actor=order": 1}

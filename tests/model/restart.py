@@ -6,8 +6,8 @@ explored. Checked in each state: a finished process has the values of both. Chec
 alone, no further fault and no operator, they come to an end that tells the truth: the process is finished, or it is
 broken, and what is failed in its graph is just what failed and is listed.
 
-Change the order of writes here before you change it in `recovery.engine.interrupt`, `reopen` and `restart`. Bounds of
-the model, not of the design: how many appliers there are, and how often each task is restarted.
+Change the order of writes here before you change it in the engine's `interrupt`, `reopen` and `restart`. Bounds of the
+model, not of the design: how many appliers there are, and how often each task is restarted.
 """
 
 from __future__ import annotations

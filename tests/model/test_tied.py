@@ -16,8 +16,8 @@ from unittest.mock import patch
 import pytest
 
 from recovery import Settings
-from recovery.engine.applier import Applier
-from recovery.engine.interrupt import interrupt
+from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.records import Decision, DecisionState, ErrorInfo, TaskLimit
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.store import Finished, schema

@@ -29,7 +29,7 @@ from recovery.queue import remote as control
 from recovery.queue.remote import tell_workers
 from recovery.settings import load
 from workers import transport
-from workers.config import configuration
+from recovery.worker.config import configuration
 url, said = sys.argv[1], {}
 control.WITHIN = 30  # it is about what is said, not about how fast
 

@@ -20,8 +20,8 @@ from recovery.queue import Broker, MessageId, encode, parse_id
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.settings import Settings
 from recovery.store import Queued
+from recovery.worker.config import configuration
 from tests.examples import examples
-from workers.config import configuration
 
 ACTOR = "add.up-2"
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123000, UTC)

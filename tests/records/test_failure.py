@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery import Failure
-from recovery.engine.outcomes import describe
+from recovery.engine.actors.call import describe
 from recovery.errors import NotEncodable
 from recovery.records import Decision
 from recovery.records.failure import FRAMES, fingerprint

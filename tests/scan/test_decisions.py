@@ -17,7 +17,7 @@ from recovery.scan import DecisionScanner
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
-from recovery.store.requeues import LONGEST_WAIT
+from recovery.store.lifecycle.requeues import LONGEST_WAIT
 from tests.faults import Died
 from tests.scan.making import DAY, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put

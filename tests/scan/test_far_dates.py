@@ -17,7 +17,7 @@ from recovery.limits import FAR_OFF
 from recovery.records import ProcessState
 from recovery.rules import Rule
 from recovery.store import schema
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 from tests.health.conftest import worker
 from tests.scan.making import SCANNERS, scanner
 from tests.store.writing import is_close

@@ -15,7 +15,7 @@ from recovery.scan import Scanner, ScanResult
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
-from recovery.store.overview import impatient
+from recovery.store.views.overview import impatient
 from tests.scan.making import DAY, SCANNERS, overdue, scanner
 from tests.store.writing import put
 from tests.world import World

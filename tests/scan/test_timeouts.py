@@ -13,7 +13,7 @@ from recovery import ProcessBroken, heartbeat
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
 from recovery.rules import Rule
-from recovery.store import preferences
+from recovery.store.lifecycle import preferences
 from tests.scan.making import after_find, overdue, scanner
 from tests.waiting import wait_until
 from tests.world import World

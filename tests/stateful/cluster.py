@@ -22,9 +22,10 @@ from pymongo import WriteConcern
 from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
-from recovery.engine import Applier, Resources, Slot, attempt
-from recovery.engine.abort import abort_process
-from recovery.engine.restart import restart_process, restart_selected
+from recovery.engine import Applier, Resources, Slot
+from recovery.engine.lifecycle import attempt
+from recovery.engine.operations.abort import abort_process
+from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.queue import parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
@@ -270,8 +271,8 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     with ExitStack() as still:
         still.enter_context(installed(told))
         still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
-        still.enter_context(patch("recovery.engine.patience.time", SimpleNamespace(monotonic=lambda: next(tries))))
-        still.enter_context(patch("recovery.engine.patience.FIRST_PAUSE", 0.0))
+        still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
+        still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)

@@ -13,12 +13,12 @@ from pymongo.collection import Collection
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent, register
 
 from recovery import ProcessBroken, Recovery, Settings
-from recovery.engine.abort import abort_process
+from recovery.engine.operations.abort import abort_process
 from recovery.health.servers import concerns
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
 from recovery.store.concerns import current, overridden
-from recovery.store.hung import Claim
+from recovery.store.views.hung import Claim
 from tests.faults import layer
 from tests.world import World
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records import Graph
-from recovery.store import Finished, Store, graph_stages
+from recovery.store import Finished, Store
+from recovery.store.lifecycle import graphs
 from tests.examples import examples
 from tests.store.writing import contents, is_about, is_close, put
 
@@ -33,10 +34,10 @@ def there(store: Store) -> Graph:
     return found
 
 
-@pytest.fixture(autouse=True, params=[0, graph_stages.FEW], ids=["many", "few"])
+@pytest.fixture(autouse=True, params=[0, graphs.FEW], ids=["many", "few"])
 def asked_as_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is ready is asked for in two ways, which say the same."""
-    monkeypatch.setattr(graph_stages, "FEW", request.param)
+    monkeypatch.setattr(graphs, "FEW", request.param)
 
 
 def test_children_and_links(store: Store) -> None:

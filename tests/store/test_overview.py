@@ -12,7 +12,7 @@ from pymongo.errors import PyMongoError
 from recovery.settings import Settings, load
 from recovery.stack.ports import free_port
 from recovery.store import Store, schema
-from recovery.store.overview import APPLYING, AT_REST, Overview, impatient
+from recovery.store.views.overview import APPLYING, AT_REST, Overview, impatient
 
 AT_REST_COUNT = 500
 """Records that no count may read."""

@@ -12,8 +12,9 @@ from pymongo.errors import AutoReconnect
 
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import Settings
-from recovery.store import Store, preferences
-from recovery.store.actors import Actors
+from recovery.store import Store
+from recovery.store.lifecycle import preferences
+from recovery.store.lifecycle.actors import Actors
 
 ADD, ORDER = ActorPreferences(id="add"), ProcessTypePreferences(id="order")
 

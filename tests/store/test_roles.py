@@ -15,8 +15,8 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
-from recovery.engine.overrides import ActorOverrides
-from recovery.engine.restart import restart_process
+from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operations.restart import restart_process
 from recovery.errors import ServerRefused
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights

@@ -9,7 +9,8 @@ import pytest
 from recovery import store as store_module
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, Task
-from recovery.store import Store, ranges
+from recovery.store import Store
+from recovery.store.views import ranges
 from tests.store.writing import put
 
 IDS = ["p1", "p1-a", "p2", "p3", "p4"]

@@ -9,7 +9,8 @@ import pytest
 
 from recovery.records import ActorPreferences, Decision, DecisionState, Process, ProcessState, Worker
 from recovery.settings import Settings
-from recovery.store import ActorQueue, Store, ToCome, pending, schema
+from recovery.store import ActorQueue, Store, ToCome, schema
+from recovery.store.views import pending
 from tests.store.writing import put
 
 MINUTE = timedelta(minutes=1)

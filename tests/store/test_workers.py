@@ -11,7 +11,7 @@ from bson import DatetimeMS, MaxKey
 from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
 from recovery.records import QueueStatistics, ScannerRun, Worker
 from recovery.store import Store
-from recovery.store.overview import Overview
+from recovery.store.views.overview import Overview
 from tests.store.writing import is_close
 
 WORKER = Worker(id="w1", name="$$NOW", host="h1", pid=1, pid_started=2, queues=("add", "$x"))

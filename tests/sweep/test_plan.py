@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records.ids import new_process_id, record_id
-from recovery.store.ranges import Range
+from recovery.store.views.ranges import Range
 from recovery.sweep.plan import MOST, how_many, plan, ranges, refine
 from tests.sweep.database import Database
 from tests.sweep.shapes import finished

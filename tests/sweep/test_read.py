@@ -14,8 +14,8 @@ from recovery.records import Decision, DecisionState, ProcessState, QueueStatist
 from recovery.records.ids import new_process_id, record_id
 from recovery.rules import Surroundings, judge_process
 from recovery.store import schema
-from recovery.store.ranges import BRIEF, PAGE, Range
 from recovery.store.reading import Read
+from recovery.store.views.ranges import BRIEF, PAGE, Range
 from recovery.sweep.outline import Source, live_keys, suspects
 from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
 from tests.sweep.database import Database

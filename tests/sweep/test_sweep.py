@@ -22,7 +22,7 @@ from recovery.records.ids import record_id
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
-from recovery.store.ranges import Range
+from recovery.store.views.ranges import Range
 from recovery.sweep import examine, sweep
 from recovery.sweep.read import Seen, look_for_tasks, survey
 from recovery.sweep.report import SHOWN

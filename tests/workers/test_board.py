@@ -13,9 +13,9 @@ import billiard
 import pytest
 
 from recovery.records import Decision
-from recovery.store.hung import Claim
+from recovery.store.views.hung import Claim
+from recovery.worker.slots.board import CELL, LONGEST_NAME, PLACES, Cell, SharedBoard, ThreadBoard
 from tests.waiting import wait_until
-from workers.board import CELL, LONGEST_NAME, PLACES, Cell, SharedBoard, ThreadBoard
 
 fork = billiard.get_context("fork")
 

@@ -10,16 +10,16 @@ from celery import Celery
 from pymongo.errors import AutoReconnect
 
 from recovery.settings import Settings
-from recovery.store.workers import Queues, Workers
+from recovery.store.lifecycle.workers import Queues, Workers
+from recovery.worker.identity import identify
+from recovery.worker.lifeline import lifeline
+from recovery.worker.lifeline.lifeline import HOLD_EVERY, Lifeline
+from recovery.worker.lifeline.watch import ServerClock
+from recovery.worker.messages.queue_consumption import Consuming
 from tests.clock import Clock
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
-from workers import lifeline
-from workers.consuming import Consuming
-from workers.identity import identify
-from workers.lifeline import HOLD_EVERY, Lifeline
-from workers.watch import ServerClock
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from celery.worker.control import Panel
 
 from recovery.queue import SETTINGS_CHANGED
 from recovery.settings import Settings
+from recovery.worker import control
+from recovery.worker.identity import identify
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
-from workers import control
-from workers.consuming import Consuming
-from workers.identity import identify
-from workers.lifeline import Lifeline
-from workers.tasks import Running
 
 
 def test_no_other_command_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

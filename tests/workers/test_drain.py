@@ -20,15 +20,15 @@ from pymongo.errors import AutoReconnect
 
 from recovery.scan import rescue
 from recovery.settings import Settings
+from recovery.worker import drain, tasks
+from recovery.worker.drain import Drain
+from recovery.worker.slots.board import HUNG, ThreadBoard
+from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.living import lives
 from tests.waiting import wait_until
 from tests.world import World, arguments
-from workers import drain, tasks
-from workers.board import ThreadBoard
-from workers.drain import HUNG, Drain
-from workers.tasks import Running
 
 # In a process of its own, which ends.
 WAITS = """

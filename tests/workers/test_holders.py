@@ -12,8 +12,8 @@ import pytest
 from recovery import Recovery
 from recovery.records.ids import HOLDER_END, holder
 from recovery.settings import Settings
-from workers import tasks
-from workers.tasks import Running
+from recovery.worker import tasks
+from recovery.worker.tasks import Running
 
 
 def test_each_thread_claims_in_its_own_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

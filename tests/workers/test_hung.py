@@ -14,14 +14,14 @@ from recovery import Settings
 from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_document
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.decisions import Decisions
-from recovery.store.hung import Claim
+from recovery.store.lifecycle.decisions import Decisions
+from recovery.store.views.hung import Claim
+from recovery.worker.slots import hung
+from recovery.worker.slots.board import Board, Cell
+from recovery.worker.slots.hung import HungSlots
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
-from workers import hung
-from workers.board import Board, Cell
-from workers.hung import HungSlots
 
 TIMEOUT = 10.0
 PASS = "mine"

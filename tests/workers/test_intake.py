@@ -16,11 +16,11 @@ from recovery import metrics, seldom
 from recovery.queue import SETTINGS_CHANGED
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
+from recovery.worker.control import COMMANDS
+from recovery.worker.messages import intake as intakes
+from recovery.worker.messages.intake import Intake
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
-from workers import intake as intakes
-from workers.control import COMMANDS
-from workers.intake import Intake
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from recovery.records import Worker
 from recovery.scan import WorkerScanner
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.worker import identity
+from recovery.worker.lifeline.watch import Watch
 from tests.world import World
-from workers import identity
-from workers.watch import Watch
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recovery.worker.slots import killing
+from recovery.worker.slots.killing import kill_all, kill_descendants, kill_if, stop_descendants
 from tests.living import lives
 from tests.waiting import wait_until
-from workers import killing
-from workers.killing import kill_all, kill_descendants, kill_if, stop_descendants
 
 STARTS = """
 import os, signal, subprocess, sys, time

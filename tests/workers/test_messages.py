@@ -18,12 +18,12 @@ from recovery.queue import encode
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import Child
 from recovery.store import Queued
+from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.messages.taking import ASIDE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.queue.shapes import ARGUMENT, bomb, command, commands, damaged
 from tests.waiting import wait_until
-from workers.config import NUDGE, SPARK_QUEUE, SWEEP
-from workers.taking import ASIDE
 
 pytestmark = pytest.mark.cluster
 QUEUES = ("slow", "one_slow", NUDGE)

@@ -13,9 +13,9 @@ from recovery.scan import ScanResult
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store import Store
-from recovery.store.overview import impatient
-from workers import notes
-from workers.notes import Notes
+from recovery.store.views.overview import impatient
+from recovery.worker import scan_notes as notes
+from recovery.worker.scan_notes import Notes
 
 DONE = ScanResult("decisions", looked_at=3, repaired=Counter({Rule.DUE: 1, Rule.WORK_TIMEOUT: 1}), seconds=0.5)
 

@@ -9,8 +9,8 @@ from recovery import Settings
 from recovery.errors import ServerRefused, ServerUnavailable
 from recovery.queue import Broker
 from recovery.store import check_server
-from workers import patience
-from workers.patience import when_served
+from recovery.worker import start_up as patience
+from recovery.worker.start_up import when_served
 
 
 @pytest.fixture(autouse=True)

@@ -18,16 +18,16 @@ from recovery.records import Decision, DecisionState
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
 from recovery.store import schema
+from recovery.worker.identity import identify
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages import polls as module
+from recovery.worker.messages import transport
+from recovery.worker.messages.polls import Polls
+from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.transport import PAUSE, TryingConnection
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.store.writing import put
-from workers import polls as module
-from workers import transport
-from workers.consuming import Consuming
-from workers.identity import identify
-from workers.lifeline import Lifeline
-from workers.polls import Polls
-from workers.transport import PAUSE, TryingConnection
 
 
 class Channel:

@@ -8,12 +8,12 @@ from pymongo.errors import AutoReconnect
 from recovery.records import DecisionState
 from recovery.settings import Settings
 from recovery.store import Store
-from recovery.store.requeues import Requeues
+from recovery.store.lifecycle.requeues import Requeues
+from recovery.worker.lifeline import rescue as module
+from recovery.worker.lifeline.rescue import Rescue
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
-from workers import rescue as module
-from workers.rescue import Rescue
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from celery import Celery
 from recovery.records import DecisionState
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.worker import scanning as nudges
+from recovery.worker.identity import identify
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.scanning import Scanning
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.scan.making import overdue
 from tests.waiting import wait_until
 from tests.world import World
-from workers import nudges
-from workers.consuming import Consuming
-from workers.identity import identify
-from workers.lifeline import Lifeline
-from workers.nudges import Scanning
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -8,11 +8,11 @@ import pytest
 
 from recovery.queue import Broker, Signer
 from recovery.store import Queued
+from recovery.worker.config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until
 from tests.workers.test_messages import Stranger, goes_on
-from workers.config import NUDGE, SPARK_QUEUE
 
 pytestmark = pytest.mark.cluster
 APP = "tests.cluster.app:app"

@@ -13,12 +13,12 @@ from recovery import seldom
 from recovery.queue import encode
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
+from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.taking import ASIDE
+from recovery.worker.messages.transport import Channel, Transport
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.queue.test_message import ACTOR, queued
-from workers.intake import Intake
-from workers.taking import ASIDE
-from workers.transport import Channel, Transport
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
 from recovery.stack.ports import free_port
+from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.taking import ASIDE
+from recovery.worker.messages.transport import Channel, Transport
 from tests.cli import shop
 from tests.cli.command import recovery
 from tests.docs.blocks import blocks
-from workers.intake import Intake
-from workers.taking import ASIDE
-from workers.transport import Channel, Transport
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 APP = "tests.cli.shop:app"
@@ -99,7 +99,15 @@ def test_each_part_has_all_that_it_needs(guarded: Valkey, stack: Stack, settings
     with ThreadPoolExecutor() as pool:
         codes = list(pool.map(lambda command: recovery(*command.split(), env=env("operator")).returncode, commands))
     assert codes == [0] * len(commands)
-    ping = [str(Path(sys.executable).with_name("celery")), "-A", "workers.app", "inspect", "ping", "--timeout", "5"]
+    ping = [
+        str(Path(sys.executable).with_name("celery")),
+        "-A",
+        "recovery.worker.app",
+        "inspect",
+        "ping",
+        "--timeout",
+        "5",
+    ]
     assert _answer(ping, env("worker")), refusals(guarded)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as metrics:
         assert b"recovery_queue_depth" in metrics.read()

@@ -1,0 +1,144 @@
+"""Actors: Python functions that do tasks. `actor.schedule(...)` inside another actor makes a task."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from recovery.engine.actors.context import current
+from recovery.errors import InputError
+from recovery.limits import LONGEST
+from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, given
+from recovery.records.preferences import check
+from recovery.records.values import encode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+# A queue is a key of Redis under its actor's name, beside those of kombu, Celery and ours; and its actor is a task of
+# Celery's, beside Celery's own. The queues of remote control end in .pidbox.
+_TAKEN = re.compile(r"(recovery|celery|celeryev|celeryd|_kombu)(\..*)?|spark|unacked(_index|_mutex)?|.*\.pidbox")
+
+
+@dataclass(frozen=True)
+class Actor(Generic[P, R]):
+    """A function under a name. Calling it runs the function here and now; `schedule` makes a task of it.
+
+    The name is also that of its queue, and is stored with every task: keep it when you rename the function.
+    """
+
+    function: Callable[P, R]
+    preferences: ActorPreferences
+    process_type: ProcessTypePreferences | None = None
+    """Its settings as a process type, if it is one."""
+    _eta: datetime | None = None
+    _delay: float | None = None
+    _fallible: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.preferences.id
+
+    def __post_init__(self) -> None:
+        # Shown by help() and found by inspect.unwrap(); the class is frozen, so functools can't set them.
+        for name, value in (("__wrapped__", self.function), ("__doc__", self.function.__doc__)):
+            object.__setattr__(self, name, value)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Promise:
+        """Make a task of this actor, from inside a running actor; a promise of its value.
+
+        Arguments are JSON values, and promises anywhere in them: the task runs once those are kept, and gets
+        the values in their place. Raises NotInActor, NotEncodable, TooLarge, InputError.
+        """
+        attempt = current(f"{self.name}.schedule(...)")
+        self.check_call(args, kwargs)
+        encoded = encode_call(self.name, args, kwargs)
+        return attempt.add_child(self.name, encoded, self._eta, self._delay, self._fallible or None)
+
+    def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise InputError unless the function can be called like this."""
+        signature = _signature(self.function)
+        if signature is None:
+            return
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(f"{self.name}{signature}: {error}") from None
+
+    def options(
+        self, *, eta: datetime | None = None, delay: timedelta | float | None = None, fallible: bool = False
+    ) -> Actor[P, R]:
+        """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready. Or `fallible`:
+        a task of it that fails for good does not break its process; who waits for its value gets a `Failure`.
+
+        `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
+        only if it is scheduled so.
+        """
+        if eta is not None:
+            said, eta = given.shown(eta), _moment(eta)
+            if eta is None:
+                raise InputError(f"{self.name}.options(eta={said}): must be a datetime with a time zone")
+        if eta is not None and eta.tzinfo is None:
+            raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
+        if eta is not None and not _is_near(eta):
+            raise InputError(f"{self.name}.options(eta={eta}): must be at most 10 years from now")
+        seconds = timedelta.total_seconds(delay) if isinstance(delay, timedelta) else given.number(delay)
+        if delay is not None and (seconds is None or not 0 <= seconds <= LONGEST):
+            raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
+        if not isinstance(fallible, bool):
+            raise InputError(f"{self.name}.options(fallible={given.shown(fallible)}): must be True or False")
+        return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time as an exact datetime; None for what is none. Its time zone is somebody else's code, so what that says of
+    this moment is all that is kept of it."""
+    try:
+        return datetime.fromisoformat(datetime.isoformat(value))
+    except Exception:
+        return None
+
+
+def _is_near(eta: datetime) -> bool:
+    try:
+        return eta.astimezone(UTC) - datetime.now(UTC) <= timedelta(seconds=LONGEST)
+    except OverflowError:
+        return False  # a date that its time zone moves out of the calendar: nobody could store it
+
+
+@lru_cache(maxsize=4096)
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None  # some of Python's own, such as max, have none: a wrong call fails when it runs
+
+
+def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
+    """The JSON text `[positional, named]` of a call's arguments."""
+    return encode([list(args), kwargs], f"arguments of {actor}")
+
+
+def preferences(name: str, **changes: Any) -> ActorPreferences:
+    """Checked settings of an actor. Raises InputError for a name or value that can't be."""
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        wanted = "use letters, digits, '_', '.', '-', at most 100, first a letter or '_'"
+        raise InputError(f"actor name {given.shown(name)}: {wanted}")
+    name = given.exact(name)
+    if _TAKEN.fullmatch(name):
+        raise InputError(
+            f"actor name {name!r}: Celery or we use it, as all that begins with 'celery.' or 'recovery.'; take another"
+        )
+    result = ActorPreferences(id=name, **changes)
+    check(result)
+    return result

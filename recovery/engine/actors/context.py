@@ -1,0 +1,179 @@
+"""The attempt that the current thread is running: what `schedule` and `heartbeat` refer to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+
+from pymongo.errors import PyMongoError
+
+from recovery.errors import ClaimLost, InputError, NotInActor, TooLarge
+from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
+from recovery.records.ids import child_task_id
+from recovery.records.values import MAX_BYTES
+from recovery.store import Store
+
+log = logging.getLogger(__name__)
+
+_current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+
+CHILD_BYTES = 160
+"""What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
+that stands there twice, with itself and with the one task that it waits for, if it is one."""
+LINK_BYTES = 64
+"""What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
+
+
+class Attempt:
+    """One run of an actor's function for a claimed decision."""
+
+    def __init__(self, store: Store, decision: Decision, preferences: ActorPreferences) -> None:
+        self.decision = decision
+        self.preferences = preferences
+        self.lost = threading.Event()
+        self._store = store
+        self._children: dict[str, Child] = {}
+        self.size = 0
+
+    def add_child(
+        self,
+        actor: str,
+        args: Encoded,
+        eta: datetime | None = None,
+        delay: float | None = None,
+        fallible: bool | None = None,
+    ) -> Promise:
+        """Note a child; it comes to be when this attempt's result is accepted."""
+        self.check_promises(args, f"arguments of {actor}")
+        task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
+        links = len(args.promises) * (LINK_BYTES + len(actor))
+        self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links, f"scheduling {actor}")
+        self._children[task_id] = Child(
+            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible
+        )
+        return Promise(task_id, actor)
+
+    def add_value(self, encoded: Encoded, what: str) -> None:
+        """Note the value that was returned."""
+        self.check_promises(encoded, what)
+        self._add_size(len(encoded.text.encode()) + LINK_BYTES * len(encoded.promises), what)
+
+    def _add_size(self, size: int, what: str) -> None:
+        """Count what goes into this task's one decision; TooLarge if it can't hold it."""
+        self.size += size
+        if self.size > MAX_BYTES:
+            raise TooLarge(
+                f"{what}: the result and child tasks of {self.decision.actor} come to over 16 MB, which is all "
+                "that one record holds; let a child schedule a part of them"
+            )
+
+    def check_promises(self, encoded: Encoded, what: str) -> None:
+        """Raise InputError for a promise that is not of a task scheduled by this attempt."""
+        for task in encoded.promises:
+            if task not in self._children:
+                raise InputError(
+                    f"{what}: holds a promise of task {task}, which this run of {self.decision.actor} did not "
+                    "schedule; pass promises on within the function that scheduled them"
+                )
+
+    def children(self) -> tuple[Child, ...]:
+        """The children, each with the siblings that wait for it."""
+        dependents: dict[str, dict[str, str]] = defaultdict(dict)
+        unlocks: dict[str, dict[str, str]] = defaultdict(dict)
+        for child in self._children.values():
+            for dep in child.deps:
+                dependents[dep][child.id] = child.actor
+                if len(child.deps) == 1:
+                    unlocks[dep][child.id] = child.actor
+        return tuple(
+            child.evolve(dependents=dependents.get(child.id, {}), unlocks=unlocks.get(child.id, {}))
+            for child in self._children.values()
+        )
+
+    def heartbeat(self) -> bool:
+        """Move the deadline; False, and `lost` is set, if the claim is no longer this attempt's."""
+        pass_key = self.decision.pass_key
+        assert pass_key is not None
+        timeout, limit = self.preferences.worker_timeout, self.preferences.task_limit
+        held = self._store.decisions.extend(self.decision.id, pass_key, timeout, limit)
+        if not held:
+            self.lost.set()
+        return held
+
+    def __enter__(self) -> Attempt:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._token)
+
+
+def current(what: str) -> Attempt:
+    """The running attempt; NotInActor, naming `what` was asked, where there is none."""
+    attempt = _current.get()
+    if attempt is None:
+        raise NotInActor(
+            f"{what} was called outside a running actor; start a process with app.start(...), and schedule tasks "
+            "from inside its functions (in the thread that runs them)"
+        )
+    return attempt
+
+
+def heartbeat() -> None:
+    """Tell that the running actor is alive: it gets another `worker_timeout` from now.
+
+    Raises ClaimLost if the task was meanwhile given to another attempt or decided: stop then. With
+    `accept_first` the work may still be used if it ends before the other attempt; without it never. That the
+    database is away is no error of the actor's: then nothing is told, and the deadline stands.
+    """
+    attempt = current("heartbeat()")
+    try:
+        lost = attempt.lost.is_set() or not attempt.heartbeat()
+    except PyMongoError as error:
+        log.warning("%s: heartbeat not written (%s); go on", attempt.decision.id, error)
+        return
+    if lost:
+        raise ClaimLost(
+            f"{attempt.decision.actor} {attempt.decision.id}: this attempt no longer holds its task; stop working"
+        )
+
+
+BEATS_PER_TIMEOUT = 3
+"""Two may be late or lost before the deadline is past."""
+
+RETRY = 1.0
+"""Seconds until one that could not be written is tried again. What is overdue when the database comes back is judged
+soon after: those that live must have said so by then."""
+
+
+@contextmanager
+def beating(attempt: Attempt) -> Iterator[None]:
+    """Beat for an attempt while the block runs, if its actor wants it."""
+    if not attempt.preferences.auto_heartbeat:
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_beat, args=(attempt, done), name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _beat(attempt: Attempt, done: threading.Event) -> None:
+    interval = attempt.preferences.worker_timeout / BEATS_PER_TIMEOUT
+    pause = interval
+    while not done.wait(pause):
+        try:
+            if not attempt.heartbeat():
+                return
+            pause = interval
+        except PyMongoError as error:
+            pause = min(interval, RETRY)
+            log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)

@@ -1,0 +1,163 @@
+"""When finished decisions are applied.
+
+A graph's update is what costs most of a task that does nothing. So a finished task waits for others of its process,
+and they are applied in one update, where nobody waits for it to be applied:
+
+- its successor was claimed on the spot, so the graph only has to learn it;
+- its graph is large, and slow to write.
+
+Nothing waits for longer than PATIENCE, far below `apply_timeout`, from which on others would apply it. That a
+decision is applied needs no haste at all to be written: see `clearing`.
+
+Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so (`repair.applying`).
+What is applied from memory after a failover is true, then, on any primary.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pymongo.errors import PyMongoError
+
+from recovery.engine.isolation import in_a_line, is_of_servers, tell
+from recovery.engine.lifecycle.apply import apply
+from recovery.engine.lifecycle.clearing import Clearing
+from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take
+from recovery.engine.resources import Resources
+from recovery.records import Decision
+
+log = logging.getLogger(__name__)
+
+LARGE_GRAPH = 64 * 1024
+"""Bytes from which on a graph's update costs more than all else that a task costs."""
+LARGE_GRAPHS = 1000
+"""Of so many processes it is remembered that their graph is large."""
+TOGETHER = 64
+"""Finished tasks that are applied in one update, at most."""
+PATIENCE = 0.1
+"""Seconds that a finished task waits for others."""
+CATCH_UP_WITHIN = 1.0
+"""Seconds that a flush waits for the majority: a thousand times what it takes while all is well."""
+
+
+class Applier:
+    """Applies finished decisions for one process of a worker. Safe for threads."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._lock, self._flushing = threading.Lock(), threading.Lock()
+        self._wake = threading.Event()
+        self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
+        self._sizes: dict[str, int] = {}
+        self._clearing = Clearing(resources)
+        self._flusher: threading.Thread | None = None
+
+    def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
+        """Apply a decision, and what of its process waits; or let it wait.
+
+        Of the tasks that become ready `take` may claim one for the caller; it is returned, not enqueued.
+        """
+        key = (ended.process_id, ended.decision.epoch)
+        large = self._sizes.get(ended.process_id, 0) > LARGE_GRAPH
+        waits = not ended.failed and (ended.successor is not None or (large and not ended.decision.children))
+        with self._lock:
+            buffer = self._buffers[key]
+            if not ended.failed:
+                buffer.append(ended.light() if waits else ended)
+            if waits and len(buffer) < TOGETHER:
+                self._start_flusher()
+                return None
+            together = self._buffers.pop(key)
+        taken = self._apply(together, take) if together else None
+        if ended.failed:
+            self.apply([ended])
+        return taken
+
+    def apply(self, together: Sequence[Ended]) -> Applied:
+        """Apply decisions of one process and epoch now; what came of the last of them."""
+        effect = apply(self._resources, together)
+        if effect is None:
+            return [self.apply([ended]) for ended in together][-1]
+        self._note(together, effect)
+        return effect.applied
+
+    def flush(self) -> None:
+        """Apply what waits, and clear the deadlines of what is applied. When it returns, that is done, by whomever; but
+        for deadlines while the majority lags behind."""
+        with self._flushing:
+            self._apply_waiting()
+            if self._clearing.waits:
+                self._clear(catch_up=True)
+
+    def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
+        effect = apply(self._resources, together, take)
+        if effect is None:
+            self.apply(together)
+            return None
+        self._note(together, effect)
+        return effect.taken
+
+    def _note(self, together: Sequence[Ended], effect: Effect) -> None:
+        """Remember what is applied, and how large the graph is."""
+        process_id = together[0].process_id
+        with self._lock:
+            if effect.size > LARGE_GRAPH:
+                self._sizes[process_id] = effect.size
+            else:
+                self._sizes.pop(process_id, None)
+                while len(self._sizes) > LARGE_GRAPHS:  # of processes that others finish nothing is heard any more
+                    del self._sizes[next(iter(self._sizes))]
+            self._start_flusher()
+        if self._clearing.note(together, effect):
+            self._clear()
+
+    def _apply_waiting(self) -> None:
+        with self._lock:
+            buffers, self._buffers = self._buffers, defaultdict(list)
+        failed: Exception | None = None
+        for together in filter(None, buffers.values()):
+            try:
+                self.apply(together)
+            except Exception as error:  # one process's must not hold up the others'
+                if is_of_servers(error):
+                    failed = error
+                else:
+                    tell(together[0].decision.id, error)
+        if failed is not None:
+            raise failed
+
+    def _clear(self, *, catch_up: bool = False) -> None:
+        try:
+            if catch_up:  # what was applied a moment ago is proven then
+                self._resources.store.catch_up(CATCH_UP_WITHIN)
+            self._clearing.write()
+        except PyMongoError as error:  # only a hint: they are found applied when they are overdue
+            log.warning("deadlines of applied decisions not cleared (%s)", error)
+
+    def _start_flusher(self) -> None:
+        if self._flusher is None:
+            self._flusher = threading.Thread(target=self._flush_always, name="applier", daemon=True)
+            self._flusher.start()
+        self._wake.set()
+
+    def _flush_always(self) -> None:
+        written, pause = time.monotonic(), threading.Event()
+        while self._wake.wait():
+            self._wake.clear()
+            pause.wait(PATIENCE)
+            try:
+                with self._flushing:
+                    self._apply_waiting()
+                    if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
+                        self._clear()
+                        written = time.monotonic()
+            except PyMongoError as error:
+                log.warning("could not apply (%s): it is done again after the apply timeout", error)
+            except Exception as error:  # nothing may end this thread, which applies for all
+                log.error("could not apply (%s): it is tried again after the apply timeout", in_a_line(error))
+            if self._clearing.waits:
+                self._wake.set()

@@ -1,0 +1,78 @@
+"""The end of a process: finished with its start task's value, or broken with an error.
+
+The graph goes to rest after the process has ended, never before (`Store.rest_graphs`, by the caller, for many at
+once): cut off in between, the graph is looked at again, and its process found ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from recovery import metrics
+from recovery.engine.actors.resolve import gather, text_size, values_of
+from recovery.engine.lifecycle.breaking import break_process
+from recovery.engine.resources import Resources
+from recovery.errors import DamagedRecord, TooLarge
+from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
+
+_TOO_DEEP = ErrorInfo(
+    kind="NotEncodable",
+    message="the result of the process is nested too deep: values promise values in each other; return a flat one",
+)
+
+
+def finish_process(
+    resources: Resources, process_id: str, epoch: int, known: Mapping[str, Outcome] | None = None
+) -> bool | None:
+    """running → finished with the start task's value; False if it had ended before, None if there is none in this
+    epoch. Outcomes `known` are not read.
+
+    Broken instead, where the value with all that it promises is more than one record holds. Each of its parts
+    could be kept, and only here are they together; the arguments are in the same record. And where one of them can't be
+    read.
+    """
+    found = resources.store.processes.ending(process_id)
+    if found is None or found[0].epoch != epoch:
+        return None
+    process, arguments = found
+    ended = False
+    if process.state is ProcessState.RUNNING:
+        try:
+            text = _result(resources, process, values.MAX_BYTES - arguments, known)
+        except RecursionError:
+            return break_process(resources, process_id, epoch, _TOO_DEEP)
+        except TooLarge:
+            return break_process(resources, process_id, epoch, too_large("result"))
+        except DamagedRecord as damage:
+            return break_process(resources, process_id, epoch, _unreadable(damage))
+        ended = resources.store.processes.finish(process_id, epoch, text)
+    if ended:
+        metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
+    return ended
+
+
+def lacks_tasks(resources: Resources, process_id: str, finished: int) -> bool:
+    """Whether a process has more tasks than its graph has as `finished`: then somebody spoilt the graph, and its end
+    would hide them. Reads nothing but an index."""
+    return resources.store.decisions.count(process_id) > finished
+
+
+def _result(resources: Resources, process: Process, most: int, known: Mapping[str, Outcome] | None) -> str:
+    """The start task's value as JSON. Raises TooLarge, over `most` bytes, before it is made, RecursionError, and
+    DamagedRecord."""
+    start = process.start_task
+    outcomes = gather(resources.store, process.id, {start: None}, most, known)
+    if text_size(values.promise_text(start), outcomes) > most:
+        raise TooLarge(f"process {process.id}: its result is over {most:,} bytes")
+    return values.dump(values_of(process.id, outcomes)[start])
+
+
+def _unreadable(damage: DamagedRecord) -> ErrorInfo:
+    """Why a process has no result that its tasks have come to: a record of it was spoilt since."""
+    return ErrorInfo(kind="DamagedRecord", message=f"the result of the process can't be read: {damage}"[:500])
+
+
+def too_large(what: str) -> ErrorInfo:
+    """Why a process can't go on whose records have outgrown MongoDB's documents."""
+    advice = "store the data elsewhere and pass its address, or split the process"
+    return ErrorInfo(kind="TooLarge", message=f"the {what} of the process is over 16 MB: {advice}")

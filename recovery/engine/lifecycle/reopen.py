@@ -1,0 +1,88 @@
+"""What follows a restart: graphs and processes are reopened.
+
+    graph: not failed → process, if nothing of it is failed: broken → running → look at the graph again → not listed
+
+Run by the restart itself, and again by every apply of a task that was once restarted: so a restart that was cut off
+after its commit point is brought on by the task, which is live and will be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from recovery.engine.isolation import together
+from recovery.engine.lifecycle.breaking import unlist_past_lives
+from recovery.engine.lifecycle.interrupt import interrupt
+from recovery.engine.lifecycle.rebuild import rebuild_graphs
+from recovery.engine.resources import Resources
+from recovery.records import Decision, Process, ProcessState
+from recovery.records.ids import record_id
+from recovery.store import Restarted
+
+
+def reopen(
+    resources: Resources, restarted: Sequence[Restarted], seen: Mapping[str, Process], *, whole: bool = True
+) -> int:
+    """Reopen the graphs and processes of restarted tasks; how many processes run again.
+
+    `seen` are the processes as they were before: one that was reopened, broken again or aborted since then is left
+    alone; and, unless `whole`, one that broke as a whole.
+    """
+    store = resources.store
+    if not restarted:
+        return 0
+    damaged = set[str]()
+    if lost := store.graphs.absent(one.process_id for one in restarted):
+        # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
+        together(sorted(lost), lambda some: rebuild_graphs(resources, some))
+        damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
+    store.restarts.reopen_graphs(restarted)
+    broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id), whole)}
+    running, well = 0, set[str]()
+    if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
+        running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
+        break_again(resources, well)
+    # What could not be reopened stays listed, until its apply can.
+    left = [one for one in restarted if one.process_id not in damaged]
+    starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
+    store.interruptions.remove_before((one.id, one.restarts) for one in left if one.process_id not in starts)
+    if lives := well | starts:
+        unlist_past_lives(resources, lives)
+    return running
+
+
+def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
+    """Reopen for these decisions of one process, which were restarted and are about to be applied: who restarted them
+    may have been cut off."""
+    restarted = [Restarted(d.id, d.restarts, d.epoch) for d in decisions if d.restarts]
+    process = resources.store.processes.brief(restarted[0].process_id)
+    # One that broke as a whole meanwhile, for its time-out say, is set running by an operator only.
+    reopen(resources, restarted, {process.id: process} if process is not None else {}, whole=False)
+
+
+def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
+    """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
+    process broken, and left it at that."""
+    failed = resources.store.restarts.failed(process_ids)
+    if failed:
+        together(list(failed.items()), lambda some: _break_again(resources, dict(some)), lambda one: one[0])
+
+
+def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:
+    keys = [record_id(process_id, task) for process_id, tasks in failed.items() for task in tasks]
+    again = [decision for decision in resources.store.decisions.briefs(keys).values() if decision.failed]
+    for decision in again:
+        interrupt(resources, decision)
+    return len(again)
+
+
+def _is_broken(process: Process | None, whole: bool = True) -> bool:
+    """`whole`: or for a task only."""
+    if process is None or process.state is not ProcessState.BROKEN:
+        return False
+    return whole or (process.error is not None and process.error.task is not None)
+
+
+def _is_start(one: Restarted, process: Process | None) -> bool:
+    """Whether what is listed under its name may stand for its process as a whole."""
+    return process is not None and one.task == process.start_task

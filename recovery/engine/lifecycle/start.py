@@ -1,0 +1,92 @@
+"""Start of a process (design §3, 'start').
+
+Saving the Process record alone acknowledges the start: what comes after it is restored by
+START_NOT_REGISTERED, which runs `register` again. So once it is saved, nothing that goes wrong here is an error
+to the caller; he would start the process a second time.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from pymongo.errors import PyMongoError
+
+from recovery import metrics
+from recovery.engine.lifecycle.steps import first_decision, push
+from recovery.engine.outages import patiently
+from recovery.engine.resources import Resources
+from recovery.errors import ServerUnavailable
+from recovery.limits import LONGEST
+from recovery.records import Graph, Process, Task
+from recovery.records.ids import new_pass, new_process_id, record_id
+
+log = logging.getLogger(__name__)
+
+CONFIRMED_WITHIN = 10.0
+"""Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
+what to do about that."""
+
+
+def start(
+    resources: Resources,
+    process_type: str,
+    args: str,
+    *,
+    custom_id: str | None,
+    idle_timeout: float,
+    process_timeout: float = 0.0,
+) -> str:
+    """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
+
+    With a custom id that a process of this type has already, that one's id, and nothing is changed.
+    """
+    wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
+    first_look = min(idle_timeout, process_timeout or idle_timeout)
+    try:
+        process = patiently(lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_WITHIN, wanted.id)
+    except PyMongoError as error:
+        raise ServerUnavailable(
+            f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
+            f"({error}). Start it again with a custom_id, which starts it once at the most"
+        ) from error
+    if process.id != wanted.id:
+        return process.id
+    metrics.PROCESSES_STARTED.labels(process_type).inc()
+    try:
+        assert process.started_at is not None
+        register(resources, process, process.started_at)
+    except PyMongoError as error:
+        log.warning(
+            "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s",
+            process.id,
+            error,
+            idle_timeout,
+        )
+    return process.id
+
+
+def register(resources: Resources, process: Process, now: datetime) -> int:
+    """Make the Task, Graph and Decision of the start task, as far as they are missing, and push its message.
+
+    The Decision comes last, queued already: it is what can be claimed, and by then there is a graph to apply its
+    result to. `now` is the database's time. How many of the three were missing.
+    """
+    store, key = resources.store, record_id(process.id, process.start_task)
+    task = Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)
+    made = store.tasks.insert([task])
+    graph = Graph(
+        id=process.id,
+        epoch=process.epoch,
+        not_finished={process.start_task: now},
+        idle_timeout=process.idle_timeout,
+        touched_at=now,
+        recovery_time=now + timedelta(seconds=min(process.idle_timeout, LONGEST)),
+    )
+    made += store.graphs.insert([graph])
+    task_timeout = store.preferences.task_timeouts().get(task.actor)
+    message_timeout = resources.settings.message_timeout
+    queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, message_timeout, task_timeout)
+    if queued is not None:
+        push(resources, [queued])
+    return made + (queued is not None)

@@ -1,0 +1,153 @@
+"""What one step of a task's life hands to the next: its records as its decider scheduled it, its way into its queue,
+its claim, its end, and what came of its apply.
+
+    enqueue: waiting → queued with a new pass, then the message
+
+Cut off before the push, the decision is queued with a deadline and MESSAGE_LOST finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from recovery import metrics
+from recovery.engine.resources import Resources
+from recovery.records import Child, Decision, Outcome, Task
+from recovery.records.ids import new_pass, record_id
+from recovery.store import Queued
+
+HEAVY = 64 * 1024
+"""Characters from which on arguments and a value are not kept while their task waits to be applied."""
+
+
+class Applied(StrEnum):
+    """What came of an apply."""
+
+    NOW = "applied"
+    BEFORE = "was applied before"
+    RESTORED = "was applied before, and children's records were missing"
+    NOT_YET = "its parent is not applied yet"
+    STALE = "of an earlier epoch, or restarted since, or of no graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task and its finished decision; and the task that was claimed on the spot because of it, if one was."""
+
+    task: Task
+    decision: Decision
+    successor: str | None = None
+
+    @property
+    def process_id(self) -> str:
+        return self.decision.process_id
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no value that others could go on with."""
+        return self.decision.outcome is None or self.decision.failed
+
+    def light(self) -> Ended:
+        """The same, without arguments and value where they are large: dozens of these wait to be applied, which takes
+        neither. Whoever wants the value reads it."""
+        task, outcome = self.task, self.decision.outcome
+        if len(task.args) + len((outcome and outcome.value) or "") <= HEAVY:
+            return self
+        decision = self.decision.evolve(outcome=outcome.evolve(value=None)) if outcome else self.decision
+        return replace(self, task=task.evolve(args=""), decision=decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed. With
+    `complete` its process has ended, and it is to be laid to rest."""
+
+    applied: Applied
+    taken: Decision | None = None
+    size: int = 0
+    complete: bool = False
+
+
+Take = Callable[[Mapping[str, str]], Decision | None]
+"""Given {ready decision: its actor}, claims one of them for the caller, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """A claimed decision, and what was learnt from those that ran just before it, in the same place."""
+
+    decision: Decision
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    """{task: its outcome}, of the one that ran just before."""
+    scheduled: Mapping[str, Decision] = field(default_factory=dict)
+    """{id: decision as it was first written}, of tasks that were scheduled here."""
+
+    def followed_by(self, taken: Decision, ended: Ended) -> InHand:
+        """What is known beside a task that was claimed because this one ended."""
+        scheduled, outcome = self.scheduled, ended.decision.outcome
+        known = {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {}
+        if any(child.unlocks for child in ended.decision.children):
+            _, decisions = records_of_children(ended.task, ended.decision)
+            scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
+        return InHand(taken, known, scheduled)
+
+
+def records_of_children(
+    task: Task, decision: Decision, children: Sequence[Child] | None = None
+) -> tuple[list[Task], list[Decision]]:
+    """Tasks and Decisions of a finished decision's children, or of these of them. The same at every call."""
+    waits = frozenset(decision.outcome.waits if decision.outcome else ())  # as many as there are children, perhaps
+    tasks, decisions = [], []
+    for child in decision.children if children is None else children:
+        inherits = child.id in waits
+        made = Task(
+            id=record_id(decision.process_id, child.id),
+            actor=child.actor,
+            args=child.args,
+            parent=task.task_id,
+            epoch=decision.epoch,
+            deps=child.deps,
+            # Who waits for the parent waits for the child that it promised.
+            dependents=child.dependents | task.dependents if inherits else child.dependents,
+            unlocks=child.unlocks | task.unlocks if inherits and len(waits) == 1 else child.unlocks,
+            fallible=child.fallible,
+        )
+        tasks.append(made)
+        decisions.append(first_decision(made, child))
+    return tasks, decisions
+
+
+def first_decision(task: Task, child: Child | None = None) -> Decision:
+    """A task's Decision as it is first written: waiting."""
+    return Decision(
+        id=task.id,
+        actor=task.actor,
+        epoch=task.epoch,
+        fallible=task.fallible,
+        call=task.call(),
+        eta=child.eta if child is not None else None,
+        delay=child.delay if child is not None else None,
+    )
+
+
+BATCH = 1000
+
+
+def enqueue(resources: Resources, decision_ids: Sequence[str]) -> int:
+    """Enqueue those of these decisions that still wait; those with an eta become delayed. How many were
+    queued. Run twice, or by two at once, each is queued once."""
+    done = 0
+    for first in range(0, len(decision_ids), BATCH):
+        batch = decision_ids[first : first + BATCH]
+        queued = resources.store.requeues.ready(batch, new_pass())
+        push(resources, queued)
+        done += len(queued)
+    return done
+
+
+def push(resources: Resources, queued: Sequence[Queued]) -> None:
+    """Push the messages of decisions that were just queued. Does not raise: their deadlines stand."""
+    if queued and not resources.broker.push(queued):
+        metrics.PUSH_FAILURES.inc(len(queued))

@@ -1,0 +1,180 @@
+"""Restart of tasks that failed for good, at an operator's command.
+
+    decision: finished with an error → queued (the commit point) → `reopen` → push
+
+Before the commit point nothing has happened; after it the task is live, and will be run whatever becomes of the
+restart. Only tasks of a process that is broken are restarted: what fails in a running process is about to break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery import metrics
+from recovery.engine.lifecycle.breaking import OVER, unlist_past_lives
+from recovery.engine.lifecycle.rebuild import finish_whole, rebuild_graph
+from recovery.engine.lifecycle.reopen import break_again, reopen
+from recovery.engine.lifecycle.steps import BATCH, push
+from recovery.engine.lookup import find_process
+from recovery.engine.resources import Resources
+from recovery.errors import InputError
+from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
+from recovery.records.ids import new_pass, record_id, split_record_id
+from recovery.store import Restarted, Selection, batches
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """What a restart did: tasks that are queued again, and processes that run again by it. A process with further
+    failed tasks stays broken."""
+
+    tasks: int = 0
+    processes: int = 0
+
+    def __add__(self, other: Restarts) -> Restarts:
+        return Restarts(self.tasks + other.tasks, self.processes + other.processes)
+
+
+def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
+    """Restart a failed task of a broken process, or all of them; or the process alone, if no task of it has failed and
+    it broke as a whole.
+
+    Raises ProcessNotFound, and InputError for a process that is not broken or a task that has not failed.
+    """
+    process = find_process(resources, process_id)
+    process_id = process.id
+    task = given.text(task, "task") if task is not None else None
+    if process.state is not ProcessState.BROKEN:
+        raise InputError(f"process {process_id} is {process.state}; only tasks of a broken one can be restarted")
+    if resources.store.graphs.absent([process_id]):
+        rebuild_graph(resources, process_id)  # it tells what failed
+    # Before it is asked what has failed: what fails from then on stays listed.
+    listed = {one.id: one.restarts for one in resources.store.interruptions.of_process(process_id)}
+    tasks = [task] if task is not None else resources.store.restarts.failed([process_id]).get(process_id, [])
+    decisions = resources.store.decisions.briefs(record_id(process_id, one) for one in tasks)
+    failed = [decision for decision in decisions.values() if decision.failed]
+    if not tasks:
+        return Restarts(processes=_set_running(resources, [process], listed))
+    under_way = [
+        Restarted(one.id, one.restarts, one.epoch)
+        for one in decisions.values()
+        if one.restarts and one.state is not DecisionState.FINISHED
+    ]  # whoever restarted them was cut off
+    if not failed and not under_way:
+        raise InputError(_nothing_to_restart(process, task, next(iter(decisions.values()), None)))
+    again = sum(reopen(resources, some, {process.id: process}) for some in batches(under_way, BATCH))
+    done = Restarts(processes=again)
+    for some in batches(failed, BATCH):
+        done += _restart(resources, {one.id: one.restarts or 0 for one in some})
+    return done
+
+
+def restart_selected(resources: Resources, selection: Selection, limit: int | None = None) -> Restarts:
+    """Restart the tasks of all interruptions selected, of the oldest processes first; at most `limit` tasks."""
+    done = Restarts()
+    for page in pages(resources, selection, BATCH, limit):
+        done += _restart(resources, {one.id: one.restarts for one in page})
+    return done
+
+
+def pages(
+    resources: Resources, selection: Selection, size: int, limit: int | None = None
+) -> Iterator[list[Interruption]]:
+    """The interruptions selected, page by page, at most `limit`."""
+    after, left = "", limit
+    while page := resources.store.interruptions.page(selection, after, size if left is None else min(size, left)):
+        yield page
+        after, left = page[-1].id, None if left is None else left - len(page)
+        if left == 0:
+            break
+
+
+def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
+    """Restart a batch of tasks: {id: its `restarts` when it failed}."""
+    store = resources.store
+    process_ids = {split_record_id(key)[0] for key in failed}
+    seen = store.processes.briefs(process_ids)
+    broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
+    wanted = [
+        Restarted(key, restarts, process.epoch)
+        for key, restarts in {**failed, **_failed_starts(resources, broken, failed)}.items()
+        if (process := broken.get(split_record_id(key)[0])) is not None
+    ]
+    queued = store.restarts.queue(wanted, new_pass())
+    metrics.OPERATIONS.labels("restart").inc(len(queued))
+    ids = {one.id for one in queued}
+    running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
+    push(resources, queued)
+    running += _set_running(resources, *_whole(resources, broken, {k: n for k, n in failed.items() if k not in ids}))
+    over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
+    store.interruptions.remove_all(over)  # left over from an abort that was cut off, or of what somebody removed
+    running += _go_on(resources, broken, {key: n for key, n in failed.items() if key not in ids})
+    return Restarts(len(queued), running)
+
+
+def _failed_starts(resources: Resources, broken: Mapping[str, Process], listed: Iterable[str]) -> dict[str, int]:
+    """{start task: its `restarts`} of those that failed in processes that broke as a whole, and are listed as these:
+    the number that is listed is not theirs."""
+    starts = [key for key in listed for one, task in [split_record_id(key)] if _is_whole(broken.get(one), task)]
+    decisions = resources.store.decisions.briefs(starts) if starts else {}
+    return {key: decision.restarts or 0 for key, decision in decisions.items() if decision.failed}
+
+
+def _is_whole(process: Process | None, task: str) -> bool:
+    """Whether this task's name stands for a process that broke as a whole."""
+    if process is None or process.error is None:
+        return False
+    return task == process.start_task and process.error.task is None
+
+
+def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> int:
+    """Go on with tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut
+    off: reopened, they are listed no longer. How many processes run again by it."""
+    decisions = resources.store.decisions.briefs(left) if left else {}
+    again = [
+        Restarted(key, decision.restarts, decision.epoch)
+        for key, decision in decisions.items()
+        if (process := broken.get(decision.process_id)) is not None
+        and decision.restarts is not None
+        and decision.restarts > left[key]
+        and not _is_whole(process, decision.task_id)
+    ]
+    return reopen(resources, again, broken)
+
+
+def _whole(
+    resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]
+) -> tuple[list[Process], dict[str, int]]:
+    """Of what is left, what is listed for a process of which no task has failed; and these processes."""
+    candidates = {process_id for key in left if (process_id := split_record_id(key)[0]) in broken}
+    whole = candidates - resources.store.restarts.failed(candidates).keys() if candidates else set()
+    listed = {key: restarts for key, restarts in left.items() if split_record_id(key)[0] in whole}
+    return [broken[process_id] for process_id in whole], listed
+
+
+def _set_running(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
+    """broken → running for processes that broke as a whole; how many. Their tasks went on meanwhile, and they may be
+    done. What broke them for good, such as a cycle, is found once more and breaks them again."""
+    store, ids = resources.store, [process.id for process in processes]
+    if not processes:
+        return 0
+    running = store.restarts.reopen_processes(processes)
+    metrics.OPERATIONS.labels("set running").inc(running)
+    break_again(resources, ids)
+    starts = {record_id(process.id, process.start_task) for process in processes}
+    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
+    unlist_past_lives(resources, ids)
+    epochs = {process.id: process.epoch for process in processes}
+    over = [key for key in store.graphs.complete(ids) if finish_whole(resources, key, epochs[key]) is not None]
+    store.rest_graphs(over)
+    return running
+
+
+def _nothing_to_restart(process: Process, task: str | None, decision: Decision | None) -> str:
+    if task is not None and decision is None:
+        return f"process {process.id} has no task {task!r}; `recovery broken show {process.id}` lists those that failed"
+    if task is not None and decision is not None:
+        return f"task {decision.id} is {decision.state} and has not failed; there is nothing to restart"
+    why = f"{process.error.kind}: {process.error.message}" if process.error else "no task of it failed"
+    return f"process {process.id} can't be restarted, its records were given up ({why}); abort it, and start another"

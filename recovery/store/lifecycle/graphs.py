@@ -1,0 +1,174 @@
+"""Queries and updates of the Graph records, as the life of a task needs them; `graph_recovery` has the others.
+
+An apply is one update, guarded by the epoch and by every applied task being still open: run twice it
+changes nothing the second time. What became ready is worked out by the server
+from the updated graph, so a graph of 10,000 tasks is never read for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery.records import Graph, from_document, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import literal
+from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
+from recovery.store.lifecycle.tasks import insert_missing
+
+FEW = 64
+"""Tasks of which it is asked one by one whether they are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One finished task, as its graph has to learn it."""
+
+    task: str
+    children: Mapping[str, tuple[str, ...]]
+    """{child: the siblings it waits for}."""
+    dependents: Collection[str]
+    """Tasks that wait for this one."""
+    waits: tuple[str, ...] = ()
+    """Children that this one's value promises: its dependents wait for them from now on."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Tasks that may have become ready by this."""
+        return (*(child for child, deps in self.children.items() if not deps), *self.dependents)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """A graph as far as an applied task is concerned."""
+
+    epoch: int
+    registered: bool
+    """Whether the graph knows the task at all: its parent has been applied."""
+    applied: bool
+    ready: tuple[str, ...]
+    complete: bool
+    finished: int
+    """How many tasks it has as finished."""
+    size: int
+    """The graph's size in bytes, which each update of it has to write."""
+
+
+class Graphs(GraphRecovery):
+    """The collection `graphs`."""
+
+    def insert(self, graphs: Sequence[Graph]) -> int:
+        """Save the first graphs of processes; one that has a graph keeps it. How many had none."""
+        return insert_missing(self._current, [to_document(graph) for graph in graphs])
+
+    def get(self, process_id: str) -> Graph | None:
+        """The graph of this process."""
+        found = self._current.find_one({"_id": process_id})
+        return from_document(Graph, found) if found else None
+
+    def apply(self, process_id: str, epoch: int, finished: Sequence[Finished]) -> GraphView | None:
+        """Move tasks to finished, add their children and links, set a new idle deadline: one update.
+
+        None if the guard does not match: another epoch, or one of the tasks is not open (applied already,
+        or not yet registered by its parent). Ask `view` which.
+        """
+        guard: Document = {"_id": process_id, "epoch": epoch}
+        guard |= {f"notFinished.{one.task}": {"$exists": True} for one in finished}
+        candidates = tuple(dict.fromkeys(c for one in finished for c in one.candidates))
+        found = self._current.find_one_and_update(
+            guard,
+            apply_stages(finished),
+            projection=projection(finished[0].task, candidates),
+            return_document=True,
+        )
+        return decode_view(found, candidates) if found else None
+
+    def view(self, process_id: str, finished: Finished) -> GraphView | None:
+        """The graph as far as this task is concerned, without a change; None if there is no graph."""
+        found = self._current.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
+        return decode_view(found, finished.candidates) if found else None
+
+    def finished(self, process_id: str) -> int:
+        """How many tasks this graph has as finished; 0 if there is no graph."""
+        among: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
+        found = self._current.find_one({"_id": process_id}, {"finished": {"$size": among}})
+        return int(found["finished"]) if found else 0
+
+    def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:
+        """Note that a task ended with an error. It stays open, so what waits for it goes on waiting.
+
+        False if it is not open, or was restarted since: `restarts` is that of the decision that failed.
+        """
+        life = {"epoch": epoch, f"restarted.{task}": restarts}
+        changed = self._current.update_one(
+            {"_id": process_id, f"notFinished.{task}": {"$exists": True}, **life},
+            [{"$set": {f"failed.{task}": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}}],
+        )
+        return changed.matched_count == 1
+
+    def is_failed(self, process_id: str, task: str, restarts: int | None) -> bool:
+        """Whether it is noted that a task ended with an error, and was not restarted since."""
+        noted = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
+        return self._current.find_one(noted, {"_id": True}) is not None
+
+
+def apply_stages(finished: Sequence[Finished]) -> list[Document]:
+    applied = {one.task for one in finished}
+    opened = {child: "$$NOW" for one in finished for child in one.children}
+    links: Document = {}
+    removed = [f"{part}.{task}" for task in applied for part in ("notFinished", "links")]
+    for one in finished:
+        for child, deps in one.children.items():
+            if open_deps := dict.fromkeys(deps, True):
+                links[f"links.{child}"] = literal(open_deps)
+        for dependent in one.dependents:
+            if dependent not in applied:  # whose links go as a whole
+                links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
+                removed.append(f"links.{dependent}.{one.task}")
+    changes: Document = {
+        **links,
+        "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},
+        **TOUCHED,
+    }
+    if opened:
+        changes["notFinished"] = {"$mergeObjects": ["$notFinished", opened]}
+    # Removed last, so that of a batch in which a child and its parent finish the child ends up closed.
+    return [{"$set": changes}, {"$unset": removed}]
+
+
+def projection(task: str, candidates: Sequence[str]) -> Document:
+    """A projection worked out by the server: what is ready of these, and flags, not the graph."""
+    return {
+        "_id": False,
+        "epoch": True,
+        "open": {"$ne": [{"$type": f"$notFinished.{task}"}, "missing"]},
+        "applied": {"$in": [task, "$finished"]},
+        "complete": {"$eq": ["$notFinished", {}]},
+        "finished": {"$size": "$finished"},
+        "size": {"$bsonSize": "$$ROOT"},
+        "ready": _ready_of_few(candidates) if len(candidates) <= FEW else _ready_of_many(candidates),
+    }
+
+
+def _ready_of_few(candidates: Sequence[str]) -> Document:
+    each = [{"$cond": [{"$eq": [{"$ifNull": [f"$links.{one}", {}]}, {}]}, [literal(one)], []]} for one in candidates]
+    return {"$concatArrays": each} if each else literal([])
+
+
+def _ready_of_many(candidates: Sequence[str]) -> Document:
+    """By one pass through all links: the server takes time with the square of how many paths a projection names."""
+    waiting = {"$filter": {"input": {"$objectToArray": "$links"}, "cond": {"$ne": ["$$this.v", {}]}}}
+    return {"$setDifference": [literal(list(candidates)), {"$map": {"input": waiting, "in": "$$this.k"}}]}
+
+
+def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
+    ready = frozenset(found["ready"])
+    return GraphView(
+        epoch=found["epoch"],
+        registered=found["open"] or found["applied"],
+        applied=found["applied"],
+        ready=tuple(one for one in dict.fromkeys(candidates) if one in ready),
+        complete=found["complete"],
+        finished=found["finished"],
+        size=found["size"],
+    )

@@ -1,0 +1,295 @@
+"""Queries and updates of the Process records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import pymongo
+from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
+
+from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
+from recovery.records.ids import record_id
+from recovery.store.batches import find_keys
+from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
+from recovery.store.client import Document
+from recovery.store.concerns import certain, committed, current
+from recovery.store.expressions import (
+    OVERDUE,
+    after,
+    age,
+    idle_time,
+    later_by,
+    literal,
+    past_of,
+    size_of,
+)
+from recovery.store.reading import readable
+from recovery.store.splitting import stamp_each, update_each
+
+RUNNING = ProcessState.RUNNING.value
+CERTAIN_WITHIN = 5.0
+"""Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
+_STARTED_BY_NOW: Document = past_of("$startedAt")
+
+
+class Processes:
+    """The collection `processes`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._current, self._committed = current(collection), committed(collection)
+        self._certain = certain(collection)
+
+    def insert(self, process: Process, first_look: float) -> Process:
+        """Save a process, its first deadline `first_look` seconds away; this alone acknowledges its start.
+
+        Returns it as saved, or the process of the same type and custom id that is there already, briefly. An upsert
+        and not an insert, since only an update knows the database's clock; running it twice is harmless.
+        """
+        document = to_document(process)
+        key = {"_id": document.pop("_id")}
+        if process.custom_id is not None:
+            key = {"type": document.pop("type"), "customId": document.pop("customId")}
+            document["_id"] = process.id
+        stages = [
+            {
+                "$replaceWith": {
+                    "$ifNull": [
+                        _existing(),
+                        {
+                            "$mergeObjects": [
+                                "$$ROOT",
+                                literal(document),
+                                {"startedAt": "$$NOW", "recoveryTime": after(first_look)},
+                            ]
+                        },
+                    ]
+                }
+            }
+        ]
+        save = partial(
+            # Not merely read where it is there: that is told as well, so a majority has to have it.
+            self._committed.find_one_and_update,
+            key,
+            stages,
+            upsert=True,
+            return_document=True,
+            projection=PROCESS_FIELDS,
+        )
+        try:
+            found = save()
+        except DuplicateKeyError:  # two upserts of one custom id at once; ours lost
+            found = save()
+        assert found is not None
+        saved = _brief(found)
+        return saved.evolve(args=process.args) if saved.id == process.id else saved
+
+    def get(self, process_id: str) -> Process | None:
+        """The process of this id, as a whole: up to 16 MB."""
+        found = self._current.find_one({"_id": process_id})
+        return from_document(Process, found) if found else None
+
+    def get_committed(self, process_id: str) -> Process | None:
+        """The same, if a majority has it, as it has it: its start was acknowledged, or will be."""
+        found = self._committed.find_one({"_id": process_id})
+        return from_document(Process, found) if found else None
+
+    def is_there(self, process_id: str, within: float = CERTAIN_WITHIN) -> bool:
+        """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
+        that the one before it had acknowledged. Raises PyMongoError where no majority says so in so many seconds."""
+        return self._ask_certainly(process_id, {"_id": True}, within) is not None
+
+    def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_WITHIN) -> Document | None:
+        with pymongo.timeout(within):
+            return self._certain.find_one({"_id": process_id}, fields)
+
+    def brief(self, process_id: str) -> Process | None:
+        """The process of this id, without arguments and result."""
+        found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
+        return _brief(found) if found else None
+
+    def told(self, process_id: str) -> Process | None:
+        """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
+        found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
+        found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
+        return _brief(found) if found else None
+
+    def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
+        """The processes that are there, by id, without arguments and results."""
+        found = find_keys(self._current, process_ids, PROCESS_FIELDS)
+        return {process.id: process for process in readable(Process, found, _brief)}
+
+    def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
+        """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
+        without arguments."""
+        found = find_keys(self._committed, process_ids, {"args": False})
+        return {document["_id"]: _brief(document) for document in found}
+
+    def ending(self, process_id: str) -> tuple[Process, int] | None:
+        """The process of this id, briefly, and the bytes that its arguments take."""
+        found = self._current.find_one({"_id": process_id}, _ENDING)
+        return (_brief(found), found["bytes"]) if found else None
+
+    def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
+        """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
+        a majority has it. None only if there is none for certain."""
+        fields = _shown(length)
+        found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
+        return (_brief(found), found["characters"]) if found else None
+
+    def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
+        """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
+        goes_on = {"state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
+        found = find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
+        return {document["_id"]: document["epoch"] for document in found}
+
+    def committed_lives(self, process_ids: Iterable[str]) -> dict[str, int]:
+        """{start task, `P/T`: how often its process was set running again}, of those of these that were, as a majority
+        has it."""
+        again = {"reopened": {"$gt": 0}, "startTask": {"$type": "string"}}
+        found = find_keys(self._committed, process_ids, {"startTask": True, "reopened": True}, again)
+        return {record_id(document["_id"], document["startTask"]): document["reopened"] for document in found}
+
+    def aborted(self, process_ids: Iterable[str]) -> set[str]:
+        """Those of these that were aborted. Index `unsuccessful`, and nothing but it."""
+        query = {"_id": {"$in": list(process_ids)}, "state": ProcessState.ABORTED.value}
+        return {found["_id"] for found in self._current.find(query, {"_id": True}).hint("unsuccessful")}
+
+    def committed_over(self, process_ids: Iterable[str]) -> list[str]:
+        """Those of these that a majority has as ended, however."""
+        over = find_keys(self._committed, process_ids, {"_id": True}, {"state": {"$ne": RUNNING}})
+        return [document["_id"] for document in over]
+
+    def finish(self, process_id: str, epoch: int, result: str) -> bool:
+        """running → finished with this result; False if it no longer runs in this epoch."""
+        return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
+
+    def break_(self, process_id: str, epoch: int, error: ErrorInfo, reopened: int | None = None) -> bool:
+        """running → broken with this error; False if it no longer runs in this epoch, or was reopened since it was
+        seen."""
+        fields = {"state": ProcessState.BROKEN.value, "error": to_document(error)}
+        return self._end(process_id, epoch, fields, {"reopened": reopened})
+
+    def _end(self, process_id: str, epoch: int, fields: Document, guard: Document | None = None) -> bool:
+        changed = self._committed.update_one(
+            {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
+            _ending(fields),
+        )
+        return changed.modified_count == 1
+
+    def overdue(self, limit: int) -> list[str]:
+        """Ids of running processes whose deadline is past, the longest first. Index `deadline`."""
+        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
+        return [document["_id"] for document in found]
+
+    def without_deadline(self, limit: int) -> list[str]:
+        """Ids of running processes that lack a deadline. Index `deadlineMissing`, empty while all is well."""
+        found = self._current.find({"state": RUNNING, "recoveryTime": None}, {"_id": True})
+        return [document["_id"] for document in found.hint("deadlineMissing").limit(limit)]
+
+    def stamp(self, process_ids: Sequence[str]) -> int:
+        """Give a deadline, now, to running processes that lack one."""
+        lacking: Document = {"state": RUNNING, "recoveryTime": None}
+        return stamp_each(self._current, process_ids, lacking, "$$NOW")
+
+    def note_timeouts(self, process_ids: Sequence[str], process_type: str, seconds: float) -> int:
+        """Mark running processes of a type that have run for so long, each once; how many were not marked.
+
+        Restorable: a mark that a failover takes back is made again.
+        """
+        guard = _late(process_type, seconds)
+        return update_each(self._current, process_ids, guard, [{"$set": {"timedOutAt": "$$NOW"}}]).count
+
+    def break_late(
+        self,
+        process_ids: Sequence[str],
+        process_type: str,
+        seconds: float,
+        error: ErrorInfo,
+        reopened: int | None = None,
+    ) -> int:
+        """running for so long → broken with this error, marked as well: one that is set running again is not late
+        once more. None that was reopened since they were seen. How many."""
+        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
+        stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
+        guard = {**_late(process_type, seconds), "reopened": reopened}
+        return update_each(self._committed, process_ids, guard, stages).count
+
+    def hurry(self, process_type: str, seconds: float) -> int:
+        """Running processes of a type whose settings changed: look when their time is over.
+
+        Index `deadline`: reads all running processes, for an operator.
+        """
+        over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
+        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
+        guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
+        changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
+        return changed.modified_count
+
+    def put_off(self, process_id: str, seconds: float) -> int:
+        """Look at a process some of whose records can't be read after so many seconds."""
+        changed = self._current.update_one(
+            {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
+
+    def look_later(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
+        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
+        past the `timeouts` of their types, {type: seconds}, that are still to come.
+
+        Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
+        """
+        later = later_by({"$max": [idle_time("$idleTimeout"), age("$startedAt")]})
+        if timeouts:
+            over = _end_by_type(timeouts)
+            later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
+        return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
+
+
+_ENDING: Document = {
+    **dict.fromkeys(("type", "startTask", "state", "epoch", "reopened"), True),
+    "bytes": size_of("args"),
+}
+
+
+def _shown(length: int) -> Document:
+    """The document without its arguments, and the start of its result."""
+    names = (field_name(name) for name in Process.__dataclass_fields__ if name not in ("args", "result"))
+    # A record of which somebody made something else than a text is shown without.
+    text: Document = {"$cond": [{"$eq": [{"$type": "$result"}, "string"]}, "$result", ""]}
+    start: Document = {"$cond": [{"$eq": [text, ""]}, "$$REMOVE", {"$substrCP": [text, 0, length]}]}
+    return {**dict.fromkeys(names, True), "result": start, "characters": {"$strLenCP": text}}
+
+
+def _brief(document: Document) -> Process:
+    return from_document(Process, document | {"args": LEFT_OUT})
+
+
+def _ending(fields: Document) -> list[Document]:
+    return [
+        {"$set": {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}},
+        {"$unset": "recoveryTime"},
+    ]
+
+
+def _late(process_type: str, seconds: float) -> Document:
+    """Running processes of a type that have run for so long and are not marked."""
+    over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
+    among = {"type": process_type, "state": RUNNING, "timedOutAt": None}
+    return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
+
+
+def _end_by_type(timeouts: Mapping[str, float]) -> Document:
+    """When a process's time is over; null for a type that is not among {type: seconds}."""
+    times = [round(one * 1000) for one in timeouts.values()]
+    # A type that is not found has the place -1, which is the last.
+    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
+    return {"$add": [_STARTED_BY_NOW, found]}
+
+
+def _existing() -> Document:
+    """The document itself if it was there before the upsert, else null."""
+    return {"$cond": [{"$gt": ["$startedAt", None]}, "$$ROOT", None]}

@@ -1,0 +1,278 @@
+"""Updates of many decisions at once: enqueue what is ready, requeue what is overdue.
+
+All of one shape. The caller found and judged a batch; one `update_many` repeats the whole condition for each
+of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
+What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
+round trips, and the new pass is both the mark of the claim and what makes old messages and results stale.
+
+Restorable, but for the ends: if a failover takes a requeue back, the record is overdue once more, and the message that
+was pushed carries a pass that no longer matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
+
+from recovery.limits import LONGEST
+from recovery.records import ErrorInfo, TaskLimit, to_document
+from recovery.store.client import Document
+from recovery.store.concerns import committed, current
+from recovery.store.expressions import (
+    FIRST_QUEUED,
+    OVERDUE,
+    Expression,
+    after,
+    age,
+    date_of,
+    jittered,
+    literal,
+    number_of,
+    past_of,
+    plus_one,
+    task_end,
+    task_end_by_actor,
+)
+from recovery.store.lifecycle.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
+from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_unwritten, update_each
+
+LONGEST_WAIT = 30
+"""A queued task is looked at again after so many message timeouts at the latest, however old it is: Redis may have
+been lost while it had no actors. A million that wait cost some 3,000 updates a second."""
+
+PATIENT_LOSSES = 5
+"""So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
+_LOST_AGAIN: Document = {
+    # Doubled with each loss from then on: a queue that something eats is not fed at full rate for ever.
+    "$min": [
+        LONGEST_WAIT,
+        {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), PATIENT_LOSSES]}]}]}]},
+    ]
+}
+
+_DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
+"""In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
+
+
+class Requeues:
+    """Updates of batches in the collection `decisions`.
+
+    `task_timeouts` gives {actor: task_timeout in seconds} of those that have one: what is queued is looked at then
+    at the latest.
+    """
+
+    def __init__(
+        self, collection: Collection[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._current, self._committed = current(collection), committed(collection)
+        self._message_timeout = message_timeout
+        self._task_timeouts = task_timeouts
+
+    def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """waiting → queued; or → delayed, where an eta or delay is still to pass."""
+        starts = {"$max": [date_of("$eta"), {"$add": ["$$NOW", _DELAY]}]}
+        due = {"$lte": [starts, "$$NOW"]}
+        stages = [
+            {
+                "$set": {
+                    "state": {"$cond": [due, QUEUED, DELAYED]},
+                    "pass": pass_key,
+                    # A task's time begins when it could be taken.
+                    "enqueuedAt": {"$cond": [due, FIRST_QUEUED, "$$REMOVE"]},
+                    "queuedAt": "$$NOW",
+                    "recoveryTime": {"$cond": [due, self._in_time(after(self._message_timeout)), starts]},
+                }
+            }
+        ]
+        return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
+
+    def due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """delayed, eta past → queued."""
+        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
+
+    def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+        """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
+        would else keep all others of their actor waiting."""
+        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False)
+
+    def lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
+        """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
+        held = {"state": WORKING, "worker": {"$in": list(workers)}}
+        return self._requeue(held, ids, pass_key, timeouts=1)
+
+    def given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
+        """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
+        return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
+
+    def not_run(self, decision_id: str, held_pass: str, worker: str, pass_key: str) -> list[Queued]:
+        """Claimed under `held_pass` by this holder, or in a message that is used up, and not run or its end not written
+        → queued; no timeout.
+
+        By both: the holder may have the task under a later pass, and the pass may be another's, whose message was the
+        same. Whose claim was not answered can't know which of them has it.
+        """
+        guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
+        return self._requeue(guard, [decision_id], pass_key)
+
+    def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
+        """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
+        whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
+        program wrote, has no message either."""
+        judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
+        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN)
+
+    def wait_longer(self, ids: Sequence[str]) -> int:
+        """queued, deadline past, message still to come: look again when it is twice as old."""
+        least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
+        later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age("$queuedAt")]}, most]})]}
+        stages = [{"$set": {"recoveryTime": self._in_time(later)}}]
+        return update_each(self._current, ids, {"state": QUEUED, **OVERDUE}, stages).count
+
+    def put_off(self, ids: Sequence[str], least: float, most: float) -> int:
+        """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
+        spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
+        later = {"$add": ["$$NOW", round(least * 1000), spread]}
+        return update_each(self._current, ids, OVERDUE, [{"$set": {"recoveryTime": self._in_time(later)}}]).count
+
+    def put_off_damaged(self, decision_id: str) -> int:
+        """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
+        changed = self._current.update_one(
+            {"_id": decision_id, "$or": [OVERDUE, {"recoveryTime": None}]},
+            [{"$set": {"recoveryTime": after(LONGEST_WAIT * self._message_timeout)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
+
+    def look_later(self, ids: Sequence[str]) -> int:
+        """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
+        stages = [{"$set": {"recoveryTime": after(self._message_timeout)}}]
+        return update_each(self._current, ids, OVERDUE, stages).count
+
+    def stamp(self, ids: Sequence[str]) -> int:
+        """Give a deadline to live decisions that lack one: now, and to what is delayed its time."""
+        due = {"$max": [date_of("$eta"), {"$add": [past_of("$queuedAt"), _DELAY]}, "$$NOW"]}
+        lacking = {"state": {"$in": [DELAYED, QUEUED, WORKING]}, "recoveryTime": None}
+        return stamp_each(self._current, ids, lacking, {"$cond": [{"$eq": ["$state", DELAYED]}, due, "$$NOW"]})
+
+    def fail(
+        self, ids: Sequence[str], error: ErrorInfo, pass_key: str, workers: Sequence[str] | None = None
+    ) -> list[str]:
+        """working and overdue (or held by `workers`) → finished with an error, due to be applied at once.
+
+        The outcome's pass is new: no attempt's result is taken for it.
+        """
+        guard = OVERDUE if workers is None else {"worker": {"$in": list(workers)}}
+        return self._end({"state": WORKING, **guard}, ids, error, pass_key, {"timeouts": plus_one("timeouts")})
+
+    def out_of_time(
+        self, ids: Sequence[str], actor: str, limit: TaskLimit, error: ErrorInfo, pass_key: str
+    ) -> list[str]:
+        """queued, or working and overdue (`limit.forced`: or not), its time as a whole over → finished with an error,
+        due to be applied at once. No timeout is counted: no attempt was lost."""
+        working: Document = {"state": WORKING} if limit.forced else {"state": WORKING, **OVERDUE}
+        over = {"$expr": {"$lte": [task_end(limit.seconds), "$$NOW"]}}
+        guard = {"actor": actor, "enqueuedAt": {"$exists": True}, **over, "$or": [{"state": QUEUED}, working]}
+        return self._end(guard, ids, error, pass_key, {})
+
+    def hurry(self, actor: str, limit: TaskLimit) -> int:
+        """queued or, if forced, working tasks of an actor whose settings changed: look when their time is over.
+
+        Index `deadline`: reads all live decisions, for an operator.
+        """
+        states = [QUEUED, WORKING] if limit.forced else [QUEUED]
+        guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
+        return self._sooner(guard, task_end(limit.seconds))
+
+    def taken_up(self, actor: str, soon: float = 1.0) -> int:
+        """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
+        their messages soon, after a message timeout or a part of it. They may have been lost long ago, and nobody was
+        in a hurry to tell. Index `pending`."""
+        return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "pending")
+
+    def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
+        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
+        stages = [{"$set": {"recoveryTime": deadline}}]
+        return self._current.update_many({**guard, **later}, stages, hint=index).modified_count
+
+    def _in_time(self, deadline: Expression) -> Expression:
+        """A deadline of what is queued, or the end of the task's time if that is sooner."""
+        timeouts = self._task_timeouts()
+        return {"$min": [deadline, task_end_by_actor(timeouts)]} if timeouts else deadline
+
+    def _end(
+        self, guard: Document, ids: Sequence[str], error: ErrorInfo, pass_key: str, counted: Document
+    ) -> list[str]:
+        outcome = {
+            "$mergeObjects": [
+                literal({"pass": pass_key, "error": to_document(error)}),
+                {"finishedAt": "$$NOW"},
+            ]
+        }
+        fields = {"state": FINISHED, "outcome": outcome, "recoveryTime": "$$NOW", **counted}
+        selection = {"_id": {"$in": list(ids)}}
+        # Its process is broken for it, and somebody told: a majority has to have it first.
+        update_each(self._committed, ids, guard, [{"$set": fields}])
+        marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True})
+        return [document["_id"] for document in marked]
+
+    def _requeue(
+        self,
+        guard: Document,
+        ids: Sequence[str],
+        pass_key: str,
+        timeouts: int = 0,
+        first: bool = True,
+        again: Document | None = None,
+    ) -> list[Queued]:
+        """`again`: its message was lost, and after that many times in a row it is looked at ever more rarely."""
+        wait: Any = round(self._message_timeout * 1000)
+        fields: Document = {
+            "state": QUEUED,
+            "pass": pass_key,
+            "enqueuedAt": FIRST_QUEUED,
+            "queuedAt": "$$NOW",
+            "recoveryTime": self._in_time({"$add": ["$$NOW", {"$multiply": [wait, again]} if again else wait]}),
+        }
+        if again:
+            fields["losses"] = plus_one("losses")
+        if timeouts:
+            fields["timeouts"] = plus_one("timeouts")
+        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first)
+
+    def _change(
+        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
+    ) -> list[Queued]:
+        if not ids:
+            return []
+        if len(ids) == 1:  # one round trip instead of two
+            return self._change_one(guard, stages, ids[0], first)
+        written = update_each(self._current, ids, guard, stages)
+        if written.whole and not written.count:
+            return []
+        selection = {"_id": {"$in": list(ids)}}
+        marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
+        return [_queued(document, first) for document in marked]
+
+    def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:
+        try:
+            one = self._current.find_one_and_update(
+                {"_id": key, **guard}, stages, projection=_MESSAGE, return_document=True
+            )
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+            tell_unwritten(self._current, key, error)
+            postpone(self._current, key)
+            return []
+        return [_queued(one, first)] if one and one["state"] == QUEUED else []
+
+
+_MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
+
+
+def _queued(document: dict[str, Any], first: bool) -> Queued:
+    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"], first)

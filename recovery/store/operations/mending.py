@@ -1,0 +1,93 @@
+"""Updates of damaged records: each compares what it judged, and none is refused by a validator."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from pymongo.database import Database
+
+from recovery.errors import DamagedRecord
+from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState, Record, from_document
+from recovery.records.ids import started_at
+from recovery.store import schema
+from recovery.store.briefs import decision_of
+from recovery.store.client import Document
+from recovery.store.concerns import current
+from recovery.store.expressions import literal
+from recovery.store.reading import tell
+
+_COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in schema.KINDS.items()}
+_LIVE = {
+    # One that is finished is applied again, and then at rest.
+    Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],
+    Process.__name__: [ProcessState.RUNNING.value],
+}
+
+
+class Mending:
+    """Updates of any collection."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
+
+    def look(self, kind: type[Record], key: Any) -> tuple[DamagedRecord, Document] | None:
+        """What of a record can't be read, and its document; None if it can be, or is not there."""
+        document = current(self._database[_COLLECTIONS[kind.__name__]]).find_one({"_id": key})
+        if document is None:
+            return None
+        try:
+            decision_of(deepcopy(document)) if kind is Decision else from_document(kind, document)
+        except DamagedRecord as damage:
+            return damage, document
+        return None
+
+    def drop(self, damage: DamagedRecord, document: Document, instead: Document | None = None) -> bool:
+        """Drop what can't be read of a record, while that is what it was; `instead` has other values for some of it.
+
+        What is live gets a deadline, now.
+        """
+        fields: Document = {name: literal(value) for name, value in (instead or {}).items()}
+        if "recoveryTime" in damage.fields and document.get("state") in _LIVE[damage.kind]:
+            fields["recoveryTime"] = "$$NOW"
+        if damage.kind == Process.__name__ and "startedAt" in damage.fields:
+            fields["startedAt"] = literal(started_at(damage.record))
+        gone = [name for name in damage.fields if name not in fields]
+        stages: list[Document] = [{"$set": fields}] if fields else []
+        stages += [{"$unset": gone}] if gone else []
+        return self._changed(damage, document, stages)
+
+    def put_back(self, damage: DamagedRecord, document: Document) -> bool:
+        """finished, with no outcome that can be read → waiting: it is queued again by its graph, where it is open."""
+        gone = ["outcome", "children", "pass", "worker", "recoveryTime", "queuedAt"]
+        stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": gone}]
+        return self._changed(damage, document, stages)
+
+    def mend_end(self, damage: DamagedRecord, document: Document) -> bool:
+        """Set the time of an end to now, if that is all that can't be read of its outcome."""
+        ended = {**document["outcome"], "finishedAt": None}
+        try:
+            from_document(Outcome, ended)
+        except DamagedRecord as rest:
+            tell(rest)
+            return False
+        return self._changed(damage, document, [{"$set": {"outcome.finishedAt": "$$NOW", "recoveryTime": "$$NOW"}}])
+
+    def remove(self, damage: DamagedRecord, document: Document) -> bool:
+        """Remove a record that is made again from others, while it is as it was."""
+        collection = current(self._database[_COLLECTIONS[damage.kind]])
+        return collection.delete_one(_as_it_was(damage, document)).deleted_count == 1
+
+    def _changed(self, damage: DamagedRecord, document: Document, stages: list[Document]) -> bool:
+        collection = current(self._database[_COLLECTIONS[damage.kind]])
+        changed = collection.update_one(_as_it_was(damage, document), stages, bypass_document_validation=True)
+        return changed.modified_count == 1
+
+
+def _as_it_was(damage: DamagedRecord, document: Document) -> Document:
+    """The record as long as what could not be read is what stands there, and its state."""
+    names = dict.fromkeys(("state", "pass", "version", *damage.fields))
+    # As a whole value and not as a condition, which an object might be taken for.
+    same = [{"$eq": [f"${name}", literal(document[name])]} for name in names if name in document]
+    absent = [{"$eq": [{"$type": f"${name}"}, "missing"]} for name in names if name not in document]
+    return {"_id": document["_id"], "$expr": {"$and": [*same, *absent]}}

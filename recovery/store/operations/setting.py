@@ -1,0 +1,94 @@
+"""Updates that set times and epochs right, of processes that go on: each as long as what is wrong stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo.database import Database
+
+from recovery.records import DecisionState, ProcessState
+from recovery.records.ids import started_at
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.concerns import committed, current
+from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range
+from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
+
+_AHEAD = after(86_400)
+"""What is further off than this no clock of ours wrote; see `rules.times`."""
+_RUNNING = {"state": ProcessState.RUNNING.value}
+_DELAYED_UNTIL: Document = {
+    "$max": [date_of("$eta"), {"$add": [past_of("$queuedAt"), {"$multiply": [number_of("$delay"), 1000]}]}]
+}
+
+
+class Setting:
+    """Updates over the collections `processes`, `graphs` and `decisions`."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._processes, self._graphs = current(database[schema.PROCESSES]), current(database[schema.GRAPHS])
+        self._decisions = current(database[schema.DECISIONS])
+        self._committed = committed(database[schema.PROCESSES])
+
+    def set_process_times(self, process_id: str) -> int:
+        """Set the impossible times of a running process and of its graph; how many of both had some."""
+        started: Any = literal(started_at(process_id))
+        process = {"startedAt": _possible("$startedAt", started), "recoveryTime": _sooner("$$NOW")}
+        graph = {"touchedAt": _possible("$touchedAt", "$$NOW"), "recoveryTime": _sooner(IDLE)}
+        live = {"_id": process_id, "recoveryTime": {"$exists": True}}
+        changed = self._processes.update_one({**live, **_RUNNING}, [{"$set": process}]).modified_count
+        return changed + self._graphs.update_one(live, [{"$set": graph}]).modified_count
+
+    def set_task_times(self, ids: Sequence[str], worker_timeouts: Mapping[str, float]) -> int:
+        """The same of tasks that are open, {actor: its worker_timeout}; how many had some."""
+        changed = 0
+        among: Document = {"_id": {"$in": list(ids)}}
+        # And is applied, which it may never have been.
+        ended = {"outcome.finishedAt": _possible("$outcome.finishedAt", "$$NOW"), "recoveryTime": "$$NOW"}
+        impossible = {"$expr": {"$gt": [date_of("$outcome.finishedAt", literal(datetime.max)), _AHEAD]}}
+        finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}, **impossible}
+        changed += self._decisions.update_many(finished, [{"$set": ended}]).modified_count
+        due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: _DELAYED_UNTIL}
+        for state, moment in due.items():
+            changed += self._bring_forward({**among, "state": state.value}, moment)
+        for actor, seconds in worker_timeouts.items():
+            working = {**among, "state": DecisionState.WORKING.value, "actor": actor}
+            changed += self._bring_forward(working, after(seconds))
+        return changed
+
+    def _bring_forward(self, guard: Document, moment: Any) -> int:
+        live = {**guard, "recoveryTime": {"$exists": True}}
+        return self._decisions.update_many(live, [{"$set": {"recoveryTime": _sooner(moment)}}]).modified_count
+
+    def set_epoch(self, process_id: str) -> int:
+        """Set graph and decisions of a process that goes on to its epoch; how many were of another."""
+        # Read before the process: an abort ends that first, so what it has set by then is not taken for wrong.
+        of_it = record_range(process_id)
+        epochs = self._decisions.distinct("epoch", of_it)
+        graph = self._graphs.find_one({"_id": process_id, "aborted": None}, {"epoch": True}) or {}
+        goes_on = {"_id": process_id, "state": {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}}
+        process = self._committed.find_one(goes_on, {"epoch": True})
+        if process is None:
+            return 0
+        epoch, changed = process["epoch"], 0
+        if "epoch" in graph and graph["epoch"] != epoch:
+            seen = {"_id": process_id, "epoch": graph["epoch"], "aborted": None}
+            stages: list[Document] = [{"$set": {"epoch": epoch, **TOUCHED}}]
+            changed += self._graphs.update_one(seen, stages).modified_count
+        odd = [one for one in epochs if one != epoch]
+        if odd:
+            others = {**of_it, "epoch": {"$in": odd}}
+            changed += self._decisions.update_many(others, {"$set": {"epoch": epoch}}).modified_count
+        return changed
+
+
+def _possible(field: str, otherwise: Any) -> Document:
+    """A date that may be, or something else in its place."""
+    return {"$cond": [{"$lte": [date_of(field, literal(datetime.max)), _AHEAD]}, field, otherwise]}
+
+
+def _sooner(moment: Any) -> Document:
+    """A deadline that is not after this; one that may be stays as it is."""
+    return {"$cond": [{"$gt": ["$recoveryTime", _AHEAD]}, {"$min": ["$recoveryTime", moment]}, "$recoveryTime"]}

@@ -1,0 +1,32 @@
+"""The Celery side: `celery -A recovery.worker.app worker` serves the application that RECOVERY_APP names.
+
+`app` is the Celery application with its `config`, `tasks` its tasks (one per actor); `bootsteps` ties the rest to a
+worker's start and end. `messages` come in, `slots` run them, the `lifeline` tells that the worker lives; `scanning`
+answers Celery beat and `scan_notes` tells of it, `control` obeys operators, `drain` ends a worker on SIGTERM,
+`start_up` waits for servers at the start. Beat's own are `schedule` and `sending`. Thin: what is done stands in the
+rest of `recovery`.
+
+Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
+folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
+folder named by our pid, and those that killed workers left behind are removed.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_PREFIX = "recovery-metrics-"
+
+
+def _metrics_folder() -> str:
+    temporary = Path(tempfile.gettempdir())
+    for left in temporary.glob(f"{_PREFIX}*"):
+        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+
+
+if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics_folder()

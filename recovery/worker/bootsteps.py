@@ -1,0 +1,162 @@
+"""Ties the lifeline, the scanners and the drain to a Celery worker's start and end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery, bootsteps, signals
+from celery.worker.consumer import Gossip, Mingle
+
+from recovery.engine import Recovery
+from recovery.errors import RecoveryError
+from recovery.queue import parse_id, signer
+from recovery.store import check_server, roles, schema
+from recovery.store.client import denied, is_denied
+from recovery.worker import control
+from recovery.worker.config import SPARK_QUEUE
+from recovery.worker.drain import Drain
+from recovery.worker.identity import identify
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.stale import StaleMessages
+from recovery.worker.messages.transport import Channel
+from recovery.worker.pools import board_of, processes
+from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
+from recovery.worker.sending import sign
+from recovery.worker.slots.board import SharedBoard
+from recovery.worker.slots.freeing import by_ending, by_killing
+from recovery.worker.slots.hung import HungSlots
+from recovery.worker.start_up import when_served
+from recovery.worker.tasks import Running
+
+log = logging.getLogger(__name__)
+
+UNUSABLE = 2
+"""Exit code of a worker that can't begin: as of all commands for an error."""
+CHILD_WATCH_INTERVAL = 0.25
+"""Seconds between two looks for dead pool children: one waitpid each."""
+
+
+def install(celery: Celery, app: Recovery) -> None:
+    """Make workers of `celery` keep the records that recovery needs."""
+
+    class Lifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
+        """Prepares before the pool forks, starts after it, ends before it ends."""
+
+        requires = ("celery.worker.components:Pool",)
+
+        def __init__(self, worker: Any, **_: Any) -> None:
+            _prepared(app)
+            consumed = worker.app.amqp.queues.consume_from
+            queues = tuple(q for q in consumed if q in app.actors)
+            Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
+            self.consuming = Consuming(worker, queues)
+            self.consuming.pause(app.resources.store.actors.blocked())
+            # Known before the pool forks, so that its children claim in this worker's name.
+            Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
+            Running.stale = self.stale = StaleMessages(app)
+            Running.board = board = board_of(worker)
+            self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
+            free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
+            self.hung = HungSlots(app, board, worker.hostname, free)
+            self.lifeline.hung = self.hung.told
+            self.scanning: Scanning | None = None
+
+        def start(self, worker: Any) -> None:
+            _serve_metrics(app)
+            _watch_children(worker)
+            self.lifeline.start()
+            self.hung.start()
+            self.stale.start()
+            if app.settings.scanners:
+                self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
+                self.scanning.start()
+            signals.worker_shutting_down.connect(self._shutting_down, weak=False)
+            signals.task_received.connect(self._received, weak=False)
+            signals.worker_shutdown.connect(self._shut_down, weak=False)
+
+        def stop(self, _worker: Any) -> None:
+            self.stale.stop()
+            if self.scanning is not None:
+                self.scanning.stop()
+
+        terminate = stop
+
+        def _shutting_down(self, **_: Any) -> None:
+            self.consuming.end()
+            self.hung.stop()
+            self.drain.begin()
+
+        def _end_hung(self) -> None:
+            self.consuming.end()
+            self.drain.begin_hung(self.hung.count)
+
+        def _shut_down(self, **_: Any) -> None:
+            self.drain.finish()
+
+        def _received(self, request: Any, **_: Any) -> None:
+            message = parse_id(request.id)
+            if message is not None:
+                self.lifeline.took(request.name, message)
+
+    celery.steps["worker"].add(Lifecycle)
+    celery.steps["consumer"].add(NudgeConsumer)
+    control.register()
+    # Workers would listen to each other through Redis; nothing here needs what they say.
+    Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
+    signals.worker_process_shutdown.connect(_flush(app), weak=False)
+    signals.before_task_publish.connect(sign(signer(app.settings)), weak=False)
+    signals.after_task_publish.connect(keep_short(app), weak=False)
+
+
+def _prepared(app: Recovery) -> None:
+    """`prepare`, when the servers are there. What no waiting helps ends the worker, and is told in one line."""
+    try:
+        when_served(lambda: prepare(app))
+    except RecoveryError as error:
+        log.critical("%s", error)
+        raise SystemExit(UNUSABLE) from None
+    except Exception as error:
+        if not is_denied(error):
+            raise
+        log.critical("%s; a worker needs the role %s", denied(error), roles.WORKER)
+        raise SystemExit(UNUSABLE) from None
+
+
+def prepare(app: Recovery) -> None:
+    """Check the servers, create collections and save the actors' settings."""
+    check_server(app.settings.mongo_uri)
+    resources = app.resources
+    resources.broker.check()
+    schema.create(resources.store.database)
+    resources.store.actors.save(actor.preferences for actor in app.actors.values())
+    kinds = (actor.process_type for actor in app.actors.values())
+    resources.store.process_types.save(kind for kind in kinds if kind is not None)
+
+
+def _flush(app: Recovery) -> Callable[..., None]:
+    def flush(**_: Any) -> None:
+        app.applier.flush()
+
+    return flush
+
+
+def _watch_children(worker: Any) -> None:
+    """Let a prefork pool look for dead children often; by itself it does so every 5 s."""
+    maintain = getattr(worker.pool, "maintain_pool", None)
+    if worker.hub is not None and maintain is not None:
+        worker.hub.call_repeatedly(CHILD_WATCH_INTERVAL, maintain)
+
+
+def _serve_metrics(app: Recovery) -> None:
+    if app.settings.metrics_port is not None:
+        from recovery.metrics.exporter import serve
+
+        try:
+            serve(app.settings, app.resources.store, app.resources.broker)
+        except RecoveryError as error:  # a host that is none of ours, a port that is taken
+            log.critical("%s", error)
+            raise SystemExit(UNUSABLE) from None

@@ -1,0 +1,64 @@
+"""Celery's configuration. Celery carries one hop: no results, chains, chords, ETA messages or pickle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu import Exchange, Queue
+
+from recovery.queue.connection import celery_settings
+from recovery.settings import Settings
+
+NUDGE = "recovery.nudge"
+SWEEP = "recovery.sweep"
+SPARK_QUEUE = "spark"
+
+
+def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
+    """The configuration of a worker or beat that serves these actors."""
+    return {
+        **celery_settings(settings.broker_url),
+        "broker_connection_retry_on_startup": True,
+        # By its default Celery ends a worker after a hundred tries; Redis may be away for as long as it likes.
+        "broker_connection_max_retries": None,
+        # Redis that answers with an error (its disk or memory is full, it is a replica now) is as good as away; by its
+        # default Celery ends the worker.
+        "broker_channel_error_retry": True,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        # Acknowledged when it is done, so that the prefetch count counts what runs: a worker then holds no
+        # message that it does not run at once. A message that is delivered twice is stale the second time.
+        "task_acks_late": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_send_task_events": False,
+        "worker_hijack_root_logger": True,
+        "task_default_queue": "recovery.default",
+        "task_queues": [_queue(actor) for actor in actors],
+        "task_create_missing_queues": True,
+        "task_routes": {SWEEP: {"queue": SPARK_QUEUE}, **{actor: {"queue": actor} for actor in actors}},
+        "beat_schedule": beat_schedule(settings),
+        "beat_scheduler": "recovery.worker.schedule:QuietScheduler",
+        "beat_max_loop_interval": settings.scan_interval,
+    }
+
+
+def beat_schedule(settings: Settings) -> dict[str, Any]:
+    """What beat sends: a nudge to the scanners, and a sweep if it is wanted."""
+    schedule: dict[str, Any] = {
+        # Not tried again: the next one is due before that.
+        "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}
+    }
+    if settings.sweep_interval is not None:
+        schedule["sweep"] = {
+            "task": SWEEP,
+            "schedule": settings.sweep_interval,
+            "kwargs": {"repair": settings.sweep_repair},
+            # A sweep that nobody took before the next one is due is not needed any more.
+            "options": {"queue": SPARK_QUEUE, "expires": settings.sweep_interval},
+        }
+    return schedule
+
+
+def _queue(name: str) -> Queue:
+    return Queue(name, Exchange(""), routing_key=name)

@@ -1,0 +1,151 @@
+"""The end of a worker. On SIGTERM it takes no more messages, lets what runs end within `shutdown_grace`, gives
+the rest back at once (working → queued, without counting a timeout) and is gone. So it is where a thread of it hangs,
+which nobody can kill; then the exit code is HUNG, and it is not waited for.
+
+What was given back must not run here and elsewhere at once, nor may its end here count, which is none: an attempt whose
+subprocess is killed fails. Processes of a pool are killed before what they started. Threads go on until the worker's
+last moment, so
+
+    the board is closed        what comes back from an actor is dropped, whether its claim can be given back or not
+    all subprocesses stop      and stand still
+    claims are given back      or, with the database away, found once this worker's heartbeat is overdue
+    all subprocesses are killed, and in the same moment the worker is gone
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from celery.worker import state
+from pymongo.errors import PyMongoError
+from redis.exceptions import RedisError
+
+from recovery import metrics
+from recovery.engine import Recovery, push
+from recovery.records import DecisionState
+from recovery.records.ids import new_pass
+from recovery.repair import Repairer
+from recovery.scan import rescue
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.slots.board import HUNG, Board
+from recovery.worker.slots.killing import kill_all, kill_descendants, stop_descendants
+
+log = logging.getLogger(__name__)
+
+POOL_TIMEOUT = 5.0
+"""Seconds that an idle pool takes to end at most; it takes milliseconds. Where a message comes just when the worker is
+told to end, Celery may forget it and its pool still wait for its end, which was told to nobody."""
+
+
+class Drain:
+    """Ends one worker's claims. `pool_pids` gives the pids of the pool's processes, if it has any."""
+
+    def __init__(self, app: Recovery, lifeline: Lifeline, board: Board, pool_pids: Callable[[], Iterable[int]]) -> None:
+        self._app, self._lifeline, self._board, self._pool_pids = app, lifeline, board, pool_pids
+        self._begun, self._pool_ended = threading.Event(), threading.Event()
+        self._exit_code = 0
+        self._hung: Callable[[], int] = lambda: 0
+
+    def begin_hung(self, hung: Callable[[], int]) -> None:
+        """End the worker since threads of it hang; `hung` tells how many."""
+        self._exit_code, self._hung = HUNG, hung
+        state.should_stop = HUNG  # Celery's own main loop takes no more messages
+        self.begin()
+
+    def begin(self) -> None:
+        """The worker was told to end: start the clock. Called once or more, from a signal handler."""
+        if not self._begun.is_set():
+            self._begun.set()
+            # No daemon: where its threads come back meanwhile, Celery ends only after this one killed what it stopped.
+            threading.Thread(target=self._force, name="drain").start()
+
+    def finish(self) -> None:
+        """The pool has ended in time: nothing is left but the worker's record."""
+        self._pool_ended.set()
+        self.give_back()
+        self._lifeline.stop()
+        self._remove()
+
+    def _force(self) -> None:
+        deadline = time.monotonic() + self._app.settings.shutdown_grace
+        pause = threading.Event()
+        while self._running() > self._hung() and time.monotonic() < deadline:
+            pause.wait(0.05)
+        if not self._running() and self._ends_by_itself():
+            return
+        try:
+            self._give_up()
+        except Exception:
+            log.exception("this worker's end was cut short: what it held is found once its heartbeat is overdue")
+        finally:
+            os._exit(self._exit_code)  # Celery would wait for the tasks that were given back
+
+    def _give_up(self) -> None:
+        self._lifeline.stop()
+        self._board.close()
+        pool = list(self._pool_pids())
+        stopped = stop_descendants(pool)
+        if pool:
+            kill_all(stopped)
+        try:
+            self.give_back()
+            self._remove()
+            log.warning("shutdown_grace is over, or nothing else runs: the rest was given back")
+        finally:
+            logging.shutdown()
+            kill_descendants(stopped)
+
+    def _running(self) -> int:
+        """What the slots have in hand. Celery forgets what runs where it loses the connection to Redis; it alone knows
+        of what is not an actor's."""
+        cells = self._board.cells()
+        if self._is_over():  # no process of the pool is left, whatever stands on the board; threads may go on
+            return sum(cell.pid == os.getpid() for cell in cells)
+        return max(len(state.reserved_requests), len(cells))
+
+    def _ends_by_itself(self) -> bool:
+        """Whether Celery's pool ended in order. It does not where the worker was told to be quick (SIGQUIT)."""
+        until = time.monotonic() + POOL_TIMEOUT
+        while not self._is_over() and time.monotonic() < until:
+            self._pool_ended.wait(0.05)
+        return self._pool_ended.is_set()
+
+    def _is_over(self) -> bool:
+        return self._pool_ended.is_set() or not threading.main_thread().is_alive()
+
+    def give_back(self) -> None:
+        """Requeue everything that this worker still holds."""
+        resources, worker = self._app.resources, self._lifeline.worker.id
+        try:
+            self._flush()
+            while working := resources.store.decisions.held_by(
+                [worker], resources.settings.scan_batch, DecisionState.WORKING
+            ):
+                holders = sorted({decision.worker for decision in working if decision.worker})
+                ids = [decision.id for decision in working]
+                queued = resources.store.requeues.given_back(ids, holders, new_pass())
+                push(resources, queued)
+                metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
+        except PyMongoError as error:
+            log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
+
+    def _flush(self) -> None:
+        """Have applied what is finished here. Of a process whose records are damaged others see to it."""
+        try:
+            self._app.applier.flush()
+        except PyMongoError:
+            raise
+        except Exception:
+            log.exception("could not apply all that is finished here: it is done again after the apply timeout")
+
+    def _remove(self) -> None:
+        """Apply what the pool had finished and not yet said to be applied, then forget this worker."""
+        resources = self._app.resources
+        try:
+            rescue(resources, Repairer(resources, self._app.applier), [self._lifeline.worker.id])
+        except (PyMongoError, RedisError) as error:
+            log.warning("worker record not removed (%s): it will be overdue", error)

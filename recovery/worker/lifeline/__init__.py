@@ -1,0 +1,3 @@
+"""That a worker lives, and what is known at once when one does not: `lifeline` beats, `watch` keeps an eye on MongoDB's
+clock and on other workers, `rescue` requeues what the dead had claimed.
+"""

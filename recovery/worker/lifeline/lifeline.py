@@ -1,0 +1,241 @@
+"""The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
+
+Every `heartbeat_interval` it writes the worker's record with a new deadline and the statistics of those of its queues
+whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once
+(`rescue`), and what a child ran when the pool tells that it died. With the setting `events` off it does neither: then
+the deadlines alone bring everything on.
+
+With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
+all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
+of that is done at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from recovery.engine import Recovery
+from recovery.queue import MessageId
+from recovery.records import HungSlot, Worker
+from recovery.records.ids import holder
+from recovery.store.transient import is_transient
+from recovery.store.views.overview import impatient
+from recovery.worker.identity import is_gone
+from recovery.worker.lifeline.rescue import Rescue
+from recovery.worker.lifeline.watch import ServerClock, Watch
+from recovery.worker.messages.polls import POLLS, Polls
+from recovery.worker.messages.queue_consumption import Consuming
+
+log = logging.getLogger(__name__)
+
+HOLD_EVERY = 5
+"""Heartbeat timeouts that scans go on at least, between two that they are held back."""
+BEATS_APART = 0.1
+"""Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
+LOST_SOON = 0.3
+"""Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
+fifth of one; what is left in the queue by then only waits on."""
+
+
+class Lifeline:
+    """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
+
+    def __init__(self, app: Recovery, worker: Worker, consuming: Consuming, polls: Polls = POLLS) -> None:
+        self.worker = worker
+        self._consuming = consuming
+        self._polls = polls
+        self.hung: Callable[[], tuple[HungSlot, ...]] = tuple
+        """What its record tells of slots that hang."""
+        self._app = app
+        self._settings = app.settings
+        self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
+        self._ending = threading.Event()
+        self._hurry = threading.Event()
+        self._served_since: float | None = None
+        self._served_last = 0.0
+        self._failed = False
+        self._hold_until = -math.inf
+        self._clock, self._clock_lock = ServerClock(), threading.Lock()
+        self._stepped = False
+        self._watch = Watch(app.settings.heartbeat_timeout)
+        self._rescue = Rescue(app)
+        self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._polls.on_return = self._hurry.set  # what is polled again is told at once
+        self._beating.start()
+        self._rescue.start()
+
+    def stop(self) -> None:
+        """Stop beating; the record stays until it is removed or found overdue."""
+        self._ending.set()
+        self._hurry.set()
+        self._rescue.stop()
+        if self._beating.is_alive():
+            self._beating.join(timeout=5)
+
+    def took(self, queue: str, message: MessageId) -> None:
+        """The worker took a message from a queue. Called for every message: cheap."""
+        queued_at, youngest = message.queued_at, self._taken.get(queue)
+        if queued_at is None or (youngest is not None and queued_at <= youngest):
+            return
+        if not self._clock.is_to_come(queued_at, time.monotonic()):  # else it is forged, and would hide the others
+            self._taken[queue] = queued_at
+
+    def child_died(self, pid: int, how: str = "") -> None:
+        """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', if it is known."""
+        if self._settings.events and not self._ending.is_set():
+            log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
+            self._rescue.gone(holder(self.worker.id, pid), how)
+
+    def met_blocked(self) -> None:
+        """A message of a blocked actor came: look at once what is blocked, or it comes again."""
+        self._hurry.set()
+
+    def settings_changed(self) -> None:
+        """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
+        if self._settings.events:
+            self._app.resources.store.preferences.forget()
+            self._hurry.set()
+
+    def may_judge(self) -> bool:
+        """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
+        if not self._settings.events or self._served_since is None:
+            return False
+        now = time.monotonic()
+        fresh = now - self._served_last < 2 * self._settings.heartbeat_interval
+        return fresh and now - self._served_since > self._settings.heartbeat_timeout
+
+    def silent(self) -> Mapping[str, Any]:
+        """Workers that this one may call lost by their silence, and the deadlines in their records."""
+        return self._watch.silent(time.monotonic()) if self.may_judge() else {}
+
+    def comes_back(self) -> bool:
+        """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
+        then is so for that: its workers are given the time to write what they could not, before others are set to do
+        it again. Asked before each scan; asks the database."""
+        try:
+            self._look_at_clock()
+        except PyMongoError as error:
+            log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
+        return self._failed or time.monotonic() < self._hold_until
+
+    def _beat_always(self) -> None:
+        next_beat = time.monotonic()
+        while True:
+            self._hurry.wait(max(0.0, next_beat - time.monotonic()))
+            self._hurry.clear()
+            if self._ending.is_set():
+                break
+            next_beat = time.monotonic() + self._settings.heartbeat_interval
+            self.beat_once()
+            self._ending.wait(min(BEATS_APART, self._settings.heartbeat_interval))
+
+    def beat_once(self) -> None:
+        """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
+        told = False
+        try:
+            paused = self._beat()
+            told = True
+            self._tell_rest(paused)
+        except PyMongoError as error:
+            what = "what follows a heartbeat was not done" if told else "heartbeat not written"
+            log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
+            if not told:
+                # What does not pass by itself is no outage: scans must not wait for it.
+                self._served_since, self._failed = None, is_transient(error)
+        except Exception:
+            log.exception("heartbeat failed")
+
+    def _beat(self) -> frozenset[str]:
+        """Write this worker's record and look at the others'; which of its queues are not consumed."""
+        store, began = self._app.resources.store, time.monotonic()
+        # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
+        with impatient(self._settings.heartbeat_timeout / 2):
+            if self._consuming.pause(store.actors.blocked()):
+                store.preferences.forget()  # before we tell: a slot's own look may be older
+            paused = self._consuming.paused
+            record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
+            store.workers.beat(record, self._settings.heartbeat_timeout)
+            self._watch.look(store.workers.deadlines(), self._look_at_clock(), time.monotonic())
+        self._served_last = now = time.monotonic()
+        if now - began > self._settings.heartbeat_interval:
+            self._served_since = None  # the database was away for a while, and so for all
+        elif self._served_since is None:
+            self._served_since = now
+        if self._failed:
+            self._hold_back()
+        self._failed = False
+        return paused
+
+    def _tell_rest(self, paused: frozenset[str]) -> None:
+        """What follows: it may fail, again and again, without this worker being cut off."""
+        if self._stepped:
+            self._beat_for_claims()
+        self._tell_polled(paused)
+        if self._settings.events:
+            self._look_around()
+
+    def _tell_polled(self, paused: frozenset[str]) -> None:
+        """Write which queues are polled, by Redis's own word."""
+        consumed = self._taken.keys() - paused
+        polled = self._polls.recent(consumed)
+        # No beat is late for it.
+        if (full := self._polls.full(consumed - polled)) and self._app.resources.broker.is_there(
+            within=self._settings.heartbeat_interval / 2
+        ):
+            polled |= full
+        taken = {queue: self._taken[queue] for queue in polled}
+        store, settings = self._app.resources.store, self._settings
+        with impatient(settings.heartbeat_timeout / 2):
+            again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
+            store.queues.polled(taken)
+            for queue in again if settings.events else ():
+                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
+        for queue, youngest in taken.items():
+            # Kept there from now on. A time that no message can have must not hide here those that come after it.
+            if self._taken[queue] == youngest:
+                self._taken[queue] = None
+
+    def _look_at_clock(self) -> datetime:
+        """The time by MongoDB's clock. Where it stepped, scans are held back for as long as others take to notice."""
+        with self._clock_lock:
+            asked = time.monotonic()
+            now = self._app.resources.store.now()
+            if self._clock.look(now, asked, time.monotonic()):
+                log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
+                self._hold_back()
+                self._stepped = True
+                self._hurry.set()
+        return now
+
+    def _beat_for_claims(self) -> None:
+        """A heartbeat for each attempt that this worker runs: a step is none of their time."""
+        decisions, preferences = self._app.resources.store.decisions, self._app.resources.store.preferences
+        for queue in self.worker.queues:
+            holds = preferences.actor(self._app.actors[queue].preferences)
+            decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
+        self._stepped = False
+
+    def _hold_back(self) -> None:
+        """Hold scans back for a heartbeat timeout. Where one outage or step follows the other, recovery has to go on
+        between them, though it may do again what somebody is still at: so not for a while after the last time."""
+        now, timeout = time.monotonic(), self._settings.heartbeat_timeout
+        if now > self._hold_until + HOLD_EVERY * timeout:
+            self._hold_until = now + timeout
+
+    def _look_around(self) -> None:
+        """Have what workers of this host had claimed requeued whose process is gone."""
+        neighbours = self._app.resources.store.workers.on_host(self.worker.host)
+        for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
+            log.warning("gone from this host: %s; what it had claimed is requeued", gone)
+            self._rescue.gone(gone)

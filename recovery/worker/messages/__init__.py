@@ -1,0 +1,3 @@
+"""What comes out of Redis: `intake` decides what a text stands for, `taking` and `transport` fit it into kombu, `polls`
+knows which queues Redis answers, `queue_consumption` which are consumed, `stale` drops what nobody waits for.
+"""

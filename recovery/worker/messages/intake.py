@@ -1,0 +1,126 @@
+"""What a worker takes from Redis: of each text either a message that is made here, of what `recovery.queue.envelope`
+reads from it, or nothing.
+
+A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
+anything, is queued in MongoDB, and found as MESSAGE_LOST. The log says in which queue it was and why it was refused,
+and nothing of what is in it; `recovery_messages_refused_total` counts them all. Whatever others put into Redis, here
+and in `taking`, is told by one teller, `Intake.said`: a line of its kind a second at most.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from recovery import metrics
+from recovery.queue import Signer, envelope, remake
+from recovery.queue.envelope import Refusal, Refused
+from recovery.seldom import Seldom
+from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+
+log = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+
+CONTROL = "control"
+"""What the log calls the channel of remote control."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_REPLIES = "reply.celery.pidbox"
+
+
+class Intake:
+    """What one worker takes: messages for attempts of these actors, nudges, sweeps if it runs them, and the remote
+    control that it obeys. Not safe for threads: a worker's event loop takes."""
+
+    def __init__(self, actors: Iterable[str], commands: Iterable[str], signer: Signer, *, sweeps: bool) -> None:
+        self._signer = signer
+        self._kinds: dict[str, Callable[[bytes], Message]] = {actor: self._attempt_of(actor) for actor in actors}
+        self._kinds[NUDGE] = self._nudge
+        if sweeps:
+            self._kinds[SPARK_QUEUE] = self._sweep
+        self._commands = frozenset(commands)
+        # Of our own: one that a text brings may be another's, and what is acknowledged is found by it.
+        self._tags = map(str, itertools.count(1))
+        self.said = Seldom(log)
+
+    def take(self, queue: str, text: bytes) -> Message | None:
+        """The message that a text from this queue stands for; None if it is refused. Does not raise."""
+        try:
+            kind = self._kinds.get(queue)
+            if kind is None:
+                raise Refused(Refusal.OTHER_TASK)  # no queue of ours
+            # Kept as it came, to be put back as it came.
+            return {**kind(text), "text": text}
+        except Refused as refused:
+            self._refuse(queue, refused.reason)
+        return None
+
+    def command(self, text: bytes) -> Message | None:
+        """The same of what was broadcast to workers."""
+        try:
+            return self._command(text)
+        except Refused as refused:
+            self._refuse(CONTROL, refused.reason)
+        return None
+
+    def _attempt_of(self, actor: str) -> Callable[[bytes], Message]:
+        def attempt(text: bytes) -> Message:
+            message_id, told = envelope.attempt(text, actor, self._signer)
+            return remake(actor, message_id, [told.decision_id, told.pass_key], {}, actor, next(self._tags))
+
+        return attempt
+
+    def _nudge(self, text: bytes) -> Message:
+        envelope.nudge(text, NUDGE, self._signer)
+        return remake(NUDGE, str(uuid.uuid4()), [], {}, NUDGE, next(self._tags))
+
+    def _sweep(self, text: bytes) -> Message:
+        repair = envelope.sweep(text, SWEEP, self._signer)
+        return remake(SWEEP, str(uuid.uuid4()), [], {"repair": repair}, SPARK_QUEUE, next(self._tags))
+
+    def _command(self, text: bytes) -> Message:
+        sent = envelope.decode_body(envelope.parse(text))
+        if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
+            raise Refused(Refusal.MALFORMED)
+        if sent["method"] not in self._commands:
+            raise Refused(Refusal.COMMAND)
+        body = {"method": sent["method"], "arguments": {}, **_destination(sent), **_reply(sent)}
+        return {
+            "body": json.dumps(body),
+            "content-type": "application/json",
+            "content-encoding": "utf-8",
+            "headers": {},
+            "properties": {"delivery_tag": next(self._tags), "delivery_info": {"exchange": "", "routing_key": ""}},
+        }
+
+    def _refuse(self, queue: str, reason: Refusal) -> None:
+        metrics.REFUSED.labels(reason.value).inc()
+        self.said.warning("a message in %s is none of ours and is dropped: %s", queue, reason.value)
+
+
+def _destination(sent: Mapping[str, Any]) -> Message:
+    """To which workers; a pattern, which might take for ever to match, is not among what is obeyed."""
+    if sent.get("pattern") is not None or sent.get("matcher") is not None:
+        raise Refused(Refusal.COMMAND)
+    match sent.get("destination"):
+        case None:
+            return {}
+        case [*names] if all(isinstance(name, str) for name in names):
+            return {"destination": names}
+    raise Refused(Refusal.MALFORMED)
+
+
+def _reply(sent: Mapping[str, Any]) -> Message:
+    """Where the answer goes: to a queue of answers, whatever the text says."""
+    match sent:
+        case {"reply_to": {"routing_key": str(key)}, "ticket": str(ticket)}:
+            if _UUID.fullmatch(key) and _UUID.fullmatch(ticket):
+                return {"reply_to": {"exchange": _REPLIES, "routing_key": key}, "ticket": ticket}
+        case _ if sent.get("reply_to") is None and sent.get("ticket") is None:
+            return {}
+    raise Refused(Refusal.MALFORMED)

@@ -1,0 +1,86 @@
+"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and three things differ
+from kombu's own.
+
+A channel whose connection was given up says that it lost the connection. There kombu's raises AttributeError, which no
+layer above takes for a lost connection, and the worker ends. It comes to that where an attempt ends that was begun
+before Redis went away, just when Redis goes away again.
+
+A channel tells which of its polls were answered (`polls`).
+
+A connection is tried again every few seconds, for as long as Redis is away. kombu's waits ever longer, up to half a
+minute, and would be at work as much later.
+"""
+
+from __future__ import annotations
+
+from queue import Empty
+from typing import Any
+
+from celery.app.amqp import AMQP
+from kombu import Connection
+from kombu.transport import TRANSPORT_ALIASES, redis
+
+from recovery.worker.messages.polls import POLLS
+from recovery.worker.messages.taking import TakingChannel
+
+PAUSE = 4.0
+"""Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.connection`)."""
+
+
+class Channel(TakingChannel):
+    """A channel of this transport."""
+
+    _asked: tuple[str, ...] = ()
+
+    def _connparams(self, asynchronous: bool = False) -> Any:
+        if self.connection is None or self.connection.client is None:
+            raise ConnectionError("the connection to Redis was given up; another one is made")
+        return super()._connparams(asynchronous)
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        super()._brpop_start(timeout)
+        self._asked = tuple(self.active_queues)
+        POLLS.asked(self, self._asked)
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            delivered = super()._brpop_read(**options)
+        except Empty:
+            POLLS.answered(self._asked)
+            raise
+        POLLS.answered(self._asked)
+        return delivered
+
+
+class Transport(redis.Transport):  # type: ignore[misc]
+    """What addresses of Redis stand for, once it is installed."""
+
+    Channel = Channel
+
+
+class TryingConnection(Connection):  # type: ignore[misc]
+    """Connects again soon after Redis is back."""
+
+    def _ensure_connection(
+        self,
+        errback: Any = None,
+        max_retries: int | None = None,
+        interval_start: float = 1,
+        interval_step: float = 1,
+        interval_max: float = PAUSE,
+        **options: Any,
+    ) -> Any:
+        pauses = interval_start, interval_step, min(interval_max, PAUSE)
+        return super()._ensure_connection(errback, max_retries, *pauses, **options)
+
+
+class Messaging(AMQP):  # type: ignore[misc]
+    """How a Celery application of ours connects."""
+
+    Connection = TryingConnection
+
+
+def install() -> None:
+    """Take the place of kombu's own in this process. Before the first connection."""
+    for scheme in ("redis", "rediss"):
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"

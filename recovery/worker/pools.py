@@ -1,0 +1,23 @@
+"""What is to be known of Celery's pools: their processes, and the board that their slots write on."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery.concurrency.prefork import TaskPool as PreforkPool
+
+from recovery.worker.slots.board import Board, SharedBoard, ThreadBoard
+
+
+def board_of(worker: Any) -> Board:
+    """A board for the pool that a worker is about to start."""
+    if issubclass(worker.pool_cls, PreforkPool):
+        return SharedBoard(lambda: processes(worker), lambda: int(worker.pool.num_processes))
+    return ThreadBoard(lambda: int(worker.pool.limit))
+
+
+def processes(worker: Any) -> dict[int, int]:
+    """{place: pid} of a prefork pool's processes, while there is one."""
+    pool = getattr(getattr(worker.pool, "_pool", None), "_pool", None) or []
+    return {one.index: one.pid for one in pool if isinstance(one.pid, int) and one.pid != os.getpid()}

@@ -1,0 +1,114 @@
+"""Answers Celery beat: a nudge makes the scanners of one worker run, in a thread of its parent process.
+
+Not in the pool, which may be full of long attempts just when recovery is wanted. Nudges that come while a scan
+runs are one more scan, however many they are. What beat sends while nobody takes it would grow in Redis, which does
+not drop what has expired (kombu hands over `expires`, and its Redis transport keeps the message): so whoever sends a
+nudge cuts the queue to the last few. An old nudge is taken like a new one: to tell them apart by an expiry would
+compare beat's clock with this worker's, and a wrong one would end all scans.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+from kombu import Consumer, Exchange, Queue
+from redis.exceptions import RedisError
+
+from recovery.engine import Recovery
+from recovery.queue import Broker
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
+from recovery.seldom import Seldom
+from recovery.worker.config import NUDGE
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.scan_notes import Notes
+
+log = logging.getLogger(__name__)
+
+NUDGES_KEPT = 10
+"""Nudges that wait at most. One would do: it makes one worker scan; some more set several to work after an outage."""
+
+TURN = 2.0
+"""Seconds after which a scan with more to do lets the others have their turn: a machine that dies in the middle of a
+storm is found by one of them. A page is not cut short: the others wait for its end. One that is requeued takes well
+below a second; where each task of it fails or is applied by itself, a thousand (`scan_batch`) take some seconds, and
+what a dead machine had claimed is found so much later."""
+
+
+class Scanning:
+    """The scanners of a worker and the thread that they run in."""
+
+    def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
+        resources, applier = app.resources, app.applier
+        self._scanners: list[Scanner[Any]] = [
+            WorkerScanner(resources, applier, lifeline.silent),
+            DecisionScanner(resources, applier),
+            GraphScanner(resources, applier),
+            ProcessScanner(resources, applier),
+        ]
+        self._lifeline = lifeline
+        self._notes = Notes(resources.store.scanners, lifeline.worker.id)
+        self._nudged, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer nudges."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more; a scan that runs ends with its page."""
+        self._ending.set()
+        self._nudged.set()
+
+    def nudge(self) -> None:
+        """Scan soon. Does not wait."""
+        self._nudged.set()
+
+    def _run(self) -> None:
+        while self._nudged.wait() and not self._ending.is_set():
+            self._nudged.clear()
+            if self._lifeline.comes_back():
+                continue  # nudges go on
+            for scanner in self._scanners:
+                try:
+                    result = scanner.run_once(TURN)
+                except Exception:  # a scanner that fails must not end the others
+                    log.exception("%s scan failed", scanner.name)
+                    continue
+                self._notes.add(result)
+                if result.more:
+                    self._nudged.set()
+
+
+class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
+    """Consumes the nudges' queue beside the actors' queues."""
+
+    scanning: Scanning | None = None
+
+    def get_consumers(self, channel: Any) -> list[Consumer]:
+        if self.scanning is None:
+            return []
+        queue = Queue(NUDGE, Exchange(""), routing_key=NUDGE)
+        return [Consumer(channel, queues=[queue], callbacks=[self._nudged], accept=["json"], no_ack=True)]
+
+    def _nudged(self, _body: Any, _message: Any) -> None:
+        if self.scanning is not None:
+            self.scanning.nudge()
+
+
+def keep_short(app: Recovery) -> Callable[..., None]:
+    """What to do after a nudge was sent: leave only the last few. For the signal `after_task_publish`."""
+
+    broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
+
+    def cut(sender: str | None = None, **_: Any) -> None:
+        if sender == NUDGE:
+            try:
+                broker.cut(NUDGE, NUDGES_KEPT)
+            except RedisError as error:
+                said.warning("nudges not cut (%s); after the next one", error)
+
+    return cut

@@ -1,0 +1,169 @@
+"""Slots that hang: found by the worker's parent, told of, and freed.
+
+A function that does not return takes its slot for ever, and with each time-out its task takes another one. So the
+parent reads on the board what its slots run. What runs past its `worker_timeout` is asked for in MongoDB: while it has
+its claim (by heartbeats), it may go on. If it lost its claim, its slot hangs, or is only slow, and is freed
+
+    at once                             if its task has ended, since nothing of it is taken any more
+    at once                             if no slot of this worker is free: others wait for it
+    after another `worker_timeout`      else: with `accept_first`, what is only slow may still be the first
+
+A process of the pool is killed, with all that it started, and the pool starts another one. A thread can't be killed:
+the worker ends itself, after it gave back the rest, and whoever runs it starts it again.
+
+What can't be told counts as held, and frees nothing: whether a majority of MongoDB's members lags behind the claim, or
+the record can't be read. It holds up no other slot, and is told now and then.
+
+No attempt is counted here: that its claim was lost was counted where that was found. Works without `events` as well,
+since no deadline frees a slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from pymongo.errors import PyMongoError
+
+from recovery.engine import Recovery
+from recovery.records import HungSlot
+from recovery.store.views.hung import KNOWN, Fate
+from recovery.store.views.overview import impatient
+from recovery.worker.slots.board import Board, Cell
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.5
+"""Seconds. A look at the board costs microseconds; MongoDB is asked only while something runs past its time."""
+ASK_WITHIN = 5.0
+"""Seconds. The others wait for it, and it is asked again."""
+SAY_EVERY = 60.0
+"""Seconds between two lines that say of what nothing is known: that may stay so for long."""
+
+Free = Callable[[Cell, str, Callable[[], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A slot that goes on without its claim."""
+
+    seen: float
+    """When that was seen first, by `time.monotonic`."""
+    since: datetime
+    """When its function was called, by the database's clock."""
+
+
+class HungSlots:
+    """Looks after the slots of one worker. `start` in the parent process.
+
+    `free` frees the slot of a cell, for a reason, unless the slot has moved on; once that is certain, and before this
+    process ends, it calls what it is given.
+    """
+
+    def __init__(self, app: Recovery, board: Board, worker: str, free: Free) -> None:
+        self._app, self._board, self._worker, self._free = app, board, worker, free
+        self._lost: dict[Cell, Lost] = {}
+        self._freed: set[Cell] = set()
+        self._said = float("-inf")
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._look_always, name="hung slots", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Free no more slots."""
+        self._ending.set()
+
+    def told(self) -> tuple[HungSlot, ...]:
+        """The slots that hang now, for the worker's record. Any thread."""
+        return tuple(
+            HungSlot(actor=cell.actor, task=cell.claim.decision_id, since=lost.since)
+            for cell, lost in self._lost.copy().items()
+        )
+
+    def count(self) -> int:
+        """How many hang now, or did when they were freed and are not gone yet. Any thread."""
+        return len({*self._lost.copy(), *self._freed.copy()})
+
+    def _look_always(self) -> None:
+        while not self._ending.wait(LOOK_EVERY):
+            try:
+                self.look_once()
+            except PyMongoError as error:
+                log.warning("not known whose tasks those are that run past their time (%s): asked again", error)
+            except Exception:
+                log.exception("could not look for slots that hang")
+
+    def look_once(self) -> int:
+        """One look; how many slots were freed. Raises PyMongoError."""
+        running, now = self._board.cells(), time.monotonic()
+        self._freed &= set(running)  # those are not seen to be gone yet
+        running = [cell for cell in running if cell not in self._freed]
+        late = [cell for cell in running if now - cell.since > cell.timeout]
+        found = self._fates(late)
+        fates = {cell: fate for cell, fate in found.items() if fate in (Fate.LOST, Fate.DECIDED)}
+        unknown = {cell: fate for cell, fate in found.items() if fate not in KNOWN}
+        self._say(unknown, now)
+        # What has lost its claim has lost it for good, whatever can be read just now.
+        for cell in self._lost.keys() - fates.keys() - unknown.keys():
+            del self._lost[cell]
+        free = before = self._board.slots() - len(running)
+        for cell in sorted(fates, key=lambda one: one.since):
+            if cell not in self._lost:
+                self._lost[cell] = Lost(now, self._since(cell))
+            reason = self._reason(cell, fates[cell], now - self._lost[cell].seen, free)
+            if reason and not self._ending.is_set():
+                self._free(cell, reason, partial(self._note, cell))
+                free += cell in self._freed
+        return free - before
+
+    def _fates(self, late: list[Cell]) -> dict[Cell, Fate]:
+        """What became of their claims."""
+        if not late:
+            return {}
+        with impatient(ASK_WITHIN):
+            found = self._app.resources.store.hung.fates([cell.claim for cell in late])
+        return {cell: found[cell.claim] for cell in late}
+
+    def _say(self, unknown: Mapping[Cell, Fate], now: float) -> None:
+        """Of which slots it is not known whether they hang, in a line now and then."""
+        if not unknown or now - self._said < SAY_EVERY:
+            return
+        self._said = now
+        first, fate = next(iter(unknown.items()))
+        more = f", and so with {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        log.warning(
+            "%s %s runs past its time, and whether it has its task is not known: %s%s; their slots are not freed",
+            first.actor, first.claim.decision_id, fate.value, more,
+        )  # fmt: skip
+
+    def _since(self, cell: Cell) -> datetime:
+        with impatient(ASK_WITHIN):
+            now = self._app.resources.store.now()
+        return now - timedelta(seconds=time.monotonic() - cell.since)
+
+    def _reason(self, cell: Cell, fate: Fate, lost_for: float, free: int) -> str | None:
+        """Why its slot is to be freed now, if it is."""
+        if fate is Fate.DECIDED:
+            return "its task has ended without it"
+        if free <= 0:
+            return "it has lost its task, and no slot is free"
+        if lost_for >= cell.timeout:
+            return f"it has lost its task for another {cell.timeout:g} s"
+        return None
+
+    def _note(self, cell: Cell) -> None:
+        self._freed.add(cell)
+        self._lost.pop(cell, None)
+        try:
+            with impatient(ASK_WITHIN):
+                self._app.resources.store.hung.note_freed(cell.actor, self._worker, cell.claim.decision_id)
+        except PyMongoError as error:
+            log.warning("not noted that a slot of %s was freed (%s)", cell.actor, error)

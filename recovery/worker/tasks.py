@@ -1,0 +1,125 @@
+"""Celery tasks: one per actor, named as the actor, with its own queue."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from typing import Any
+
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from billiard.exceptions import WorkerLostError
+from celery import Celery, Task
+from celery.exceptions import Ignore, Reject
+from celery.worker.request import Request
+
+from recovery.engine import Actor, Recovery, Result, Slot, is_of_servers, tell
+from recovery.records.ids import holder
+from recovery.worker.config import SPARK_QUEUE, SWEEP
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.stale import StaleMessages
+from recovery.worker.slots.board import Board
+from recovery.worker.slots.pool_host import GivenBack, PoolHost
+
+log = logging.getLogger(__name__)
+
+
+_STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?)|exitcode (?P<code>\d+))")
+"""In billiard's words."""
+
+
+class Running:
+    """Parts of the worker that this process, or its parent, is; None in any other process."""
+
+    lifeline: Lifeline | None = None
+    stale: StaleMessages | None = None
+    board: Board | None = None
+
+
+class AttemptRequest(Request):  # type: ignore[misc]
+    """Tells the lifeline when the pool child that ran the message died, or may not run it, and `StaleMessages` when it
+    was stale. Runs in the parent process."""
+
+    def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
+        if died and self.worker_pid and Running.lifeline is not None:
+            Running.lifeline.child_died(self.worker_pid, _how_it_ended(error))
+        if isinstance(error, Reject) and Running.lifeline is not None:
+            Running.lifeline.met_blocked()
+        if isinstance(error, Ignore) and Running.stale is not None:
+            Running.stale.met(self.name)
+        return super().on_failure(exc_info, *args, **kwargs)
+
+
+def _how_it_ended(error: BaseException) -> str:
+    """How a pool process ended, by what the pool says; nothing if that is not known."""
+    found = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
+    if found is None:
+        return ""
+    return f"was ended by {found['signal']}" if found["signal"] else f"ended with exit code {found['code']}"
+
+
+class AttemptTask(Task):  # type: ignore[misc]
+    """Base of all actors' tasks."""
+
+    Request = AttemptRequest
+    abstract = True
+    acks_late = True
+    ignore_result = True
+
+
+def register(celery: Celery, app: Recovery) -> None:
+    """Make a Celery task of each actor of `app`, and one that sweeps."""
+    for actor in app.actors.values():
+        celery.task(_attempt(app, actor), name=actor.name, base=AttemptTask)
+    celery.task(_sweep(app), name=SWEEP, queue=SPARK_QUEUE, acks_late=False)
+
+
+def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
+    def attempt(decision_id: str, pass_key: str) -> None:
+        try:
+            result = _slot(app).run(actor, decision_id, pass_key)
+        except GivenBack:
+            log.info("%s %s: what it came to is dropped, since it was given back", actor.name, decision_id)
+            return
+        except Exception as error:
+            if is_of_servers(error):
+                raise  # Celery logs it
+            tell(decision_id, error)  # of what another program wrote: its deadline stands
+            return
+        except BaseException:
+            if threading.current_thread() is threading.main_thread():
+                raise  # the pool process ends, and its parent sees it
+            # None of the actor's, which is its task's error. A thread's would be lost in the pool, and its message
+            # never acknowledged.
+            log.exception("%s %s: the attempt was cut off; its deadline brings another", actor.name, decision_id)
+            return
+        if result is Result.BLOCKED:
+            raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
+        if result is Result.STALE_MESSAGE:
+            raise Ignore("stale message")  # which the parent process learns by this
+
+    attempt.__module__ = actor.function.__module__
+    return attempt
+
+
+def _slot(app: Recovery) -> Slot:
+    """A place for attempts in this pool process or thread, which claims in its own name: two that got the same message
+    must not take each other's claim for their own."""
+    assert Running.lifeline is not None and Running.board is not None, "attempts run in workers, which have both"
+    worker = Running.lifeline.worker
+    served = {name: app.actors[name] for name in worker.queues}
+    thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
+    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid(), thread), PoolHost(Running.board))
+
+
+def _sweep(app: Recovery) -> Any:
+    def sweep(repair: bool = False, process_type: str | None = None) -> dict[str, Any]:
+        from recovery.sweep import sweep as run_sweep
+
+        return run_sweep(app.settings, repair=repair, process_type=process_type).summary()
+
+    return sweep

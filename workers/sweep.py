@@ -1,0 +1,9 @@
+"""A sweep for spark-submit: `spark-submit workers/sweep.py --repair`, with the options of `recovery sweep`."""
+
+import sys
+
+from recovery.cli import main
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["sweep"]
+    main()
