@@ -124,9 +124,9 @@ def _overrides() -> type[ActorOverrides]:
 
 
 def _one(stored: Stored[ActorPreferences]) -> Found:
-    from recovery.cli.settings import told
+    from recovery.cli.settings import describe_settings
 
-    return {"blocked": stored.blocked, "settings": told(stored)}
+    return {"blocked": stored.blocked, "settings": describe_settings(stored)}
 
 
 def _table(found: dict[str, Found]) -> RenderableType:

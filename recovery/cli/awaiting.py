@@ -40,10 +40,10 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
 
 def _reasons(resources: Resources, process_id: str) -> list[str]:
     from recovery.health import waiting
-    from recovery.store.views.overview import impatient
+    from recovery.store.views.overview import time_limit
 
     try:
-        with impatient(LOOK_EVERY):
+        with time_limit(LOOK_EVERY):
             lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
             waited_for = resources.store.pending.actors_of(process_id, lonely) if lonely else set()
     except Exception:  # whatever it is, the result is waited for; a server that is away ends that by itself

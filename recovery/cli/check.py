@@ -29,7 +29,7 @@ Example: [bold]recovery check 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --repair[/bold]
 """
 
 LEFT = 1
-MOST_LINES = 20
+MAX_LINES = 20
 """Open tasks and deadlines that are shown; --json has all."""
 
 
@@ -86,11 +86,11 @@ def _show(
         )
     else:
         out.print("healthy", style="green")
-    for one in coming[:MOST_LINES]:
+    for one in coming[:MAX_LINES]:
         line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
         out.print(line, soft_wrap=True)
-    if len(coming) > MOST_LINES:
-        out.print(f"  and {len(coming) - MOST_LINES} more, later", style="dim")
+    if len(coming) > MAX_LINES:
+        out.print(f"  and {len(coming) - MAX_LINES} more, later", style="dim")
     if not coming:
         out.print("  all records are at rest: nobody has to look again", style="dim")
 
@@ -105,11 +105,11 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     decisions = ", ".join(f"{count:,} {state}" for state, count in _states(snapshot).items()) or "none"
     yield f"records    {count(len(snapshot.tasks), 'task')}; decisions: {decisions}; {'a' if graph else 'no'} graph"
     open_tasks = _open(snapshot)
-    for place, task in enumerate(open_tasks[:MOST_LINES]):
+    for place, task in enumerate(open_tasks[:MAX_LINES]):
         waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
         yield f"{'' if place else 'open':<11}{task['task']}  {task['actor']}  {task['state']}{waits}"
-    if len(open_tasks) > MOST_LINES:
-        yield f"{'':<11}and {len(open_tasks) - MOST_LINES:,} more"
+    if len(open_tasks) > MAX_LINES:
+        yield f"{'':<11}and {len(open_tasks) - MAX_LINES:,} more"
 
 
 def _print_findings(out: Console, what: str, findings: Sequence[Finding]) -> None:

@@ -45,7 +45,7 @@ _LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
 _LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
-ANSWER_WITHIN = 3.0
+ANSWER_TIMEOUT = 3.0
 """Seconds that a server has to answer a command; one that is only slow answers in one."""
 
 
@@ -131,7 +131,7 @@ def connect(settings: Settings | None = None) -> Resources:
 
     settings = settings or load()
     try:
-        check_server(settings.mongo_uri, timeout=ANSWER_WITHIN)
+        check_server(settings.mongo_uri, timeout=ANSWER_TIMEOUT)
         resources = Resources.connect(settings)
         resources.broker.check()
     except ServerUnavailable as error:

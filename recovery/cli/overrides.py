@@ -88,9 +88,9 @@ def group(
 def _tell(name: str, stored: Stored[Any], settings: Iterable[str]) -> None:
     """What holds now that these settings were changed."""
     from recovery.cli.output import console
-    from recovery.cli.settings import holding
+    from recovery.cli.settings import effective_line
 
-    console().print(f"{name}: {holding(stored, settings)}", soft_wrap=True)
+    console().print(f"{name}: {effective_line(stored, settings)}", soft_wrap=True)
 
 
 def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -> None:

@@ -58,9 +58,9 @@ def _overrides() -> type[ProcessTypeOverrides]:
 
 
 def _one(stored: Stored[ProcessTypePreferences]) -> Found:
-    from recovery.cli.settings import told
+    from recovery.cli.settings import describe_settings
 
-    return {"settings": told(stored)}
+    return {"settings": describe_settings(stored)}
 
 
 def _table(found: dict[str, Found]) -> RenderableType:

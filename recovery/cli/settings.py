@@ -70,7 +70,7 @@ def _value(name: str, text: str, default: Any) -> Any:
     raise InputError(f"{name}={text}: must be a time, for example 90, 90s, 2m, 1h or 1d")
 
 
-def told(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
+def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
     """{setting: its value, and whose word that is}; where an operator's, the code's as well."""
     found: dict[str, dict[str, Any]] = {}
     for name in setting_names(type(stored.code)):
@@ -96,10 +96,10 @@ def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
     return whole_words(made)
 
 
-def holding(stored: Stored[Any], names: Iterable[str]) -> str:
+def effective_line(stored: Stored[Any], names: Iterable[str]) -> str:
     """What holds now of these settings, and by whose word, on one line."""
     words = {"operator": "set", "code": "by the code", "default": "by default"}
-    found = told(stored)
+    found = describe_settings(stored)
     return ", ".join(f"{name}={shown(name, found[name]['value'])} ({words[found[name]['from']]})" for name in names)
 
 

@@ -14,7 +14,7 @@ from recovery.cli.output import line, seconds_between, short
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
 
-MOST_LINES = 200
+MAX_LINES = 200
 """More tasks than anybody reads: from there on siblings of one actor and state are one line."""
 SHORT_ID = 8
 RESULT_SHOWN = 200
@@ -71,7 +71,7 @@ def tree(
     rest = [(root, sorted(children[None], key=lambda task: task.id != start))]
     while rest:
         branch, siblings = rest.pop()
-        if len(tasks) > MOST_LINES:
+        if len(tasks) > MAX_LINES:
             siblings = _counted(branch, siblings, children, decisions, lonely)
         for task in siblings:
             node = branch.add(_line(task, decisions.get(task.id), now, lonely))

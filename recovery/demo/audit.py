@@ -38,7 +38,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunRecord:
     """A process that was started: its workflow's tasks with their parents, and its result as it was read."""
 
     process: str
@@ -62,7 +62,7 @@ class Audit:
     accepted_twice: dict[Place, str] = field(default_factory=dict)
 
 
-def audit(lines: Iterable[Line], processes: Iterable[Ran]) -> Audit:
+def audit(lines: Iterable[Line], processes: Iterable[RunRecord]) -> Audit:
     """Judge a run."""
     by_process: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
@@ -77,7 +77,7 @@ def audit(lines: Iterable[Line], processes: Iterable[Ran]) -> Audit:
 class _Case:
     """One process and its lines."""
 
-    def __init__(self, ran: Ran, lines: Sequence[Line]) -> None:
+    def __init__(self, ran: RunRecord, lines: Sequence[Line]) -> None:
         self._ran = ran
         self._lines = lines
         self._made: dict[str, set[str]] = defaultdict(set)

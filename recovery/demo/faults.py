@@ -76,7 +76,7 @@ FAILOVERS = frozenset({Kind.PRIMARY_KILLED, Kind.PRIMARY_STEPPED_DOWN, Kind.PRIM
 
 TAKEN_FOR_LOST = 5.0
 """Seconds that a worker stands still at the least: longer than the demo's heartbeat_timeout of 3 s."""
-SEEN_WITHIN = 2.0
+SEEN_TIMEOUT = 2.0
 """Seconds in which what others did instead was seen: the demo reads it every second."""
 LAGS = 4.0
 """Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, from which on
@@ -122,7 +122,7 @@ def _pool_process_killed(workforce: Workforce) -> Iterator[Broken]:
 def _worker_frozen(workforce: Workforce, at_work: AtWork) -> Iterator[Broken]:
     worker = workforce.choose_worker()
     tasks = freeze_at_work(worker, at_work)
-    overtaken = Lasting(lambda: at_work.is_overtaken(tasks), SEEN_WITHIN)
+    overtaken = Lasting(lambda: at_work.is_overtaken(tasks), SEEN_TIMEOUT)
     lost_at = time.monotonic() + TAKEN_FOR_LOST
     try:
         yield Broken(

@@ -16,12 +16,12 @@ from pymongo.errors import PyMongoError
 from recovery.records import DecisionState
 from recovery.stack import Child
 from recovery.store import Store
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 
 TRIES, BETWEEN_TRIES = 20, 0.05
 """How often, and seconds. A worker that has nothing to do for so long is frozen as it is."""
-MOST_TASKS = 100
-ASK_WITHIN = 2.0
+MAX_TASKS = 100
+ASK_TIMEOUT = 2.0
 
 
 class AtWork:
@@ -33,9 +33,9 @@ class AtWork:
     def tasks(self, pid: int) -> list[str]:
         """The decisions that the worker with this parent process works on."""
         try:
-            with impatient(ASK_WITHIN):
+            with time_limit(ASK_TIMEOUT):
                 ids = [worker.id for worker in self._store.workers.all() if worker.pid == pid]
-                held = self._store.decisions.held_by(ids, MOST_TASKS, DecisionState.WORKING) if ids else []
+                held = self._store.decisions.held_by(ids, MAX_TASKS, DecisionState.WORKING) if ids else []
         except PyMongoError:
             return []
         return [decision.id for decision in held]
@@ -43,7 +43,7 @@ class AtWork:
     def is_overtaken(self, tasks: Sequence[str]) -> bool:
         """Whether all of these are finished by now."""
         try:
-            with impatient(ASK_WITHIN):
+            with time_limit(ASK_TIMEOUT):
                 states = self._store.decisions.states(tasks)
         except PyMongoError:
             return False

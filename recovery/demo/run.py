@@ -28,7 +28,7 @@ from recovery.demo.stopping import signals
 from recovery.demo.trouble import Trouble
 from recovery.demo.unfinished import standing
 from recovery.demo.watch import Watch
-from recovery.demo.workforce import READY_WITHIN, Workforce
+from recovery.demo.workforce import READY_TIMEOUT, Workforce
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
@@ -151,10 +151,10 @@ class _Demo:
             self._tick(resources)
 
     def _await_workers(self, resources: Resources) -> None:
-        deadline, pause = time.monotonic() + READY_WITHIN, threading.Event()
+        deadline, pause = time.monotonic() + READY_TIMEOUT, threading.Event()
         while not self.workforce.ready(resources.store):
             if time.monotonic() > deadline:
-                raise ServerUnavailable(f"the workers are not ready {READY_WITHIN:g} s after their start")
+                raise ServerUnavailable(f"the workers are not ready {READY_TIMEOUT:g} s after their start")
             pause.wait(LOOK_EVERY)
 
     def _tick(self, resources: Resources) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from recovery.demo.chaos import Chaos
 from recovery.demo.faults import LASTS, Broken, Fault, Kind
 
-MENDED_WITHIN = 120.0
+MENDED_TIMEOUT = 120.0
 """Seconds in which the last fault is over: what lasts longest, and the start of a server."""
 LOOK_EVERY = 0.2
 
@@ -41,7 +41,7 @@ class Storm:
         """No more faults; returns when the last one is mended."""
         self.end()
         if self._thread.is_alive():
-            self._thread.join(MENDED_WITHIN)
+            self._thread.join(MENDED_TIMEOUT)
 
     def failed(self) -> bool:
         """Whether something went wrong with a fault itself; then there are no more."""

@@ -24,7 +24,7 @@ SCANS = 10
 back after an outage."""
 SHOWN = 3
 """Findings that are told."""
-MOST_TEXT = 300
+MAX_TEXT = 300
 
 
 def standing(resources: Resources, process_id: str) -> str:
@@ -35,7 +35,7 @@ def standing(resources: Resources, process_id: str) -> str:
     except ProcessNotFound:
         return "gone: there is no record of it"
     except PyMongoError as error:
-        return f"running, as far as is known: MongoDB could not be asked ({type(error).__name__}: {error})"[:MOST_TEXT]
+        return f"running, as far as is known: MongoDB could not be asked ({type(error).__name__}: {error})"[:MAX_TEXT]
     return judge(examined.snapshot, examined.findings, now, resources.settings)
 
 

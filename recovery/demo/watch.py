@@ -12,12 +12,12 @@ from recovery.demo.progress import Standing
 from recovery.demo.report import Counts
 from recovery.engine import Resources
 from recovery.store.transient import is_transient
-from recovery.store.views.overview import Overview, impatient
+from recovery.store.views.overview import Overview, time_limit
 
-LOOK_WITHIN = 2.0
-MOST_READ = 200
+LOOK_TIMEOUT = 2.0
+MAX_READ = 200
 """Running processes whose values are read again and again, so that what is accepted and changed is seen."""
-CATCH_UP_WITHIN = 60.0
+CATCH_UP_TIMEOUT = 60.0
 """Seconds in which members that were killed have come back and have all."""
 COUNT_EVERY = 1.0
 
@@ -47,11 +47,11 @@ class Watch:
     def look(self, resources: Resources) -> None:
         """See which processes have ended, and now and then what was accepted, and that everything has a deadline."""
         try:
-            with impatient(LOOK_WITHIN):
+            with time_limit(LOOK_TIMEOUT):
                 workload.look(resources, self.running())
                 if time.monotonic() > self._looked + COUNT_EVERY:
                     self._looked = time.monotonic()
-                    workload.look_at_values(resources, self.running()[:MOST_READ])
+                    workload.look_at_values(resources, self.running()[:MAX_READ])
                     self.look_for_deadlines(resources)
         except PyMongoError as error:
             if not is_transient(error):
@@ -59,7 +59,7 @@ class Watch:
 
     def look_at_the_end(self, resources: Resources) -> None:
         """See all once more, as a majority has it: nothing that was accepted or ended may have changed since."""
-        resources.store.catch_up(CATCH_UP_WITHIN)
+        resources.store.catch_up(CATCH_UP_TIMEOUT)
         workload.look(resources, self.runs)
         workload.look_at_values(resources, self.runs)
         self.look_for_deadlines(resources)

@@ -15,7 +15,7 @@ from recovery.stack import Child, Stack
 from recovery.store import Store
 
 CONCURRENCY = 2
-READY_WITHIN = 60.0
+READY_TIMEOUT = 60.0
 
 
 class Workforce:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.demo.app import PROCESS
-from recovery.demo.audit import Ran
+from recovery.demo.audit import RunRecord
 from recovery.engine import Resources
 from recovery.engine import start as start_process
 from recovery.engine.actors.actor import encode_call
@@ -44,9 +44,9 @@ class Run:
         return self.state is not ProcessState.RUNNING
 
     @property
-    def ran(self) -> Ran:
+    def ran(self) -> RunRecord:
         """What the audit is told of it."""
-        return Ran(
+        return RunRecord(
             self.id,
             {task.id: task.parents for task in self.workflow.tasks},
             tuple(self.results),

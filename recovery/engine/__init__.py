@@ -9,7 +9,7 @@ from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import Host
 from recovery.engine.actors.context import heartbeat
 from recovery.engine.app import Recovery
-from recovery.engine.isolation import each, is_of_servers, tell, together
+from recovery.engine.isolation import batch_or_each, for_each, is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.attempt import Result, Slot
 from recovery.engine.lifecycle.breaking import break_off
@@ -31,10 +31,11 @@ __all__ = [
     "Resources",
     "Result",
     "Slot",
+    "batch_or_each",
     "break_off",
-    "each",
     "enqueue",
     "finish_process",
+    "for_each",
     "heartbeat",
     "is_of_servers",
     "list_again",
@@ -45,5 +46,4 @@ __all__ = [
     "remake_graph",
     "start",
     "tell",
-    "together",
 ]

@@ -31,7 +31,7 @@ LENGTH = 300
 _told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
 
-def each(
+def for_each(
     items: Iterable[Item],
     step: Callable[[Item], bool],
     name: Callable[[Item], str] = str,
@@ -42,7 +42,9 @@ def each(
     return sum(_guarded(item, step, name(item), failed) for item in items)
 
 
-def together(items: Sequence[Item], step: Callable[[Sequence[Item]], int], name: Callable[[Item], str] = str) -> int:
+def batch_or_each(
+    items: Sequence[Item], step: Callable[[Sequence[Item]], int], name: Callable[[Item], str] = str
+) -> int:
     """How many of these the step changed, taken for all at once; one by one where records are damaged."""
     try:
         return step(items)

@@ -13,7 +13,7 @@ def find_process(resources: Resources, process_id: str) -> Process:
 
     Raises ProcessNotFound, and InputError for what is no text.
     """
-    process = resources.store.processes.told(given.text(process_id, "process_id"))
+    process = resources.store.processes.find_committed(given.text(process_id, "process_id"))
     if process is None:
         raise not_found(resources, process_id)
     return process

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
-def patiently(step: Callable[[], T], seconds: float, what: str) -> T:
+def through_outage(step: Callable[[], T], seconds: float, what: str) -> T:
     """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes.
 
     The last try begins once they are over: one that hung until then tells how the database was, not how it is.

@@ -9,13 +9,13 @@ from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.health import clocks, installation, keys, polls, records, rights, scanners, servers, slots, workers
 from recovery.health.model import Check, unasked
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 
 log = logging.getLogger(__name__)
 
 Ask = Callable[[Resources], Check]
 
-ASK_WITHIN = 10.0
+ASK_TIMEOUT = 10.0
 """Seconds for one check: looking up the graphs of a million running processes takes some four."""
 
 ADVICE = "ask again; if it stays, see to the server's log and to this user's rights"
@@ -65,7 +65,7 @@ def examine(resources: Resources, checks: Sequence[tuple[str, Ask, tuple[str, ..
 
 def _ask(name: str, ask: Ask, resources: Resources) -> Check:
     try:
-        with impatient(ASK_WITHIN):
+        with time_limit(ASK_TIMEOUT):
             return ask(resources)
     except Exception as error:  # whatever it is, the others must be asked
         log.debug("%s could not be asked", name, exc_info=True)

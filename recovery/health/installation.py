@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
-from recovery.health.model import Check, among, ok, problem, warning
+from recovery.health.model import Check, join_names, ok, problem, warning
 from recovery.store import drift, schema
 from recovery.sweep import java
 
@@ -61,8 +61,8 @@ def collections(resources: Resources) -> Check:
     """Collections, validators and indexes are there and as they should be."""
     database = resources.store.database
     missing, different = schema.missing(database), drift.different(database)
-    found = [f"missing or out of date: {among(missing)}"] if missing else []
-    found += [f"not as it should be: {among(different)}"] if different else []
+    found = [f"missing or out of date: {join_names(missing)}"] if missing else []
+    found += [f"not as it should be: {join_names(different)}"] if different else []
     if different:
         # Nothing of ours drops an index: making it again may take minutes, in which scans cost what exists.
         advice = f"drop it ({'; '.join(different.values())}), then `recovery init`, which makes it again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, among, ok, problem, warning
+from recovery.health.model import Check, join_names, ok, problem, warning
 from recovery.health.scanners import NUDGES
 
 ADVICE = "find out who put it there; it is to use another name, or another database of Redis. Then rename or delete it"
@@ -16,9 +16,9 @@ def keys(resources: Resources) -> Check:
     odd, aside = broker.not_queues(sorted(names)), broker.set_aside()
     found = []
     if odd:
-        found.append(f"in the place of a queue: {among(f'{name} is a {kind}' for name, kind in odd.items())}")
+        found.append(f"in the place of a queue: {join_names(f'{name} is a {kind}' for name, kind in odd.items())}")
     if aside:
-        found.append(f"set aside by workers: {among(aside)}")
+        found.append(f"set aside by workers: {join_names(aside)}")
     if not found:
         unsaid = "; what was set aside is not known: this user may not list keys, or they are too many"
         return ok("keys", f"nothing else in the place of a queue{'' if aside is not None else unsaid}")

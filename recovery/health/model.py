@@ -56,7 +56,7 @@ def worst(checks: Iterable[Check]) -> Level:
     return max((check.level for check in checks), key=order.index, default=Level.OK)
 
 
-def among(names: Iterable[str], most: int = 8) -> str:
+def join_names(names: Iterable[str], most: int = 8) -> str:
     """Names with commas, and how many more there are."""
     every = sorted(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from recovery.engine import Resources
-from recovery.health.model import Check, among, ok, problem
+from recovery.health.model import Check, join_names, ok, problem
 from recovery.records import QueueStatistics, Worker
 from recovery.store.views.overview import Overview
 
@@ -35,7 +35,7 @@ def judge_polls(
         return ok("polls", f"{len(consumed)} queues are polled")
     names = [f"{queue} ({_ago(last[queue], now)})" for queue in silent]
     advice = "see whether workers reach Redis (address, firewall); their logs tell. No task begins, and no nudge comes"
-    return problem("polls", f"workers live, and Redis does not answer their polls of {among(names)}", advice)
+    return problem("polls", f"workers live, and Redis does not answer their polls of {join_names(names)}", advice)
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

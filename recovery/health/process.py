@@ -25,10 +25,10 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 SOURCE = "operator"
 """Who had it repaired, as the log of repairs names it."""
 LEFT_ALONE = frozenset({Repair.WAIT, Repair.REPORT})
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 """A repair may show what it hid: a rebuilt graph what is ready in it. More than this is a repair that does not help."""
 
-CATCH_UP_WITHIN = 2.0
+CATCH_UP_TIMEOUT = 2.0
 """Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
@@ -62,7 +62,7 @@ def repair(resources: Resources, examined: Examination) -> tuple[Done, Examinati
     applier = Applier(resources)
     scanner, repairer = GraphScanner(resources, applier), Repairer(resources, applier, SOURCE)
     done: Done = Counter()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         todo = [finding for finding in examined.findings if finding.repair not in LEFT_ALONE]
         if not todo:
             break
@@ -81,7 +81,7 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
 
 def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
     with suppress(PyMongoError):  # it is told as it was, then
-        resources.store.catch_up(CATCH_UP_WITHIN)
+        resources.store.catch_up(CATCH_UP_TIMEOUT)
     (snapshot,) = scanner.read([process_id], told=True).items
     if not _has_any(snapshot) and resources.store.processes.is_there(process_id):  # the majority has it by now
         (snapshot,) = scanner.read([process_id], told=True).items

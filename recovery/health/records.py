@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, Level, among, ok, problem
+from recovery.health.model import Check, Level, join_names, ok, problem
 from recovery.records import ProcessState
 from recovery.store import Selection, schema
 from recovery.store.views.overview import Overview
@@ -18,7 +18,7 @@ def deadlines(resources: Resources) -> Check:
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
         return _unread("deadlines", lacking)
     missing = Overview(resources.store.database).without_deadline()
-    for name, count in resources.store.far_off.count().items():
+    for name, count in resources.store.unreachable_deadlines.count().items():
         missing[name] += count
     found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
     if not found:
@@ -75,5 +75,5 @@ def _lacking(resources: Resources, *names: str) -> list[str]:
 
 def _unread(name: str, lacking: list[str]) -> Check:
     # Not a problem of its own: `collections` tells of it.
-    found = f"not asked without {among(lacking)}: all records would be read"
+    found = f"not asked without {join_names(lacking)}: all records would be read"
     return Check(name, Level.WARNING, found, "see `collections`", asked=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, among, ok, problem
+from recovery.health.model import Check, join_names, ok, problem
 from recovery.store import roles
 
 
@@ -27,7 +27,7 @@ def judge_rights(held: roles.Held | None) -> Check:
         for collection, actions in held.lacking[nearest].items()
         for action in sorted(actions)
     ]
-    found = f"{held.user} may not do all of any role; of {nearest} it lacks {among(lacking)}"
+    found = f"{held.user} may not do all of any role; of {nearest} it lacks {join_names(lacking)}"
     return problem(
         name, found, f"grant it {nearest}, or what that has: `recovery init --roles` brings roles up to date"
     )

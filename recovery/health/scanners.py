@@ -14,17 +14,17 @@ from datetime import datetime
 from redis.exceptions import RedisError
 
 from recovery.engine import Resources
-from recovery.health.model import Check, Level, among, ok, problem, warning
+from recovery.health.model import Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
-from recovery.scan.scanner import MOST_SECONDS
+from recovery.scan.scanner import MAX_SECONDS
 from recovery.store.views.overview import DEADLINES, Overview
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner))
 NUDGES = "recovery.nudge"
 """The queue of `recovery.worker.config`, which is not imported here: a command needs no Celery."""
 
-QUIET = MOST_SECONDS + 10.0
+QUIET = MAX_SECONDS + 10.0
 """A scan with much to do takes so long, and its note is written within 5 s; and some nudges more."""
 NUDGES_WAITING = 5
 """A worker takes a nudge in milliseconds, also while its pool is full."""
@@ -99,9 +99,9 @@ def judge_scanners(
     silent = [name for name in SCANNERS if running and _age(runs, name, now) > quiet]
     cut_off = [f"{name} ({run.error})" for name, run in runs.items() if run.error]
     if silent:
-        found.append(f"do not run, though others do: {among(silent)}")
+        found.append(f"do not run, though others do: {join_names(silent)}")
     if cut_off:
-        found.append(f"last run cut off: {among(cut_off)}")
+        found.append(f"last run cut off: {join_names(cut_off)}")
     if silent:
         return problem("scanners", "; ".join(found), "read the workers' log: these scanners fail")
     if oldest > LATE:

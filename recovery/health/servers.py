@@ -8,17 +8,17 @@ from pymongo.errors import ConnectionFailure, OperationFailure
 
 from recovery.engine import Resources
 from recovery.errors import ServerError, ServerUnavailable
-from recovery.health.model import Check, Level, among, ok, problem, unasked, warning
+from recovery.health.model import Check, Level, join_names, ok, problem, unasked, warning
 from recovery.queue.condition import Condition
 from recovery.store import check_server, roles
 from recovery.store.client import is_denied
 from recovery.store.concerns import overridden
 from recovery.store.views import condition
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 
-ANSWER_WITHIN = 3.0
+ANSWER_TIMEOUT = 3.0
 """Seconds that a server has to answer; one that is only slow answers in one."""
-ACKNOWLEDGE_WITHIN = 5.0
+ACKNOWLEDGE_TIMEOUT = 5.0
 """Seconds that a majority has for a write. A start and a finish wait for one, so this is what users wait for."""
 SLOW_WRITE = 1.0
 """A hundred times what a write on good disks takes."""
@@ -30,8 +30,8 @@ ZLIB_MENDED = {(6, 0): 27, (7, 0): 28, (8, 0): 17, (8, 2): 3}
 def mongodb(resources: Resources) -> Check:
     """MongoDB answers, is new enough and a replica set."""
     try:
-        with impatient(ANSWER_WITHIN):
-            check_server(resources.settings.mongo_uri, timeout=ANSWER_WITHIN)
+        with time_limit(ANSWER_TIMEOUT):
+            check_server(resources.settings.mongo_uri, timeout=ANSWER_TIMEOUT)
     except ServerError as error:
         return _away("mongodb", error)
     database = resources.store.database
@@ -51,7 +51,7 @@ def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
 def replica_set(resources: Resources) -> Check:
     """A primary is known, and a majority of the members is up. Any member tells, so it is asked without a primary."""
     try:
-        with impatient(ANSWER_WITHIN):
+        with time_limit(ANSWER_TIMEOUT):
             return judge_members(condition.members(resources.store.database))
     except ConnectionFailure:
         return unasked("replica set", "no member answers", "see `mongodb`")
@@ -66,7 +66,7 @@ def judge_members(members: condition.Members | None) -> Check:
     count = len(members.up) + len(members.down)
     found = f"{len(members.up)} of {count} members up"
     if members.down:
-        found += f", down: {among(members.down)}"
+        found += f", down: {join_names(members.down)}"
     if members.primary is None:
         return problem(name, f"no primary; {found}", "start the members that are down; a majority elects a primary")
     if members.acknowledging < members.majority:
@@ -88,7 +88,7 @@ def concerns(resources: Resources) -> Check:
 def writes(resources: Resources) -> Check:
     """A majority acknowledges writes. What is written matches nothing."""
     try:
-        seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_WITHIN)
+        seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_TIMEOUT)
     except OperationFailure as error:
         if not is_denied(error):
             raise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from recovery.engine import Resources
 from recovery.health import waiting
-from recovery.health.model import Check, among, ok, problem, warning
+from recovery.health.model import Check, join_names, ok, problem, warning
 from recovery.store import ActorQueue
 from recovery.store.views.overview import Overview
 
@@ -16,9 +16,9 @@ def workers(resources: Resources) -> Check:
     store = resources.store
     alive = Overview(store.database).workers_alive()
     silent = store.workers.silent(100)
-    found = f"{len(alive)} alive{f': {among(worker.name for worker in alive)}' if alive else ''}"
+    found = f"{len(alive)} alive{f': {join_names(worker.name for worker in alive)}' if alive else ''}"
     if silent:
-        found += f"; silent: {among(worker.name for worker in silent)}"
+        found += f"; silent: {join_names(worker.name for worker in silent)}"
     if not alive:
         return problem("workers", found, "start some: `recovery worker`")
     if not any(worker.queues for worker in alive):  # a sweep's, say
@@ -47,20 +47,20 @@ def judge_actors(actors: Sequence[ActorQueue]) -> Check:
     idle = [queue for queue in unserved if queue not in held]
     found, todo = [f"{len(actors)} known"], []
     if lonely:
-        found.append(f"no worker serves {among(map(_waiting, lonely))}")
+        found.append(f"no worker serves {join_names(map(_waiting, lonely))}")
         todo.append(waiting.advice(lonely) if alive else "start workers, see `workers`")
     if held:
-        found.append(f"no worker serves {among(map(_waiting, held))}")
+        found.append(f"no worker serves {join_names(map(_waiting, held))}")
     if held and alive:
         todo.append(f"start a worker that serves {_name(held)}, or `recovery broken abort --waiting-for {_name(held)}`")
     if idle:
-        found.append(f"no worker serves {among(queue.actor for queue in idle)}, and no task waits")
+        found.append(f"no worker serves {join_names(queue.actor for queue in idle)}, and no task waits")
     if idle and alive:
         todo.append(f"start a worker of their application, or, if gone for good, `recovery actor forget {_name(idle)}`")
     elif unserved and not alive and not lonely:
         todo.append("start workers, see `workers`")
     if blocked:
-        found.append(f"blocked: {among(map(_blocked, blocked))}")
+        found.append(f"blocked: {join_names(map(_blocked, blocked))}")
         todo.append("their tasks wait until `recovery actor unblock NAME`")
     if lonely:
         return problem("actors", "; ".join(found), "; ".join(todo))
@@ -82,7 +82,7 @@ def queues(resources: Resources) -> Check:
         last = polled[name].polled_at if name in polled else None
         since = f"polled {(now - last).total_seconds():,.0f} s ago" if last else "never polled"
         names.append(f"{name} ({full[name]:,}, {since})")
-    found += f"; nobody consumes {among(names)}"
+    found += f"; nobody consumes {join_names(names)}"
     waited_for = (actors[name] for name in lonely if name in actors)
     if any(queue.waiting_seconds is not None or queue.waits_for_nobody for queue in waited_for):
         return problem("queues", found, "start a worker that serves them: `recovery worker --queues …`, see `actors`")

@@ -27,11 +27,11 @@ from prometheus_client.registry import Collector
 from recovery.metrics.slots import freed_slots
 from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
-from recovery.store.views.overview import DEADLINES, Overview, impatient
+from recovery.store.views.overview import DEADLINES, Overview, time_limit
 
 log = logging.getLogger(__name__)
 
-ASK_WITHIN = 3.0
+ASK_TIMEOUT = 3.0
 """For all that MongoDB is asked: far below the 10 s after which Prometheus gives up a scrape."""
 
 
@@ -65,7 +65,7 @@ class Asked(Collector):
             actors.update(self._store.waiting.by_actor(count_served=False))
             return [_unserved(actors), _blocked(actors)]
 
-        with impatient(ASK_WITHIN):
+        with time_limit(ASK_TIMEOUT):
             if mongodb := self._answers("MongoDB", self._store.now):
                 # The dearest last: where the time is not enough it alone is left out.
                 for ask in (self._workers, self._scanners, self._hung, self._overdue, waiting):

@@ -1,10 +1,10 @@
 """The HTTP server of the metrics, that whoever reaches its port can't use up.
 
 It shares a process with a worker, so what it takes is bounded: MAX_CONNECTIONS at once, each a thread and a
-descriptor, REQUEST_WITHIN for a request to come and CONNECTION_WITHIN for the whole of it, however slowly somebody
+descriptor, REQUEST_TIMEOUT for a request to come and CONNECTION_TIMEOUT for the whole of it, however slowly somebody
 sends or reads. One too many waits in line until an answer is given, which takes milliseconds, or takes the place of the
-one that has sent no whole request for the longest, once that had its ASK_WITHIN. So a Prometheus that asks at once is
-answered beside any number that say nothing, and beside many that ask. If no place becomes free in PLACE_WITHIN it is
+one that has sent no whole request for the longest, once that had its ASK_TIMEOUT. So a Prometheus that asks at once is
+answered beside any number that say nothing, and beside many that ask. If no place becomes free in PLACE_TIMEOUT it is
 closed.
 
 Nothing that a client does is told in more than a line a second, nor with a stack.
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 16
 """Some Prometheus servers that scrape at once, and people; of a worker's 1,024 descriptors nothing."""
-REQUEST_WITHIN = 5.0
+REQUEST_TIMEOUT = 5.0
 """Seconds for a request's few hundred bytes."""
-CONNECTION_WITHIN = 20.0
+CONNECTION_TIMEOUT = 20.0
 """Seconds. Prometheus gives up a scrape after 10."""
-ASK_WITHIN = 0.1
+ASK_TIMEOUT = 0.1
 """Seconds in which no other takes its place: whoever asks at once, and is read a little later, is not driven out."""
-PLACE_WITHIN, LOOK = 2.0, 0.02
+PLACE_TIMEOUT, LOOK = 2.0, 0.02
 """Seconds that one too many waits, and with it all that come after it; and between two looks for a place."""
 LONGEST_LINE = 65536
 """Bytes of a request's first line, as Python's server has it."""
@@ -87,11 +87,11 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
 
     def _gets_place(self) -> bool:
         """Whether there is room for one more within the time; who says nothing makes room."""
-        until = time.monotonic() + PLACE_WITHIN
+        until = time.monotonic() + PLACE_TIMEOUT
         while len(self._open) >= MAX_CONNECTIONS:
             now = time.monotonic()
             silent = next((one for one, known in self._open.items() if not known.asked), None)
-            if silent is not None and now - self._open[silent].since >= ASK_WITHIN:
+            if silent is not None and now - self._open[silent].since >= ASK_TIMEOUT:
                 self._break(silent)
             elif now >= until:
                 return False
@@ -104,7 +104,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         now = time.monotonic()
         with self._lock:
             for connection, known in list(self._open.items()):
-                if now - known.since > (CONNECTION_WITHIN if known.asked else REQUEST_WITHIN):
+                if now - known.since > (CONNECTION_TIMEOUT if known.asked else REQUEST_TIMEOUT):
                     self._break(connection)
 
     def shutdown_request(self, request: Any) -> None:

@@ -22,7 +22,7 @@ from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.bounded import BoundedParser
 from recovery.queue.condition import Condition
-from recovery.queue.connection import ANSWER_WITHIN, connect
+from recovery.queue.connection import ANSWER_TIMEOUT, connect
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
@@ -186,7 +186,7 @@ def _is_refusal(error: RedisError) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _client(url: str, _pid: int, within: float = ANSWER_WITHIN, bounded: bool = False) -> Redis:
+def _client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = False) -> Redis:
     try:
         return connect(url, within, parser_class=BoundedParser) if bounded else connect(url, within)
     except (ValueError, OSError) as error:

@@ -20,7 +20,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-ANSWER_WITHIN = 3.0
+ANSWER_TIMEOUT = 3.0
 """Seconds. What we ask takes Redis milliseconds, and a server that is busy with another's long script is asked again;
 workers wait for it in their event loops, one answer after the other."""
 
@@ -38,14 +38,14 @@ _KEEPALIVE = {
 }
 
 _SOCKETS = {
-    "socket_timeout": ANSWER_WITHIN,
-    "socket_connect_timeout": ANSWER_WITHIN,
+    "socket_timeout": ANSWER_TIMEOUT,
+    "socket_connect_timeout": ANSWER_TIMEOUT,
     "socket_keepalive": True,
     "socket_keepalive_options": _KEEPALIVE,
 }
 
 
-def connect(url: str, within: float = ANSWER_WITHIN, **options: Any) -> Redis:
+def connect(url: str, within: float = ANSWER_TIMEOUT, **options: Any) -> Redis:
     """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
     sockets = dict(_SOCKETS, socket_connect_timeout=within) | options
     # No retries: redis-py would send a command again whose reply was lost.

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from recovery import metrics
-from recovery.engine import Applied, Applier, Ended, Resources, each
+from recovery.engine import Applied, Applier, Ended, Resources, for_each
 from recovery.errors import DamagedRecord
 from recovery.store import PORTION_BYTES, portions
 
@@ -36,7 +36,7 @@ class Applying:
         """Apply these decisions, as far as they and their tasks are there; how many of them had an effect."""
         changed = 0
         for portion in self._portions(ids):
-            changed += each(self._ended(portion), self._apply, lambda one: one.decision.id, self._postpone)
+            changed += for_each(self._ended(portion), self._apply, lambda one: one.decision.id, self._postpone)
         self._applier.flush()
         return changed
 

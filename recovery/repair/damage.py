@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recovery.engine import Resources, each, rebuild_graphs, remake_graph
+from recovery.engine import Resources, for_each, rebuild_graphs, remake_graph
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, Task
 from recovery.records.ids import split_record_id
@@ -53,7 +53,7 @@ class DamageRepairs:
                 self._store.graphs.look_soon(split_record_id(record)[0], self._soon)
             return mended
 
-        return each(records, mend)
+        return for_each(records, mend)
 
     def _drop(self, record: str) -> bool:
         found = self._store.mending.look(Decision if "/" in record else Process, record)
@@ -84,7 +84,7 @@ class DamageRepairs:
         return self._store.mending.mend_end(damage, document)
 
     def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], self._make_again)
+        return for_each([finding.record for finding in findings], self._make_again)
 
     def _make_again(self, record: str) -> bool:
         """By its parent's decision applied again. Cut off in between it is missing, and found so."""
@@ -96,7 +96,7 @@ class DamageRepairs:
         return True
 
     def _replace_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], self._rebuild)
+        return for_each([finding.record for finding in findings], self._rebuild)
 
     def _rebuild(self, process_id: str) -> bool:
         """Cut off in between it is missing, and found so."""
@@ -106,7 +106,7 @@ class DamageRepairs:
         return rebuild_graphs(self._resources, [process_id]) == 1
 
     def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], self._remake)
+        return for_each([finding.record for finding in findings], self._remake)
 
     def _remake(self, process_id: str) -> bool:
         try:
@@ -119,11 +119,11 @@ class DamageRepairs:
         return False
 
     def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
+        return for_each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
 
     def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         processes = dict.fromkeys(f.record for f in findings if f.decision is None)
-        changed = each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
+        changed = for_each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
         tasks = {f.record: f.decision.actor for f in findings if f.decision is not None}
         timeouts = {name: around.actor(name).worker_timeout for name in tasks.values()}
         return changed + (self._store.setting.set_task_times(list(tasks), timeouts) if tasks else 0)

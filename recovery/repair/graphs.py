@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from recovery.engine import Resources, enqueue, rebuild_graphs, together
+from recovery.engine import Resources, batch_or_each, enqueue, rebuild_graphs
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
 from recovery.rules import Finding, Repair, Rule, Surroundings, still_to_come
@@ -30,7 +30,7 @@ class GraphRepairs:
         }
 
     def _rebuild(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return together([f.record for f in findings], lambda ids: rebuild_graphs(self._resources, ids))
+        return batch_or_each([f.record for f in findings], lambda ids: rebuild_graphs(self._resources, ids))
 
     def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return self._by_portion(findings, self._reopen_page)
@@ -86,7 +86,7 @@ class GraphRepairs:
             process_id, task = split_record_id(finding.record)
             found[process_id].append(task)
         portions = self._store.portions(found)
-        return sum(together(portion, lambda some: step({key: found[key] for key in some})) for portion in portions)
+        return sum(batch_or_each(portion, lambda some: step({key: found[key] for key in some})) for portion in portions)
 
 
 def _is_free(graph: Graph, task: str, others: Sequence[str]) -> bool:

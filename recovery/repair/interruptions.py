@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine import Resources, each, list_again
+from recovery.engine import Resources, for_each, list_again
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 
@@ -16,4 +16,4 @@ class InterruptionRepairs:
         self.actions = {Repair.LIST_AGAIN: self._list}
 
     def _list(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return each([finding.record for finding in findings], lambda record: list_again(self._resources, record))
+        return for_each([finding.record for finding in findings], lambda record: list_again(self._resources, record))

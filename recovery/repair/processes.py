@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 from itertools import islice
 
-from recovery.engine import Resources, break_off, each, enqueue, finish_process, register
-from recovery.engine.operations.abort import settle
+from recovery.engine import Resources, break_off, enqueue, finish_process, for_each, register
+from recovery.engine.operations.abort import finish_abort
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
@@ -31,14 +31,14 @@ class ProcessRepairs:
             Repair.FINISH_PROCESS: self._finish_process,
             Repair.RESTORE: self._restore,
             Repair.BREAK: self._break,
-            Repair.SETTLE_ABORT: self._settle_abort,
+            Repair.SETTLE_ABORT: self._finish_abort,
             Repair.REPORT: self._report,
         }
 
     def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         ids, store = [f.record for f in findings], self._store
         lacking = store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
-        return lacking + store.far_off.stamp(ids)
+        return lacking + store.unreachable_deadlines.stamp(ids)
 
     def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return self._applying.apply([f.record for f in findings])
@@ -47,7 +47,7 @@ class ProcessRepairs:
         return enqueue(self._resources, [f.record for f in findings])
 
     def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        return each([f.record for f in findings], lambda key: self._register(key, around))
+        return for_each([f.record for f in findings], lambda key: self._register(key, around))
 
     def _register(self, process_id: str, around: Surroundings) -> bool:
         # One at a time: with their arguments. Of a start that is not acknowledged nothing is run.
@@ -64,8 +64,8 @@ class ProcessRepairs:
                 over.append(process.id)
             return bool(ended)
 
-        changed = each(processes.values(), finish, lambda process: process.id)
-        self._store.rest_graphs(over)
+        changed = for_each(processes.values(), finish, lambda process: process.id)
+        self._store.clear_graph_deadlines(over)
         return changed
 
     def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
@@ -74,7 +74,7 @@ class ProcessRepairs:
         before, told = len(self._there(findings)), self._told(findings)
         self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
         starts = dict.fromkeys(f.process_id for f in findings if f.decision is None)
-        each(starts, lambda key: self._register(key, around))
+        for_each(starts, lambda key: self._register(key, around))
         there = self._there(findings)
         lost = [f for f in told if not {(Task, f.record), (Decision, f.record)} <= there]
         return len(there) - before + self._break(rule, lost, around)
@@ -105,12 +105,12 @@ class ProcessRepairs:
                     found = judge_process(snapshot, around)
                     again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
                     still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
-            broken += each(still, lambda one: self._give_up(*one), lambda one: one[1].record)
+            broken += for_each(still, lambda one: self._give_up(*one), lambda one: one[1].record)
         return broken
 
     def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:
         process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]
-        if process is None or graph is None or not self._store.graphs.give_up(graph, task):
+        if process is None or graph is None or not self._store.graphs.fail_seen(graph, task):
             return False
         decision = snapshot.decisions.get(task)
         restarts = max(process.reopened or 0, (decision.restarts if decision is not None else None) or 0)
@@ -118,8 +118,8 @@ class ProcessRepairs:
         # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
         return break_off(self._resources, process, error, restarts=restarts)
 
-    def _settle_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return settle(self._resources, [f.record for f in findings])
+    def _finish_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return finish_abort(self._resources, [f.record for f in findings])
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         for finding in findings:

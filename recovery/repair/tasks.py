@@ -14,7 +14,7 @@ from recovery.repair.applying import Applying
 from recovery.repair.handover import HandOver
 from recovery.repair.pace import Pace
 from recovery.rules import Finding, Repair, Rule, Surroundings
-from recovery.store import PATIENT_LOSSES
+from recovery.store import LOSSES_WITHOUT_DELAY
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class TaskRepairs:
             findings = self._in_pace(findings, around)
         ids, pass_key = [f.record for f in findings], new_pass()
         if rule is Rule.WORKER_LOST:
-            queued = self._store.requeues.lost(ids, _holders(findings), pass_key)
+            queued = self._store.requeues.requeue_worker_lost(ids, _holders(findings), pass_key)
         else:
             queued = self._store.requeues.timed_out(ids, pass_key)
         for actor, count in Counter(one.actor for one in queued).items():
@@ -50,7 +50,7 @@ class TaskRepairs:
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         findings = self._in_pace(findings, around)
-        queued = self._store.requeues.due([f.record for f in findings], new_pass())
+        queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass())
         self._hand_over(rule, findings, queued)
         return len(queued)
 
@@ -58,30 +58,30 @@ class TaskRepairs:
         findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)
-        queued = self._store.requeues.unmessaged([f.record for f in findings], until, new_pass())
+        queued = self._store.requeues.requeue_message_lost([f.record for f in findings], until, new_pass())
         self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
         return len(queued)
 
     def _tell_of_losses(self, findings: Sequence[Finding]) -> None:
         """One that is lost again and again is no outage: something else takes it, or it ends whoever takes it."""
-        often = [f for f in findings if f.decision is not None and (f.decision.losses or 0) >= PATIENT_LOSSES]
+        often = [f for f in findings if f.decision is not None and (f.decision.losses or 0) >= LOSSES_WITHOUT_DELAY]
         if often:
             log.warning(
                 "messages of %d tasks were lost %d times or more, first %s: does another program consume the queue "
                 "%s, or does Redis evict?",
-                len(often), PATIENT_LOSSES + 1, often[0].record, often[0].decision and often[0].decision.actor,
+                len(often), LOSSES_WITHOUT_DELAY + 1, often[0].record, often[0].decision and often[0].decision.actor,
             )  # fmt: skip
 
     def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
         """Those that their actors' pace allows now; the others are put off."""
         now, later = self._pace.split(findings, around)
         for rest in later:
-            self._store.requeues.put_off(rest.ids, rest.least, rest.most)
+            self._store.requeues.postpone(rest.ids, rest.least, rest.most)
         return now
 
     def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        self._store.requeues.wait_longer([f.record for f in findings])
+        self._store.requeues.postpone_waiting([f.record for f in findings])
         return 0  # looked at, nothing repaired
 
     def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from recovery import metrics
 from recovery.engine import Resources
-from recovery.engine.lifecycle.breaking import list_interruption, unlist_beaten
+from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
@@ -72,7 +72,7 @@ class TimeoutRepairs:
             list_interruption(self._resources, process, error, restarts=reopened or 0)
         late = self._store.processes.break_late(ids, process_type, seconds, error, reopened)
         if late < len(ids):
-            unlist_beaten(self._resources, ids, error)
+            remove_superseded(self._resources, ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
         return late

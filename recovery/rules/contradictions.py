@@ -20,7 +20,7 @@ def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
     Of a process that has finished none is queued that is not done: that is FINISHED_TOO_EARLY.
     """
     process, graph = snapshot.process, snapshot.graph
-    if process is None or graph is None or not settled(graph, around) or not is_intact(snapshot):
+    if process is None or graph is None or not is_untouched(graph, around) or not is_intact(snapshot):
         return
     scheduled = scheduled_tasks(snapshot)
     named = graph.not_finished.keys() | set(graph.finished)
@@ -87,6 +87,6 @@ def epoch_wrong(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
         yield Finding(Rule.EPOCH_WRONG, process.id, Repair.SET_EPOCH, evidence)
 
 
-def settled(graph: Graph, around: Surroundings) -> bool:
+def is_untouched(graph: Graph, around: Surroundings) -> bool:
     """Whether nobody is at work on the graph: what was to be written with its last change is written, or never."""
     return graph.touched_at is not None and graph.touched_at < around.read_at - around.margin

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import START_TASK, record_id
-from recovery.rules.contradictions import settled
+from recovery.rules.contradictions import is_untouched
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
@@ -60,7 +60,7 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
     done: the process is broken, and says so.
     """
     graph = snapshot.graph
-    if graph is None or not settled(graph, around):
+    if graph is None or not is_untouched(graph, around):
         return
     parents: Mapping[str, Decision] | None = None
     undecided = any(True for _ in finished_undecided(snapshot, around))
@@ -91,7 +91,7 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
 def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """FINISHED_UNDECIDED: the graph has the task as finished, and its decision is not."""
     graph = snapshot.graph
-    if graph is None or not settled(graph, around):
+    if graph is None or not is_untouched(graph, around):
         return
     for task in graph.finished:
         decision = snapshot.decisions.get(task)
@@ -103,7 +103,7 @@ def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
 def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """READY_NOT_QUEUED: a task waits for nothing any more, and was not enqueued."""
     graph = snapshot.graph
-    if graph is None or not settled(graph, around):
+    if graph is None or not is_untouched(graph, around):
         return
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
@@ -114,7 +114,7 @@ def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
 def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """FINISH_NOT_RECORDED: all tasks are done, and the process still runs."""
     graph = snapshot.graph
-    if graph is None or graph.not_finished or not graph.finished or not settled(graph, around):
+    if graph is None or graph.not_finished or not graph.finished or not is_untouched(graph, around):
         return
     # Until a lost decision is made again the result is not to be had.
     needed = (snapshot.decisions.get(task) for task in (*graph.finished, START_TASK))

@@ -13,7 +13,7 @@ from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import look_around
 from recovery.rules import Finding, Surroundings, judge_decision, of_aborted
-from recovery.scan.scanner import MOST_SECONDS, Page, Scanner, ScanResult
+from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 
 
 class DecisionScanner(Scanner[Decision]):
@@ -28,7 +28,7 @@ class DecisionScanner(Scanner[Decision]):
     """
 
     name = "decisions"
-    repairs_settle = True
+    repairs_postpone = True
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         super().__init__(resources, applier)
@@ -36,7 +36,7 @@ class DecisionScanner(Scanner[Decision]):
         self._seen_filling: set[str] = set()
         self._latest = False
 
-    def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
+    def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling = set()
         return super().run_once(seconds)
 
@@ -54,7 +54,7 @@ class DecisionScanner(Scanner[Decision]):
     def key(self, item: Decision) -> str:
         return item.id
 
-    def put_off(self, record: Any) -> None:
+    def postpone(self, record: Any) -> None:
         self.resources.store.requeues.put_off_damaged(record)
 
     def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
@@ -70,7 +70,7 @@ class DecisionScanner(Scanner[Decision]):
             page = [decision for decision in page if decision.process_id not in aborted]
         return [*over.values(), *(f for decision in page if (f := judge_decision(decision, around)))], around
 
-    def settle(self, page: Sequence[Decision]) -> None:
+    def postpone_healthy(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.
         if len(page) >= self.page:
-            self.resources.store.requeues.look_later([decision.id for decision in page])
+            self.resources.store.requeues.postpone_idle([decision.id for decision in page])

@@ -63,15 +63,15 @@ class GraphScanner(_WholeProcesses):
     def find(self, limit: int) -> Page[Snapshot]:
         return self.read(self.resources.store.graphs.overdue(limit))
 
-    def put_off(self, record: Any) -> None:
+    def postpone(self, record: Any) -> None:
         resources = self.resources
-        resources.store.graphs.put_off(_process_of(record), resources.settings.idle_timeout)
+        resources.store.graphs.postpone(_process_of(record), resources.settings.idle_timeout)
 
-    def settle(self, page: Sequence[Snapshot]) -> None:
+    def postpone_healthy(self, page: Sequence[Snapshot]) -> None:
         over = [snapshot.process_id for snapshot in page if _over(snapshot)]
         if over:
-            self.resources.store.rest_graphs(over, overdue=True)
-        self.resources.store.graphs.look_later([snapshot.process_id for snapshot in page])
+            self.resources.store.clear_graph_deadlines(over, overdue=True)
+        self.resources.store.graphs.postpone_idle([snapshot.process_id for snapshot in page])
 
 
 class ProcessScanner(_WholeProcesses):
@@ -85,14 +85,14 @@ class ProcessScanner(_WholeProcesses):
         overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
         return self.read([*odd, *overdue])
 
-    def put_off(self, record: Any) -> None:
+    def postpone(self, record: Any) -> None:
         resources = self.resources
-        resources.store.processes.put_off(_process_of(record), resources.settings.idle_timeout)
+        resources.store.processes.postpone(_process_of(record), resources.settings.idle_timeout)
 
-    def settle(self, page: Sequence[Snapshot]) -> None:
+    def postpone_healthy(self, page: Sequence[Snapshot]) -> None:
         store = self.resources.store
         ids = [snapshot.process_id for snapshot in page]
-        store.processes.look_later(ids, store.preferences.process_timeouts())
+        store.processes.postpone_idle(ids, store.preferences.process_timeouts())
 
 
 def _process_of(record: Any) -> Any:

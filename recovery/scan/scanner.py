@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-MOST_SECONDS = 20.0
+MAX_SECONDS = 20.0
 """After so long a scan ends, so that its result is seen; the next nudge goes on."""
 
 
@@ -77,7 +77,7 @@ class Scanner(ABC, Generic[Item]):
 
     name: str
     page: int
-    repairs_settle = False
+    repairs_postpone = False
     """Whether a page is settled by as many repairs as it has records: each has one at the most."""
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
@@ -107,10 +107,10 @@ class Scanner(ABC, Generic[Item]):
         """Whether nothing was overdue but this page."""
         return len(page) < self.page
 
-    def settle(self, page: Sequence[Item]) -> None:
+    def postpone_healthy(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
 
-    def put_off(self, record: Any) -> None:
+    def postpone(self, record: Any) -> None:
         """Move the deadline of a record that can't be read, or of its process."""
 
     def _look_at(self, page: Sequence[Item]) -> Done:
@@ -147,9 +147,9 @@ class Scanner(ABC, Generic[Item]):
     def _pass_over(self, damage: DamagedRecord) -> None:
         tell(damage)
         metrics.DAMAGED.inc()
-        self.put_off(damage.record)
+        self.postpone(damage.record)
 
-    def run_once(self, seconds: float = MOST_SECONDS) -> ScanResult:
+    def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         """Scan until a page is not full, or brings nothing new and nothing could be done about it; or for about so
         many seconds."""
         began, looked_at = time.perf_counter(), 0
@@ -163,8 +163,8 @@ class Scanner(ABC, Generic[Item]):
                     looked_at += len(page)
                     done = self._look_at(page.items) + self._mend(page.damaged)
                     repaired += done
-                    if not (self.repairs_settle and done.total() == len(page)):
-                        self.settle(page.items)
+                    if not (self.repairs_postpone and done.total() == len(page)):
+                        self.postpone_healthy(page.items)
                     ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
                     if self.is_last(page):
                         break

@@ -50,7 +50,7 @@ class WorkerScanner(Scanner[Worker]):
     def key(self, item: Worker) -> str:
         return item.id
 
-    def put_off(self, record: Any) -> None:
+    def postpone(self, record: Any) -> None:
         if isinstance(record, str):
             rescue(self.resources, self.repairer, [record])
         self.resources.store.workers.remove([record])  # a living one writes it anew with its next heartbeat
@@ -58,7 +58,7 @@ class WorkerScanner(Scanner[Worker]):
     def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
         return _claims(self.resources, [worker.id for worker in page])
 
-    def settle(self, page: Sequence[Worker]) -> None:
+    def postpone_healthy(self, page: Sequence[Worker]) -> None:
         rescue(self.resources, self.repairer, [worker.id for worker in page])
 
 

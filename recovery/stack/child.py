@@ -30,7 +30,7 @@ from recovery.stack.guard import Guard
 # Waits for a line, which comes when the guard knows us; if we die before, it reads the end and goes.
 _GATE = ["/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh"]
 # SIGKILL takes effect at once, but for a process in a disk wait.
-_KILLED_WITHIN = 10.0
+_KILLED_TIMEOUT = 10.0
 
 _guard = Guard()
 _live: dict[int, Child] = {}
@@ -112,7 +112,7 @@ class Child:
     def freeze(self) -> None:
         """SIGSTOP to the program and all that it started, as a paused machine would. Returns when all stand still."""
         self._signal_group(signal.SIGSTOP)
-        groups.await_frozen(self.pid, _KILLED_WITHIN)
+        groups.await_frozen(self.pid, _KILLED_TIMEOUT)
 
     def thaw(self) -> None:
         """SIGCONT to the program and all that it started. Does nothing where nothing is frozen."""
@@ -128,7 +128,7 @@ class Child:
     def kill(self) -> None:
         """SIGKILL to the program alone, as the kernel does when memory runs out. What it started goes on."""
         self._signal(signal.SIGKILL)
-        self._expect_end(self.wait(_KILLED_WITHIN))
+        self._expect_end(self.wait(_KILLED_TIMEOUT))
 
     def kill_group(self) -> None:
         """SIGKILL to the program and all that it started; returns when none of them lives."""
@@ -137,7 +137,7 @@ class Child:
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-            self._expect_end(groups.await_dead(self.pid, _KILLED_WITHIN))
+            self._expect_end(groups.await_dead(self.pid, _KILLED_TIMEOUT))
             self._forget()
 
     def last_lines(self, count: int = 20) -> list[str]:
@@ -176,7 +176,7 @@ class Child:
 
     def _expect_end(self, ended: bool) -> None:
         if not ended:
-            raise ServerError(f"{self.name} (pid {self.pid}) is still there {_KILLED_WITHIN:g} s after SIGKILL")
+            raise ServerError(f"{self.name} (pid {self.pid}) is still there {_KILLED_TIMEOUT:g} s after SIGKILL")
 
     def __repr__(self) -> str:
         return f"<Child {self.name} pid={self.pid} exit_code={self.exit_code}>"

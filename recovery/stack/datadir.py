@@ -22,7 +22,7 @@ from recovery.errors import DataDirectoryError
 
 MARKER = "recovery-data.json"
 # A server whose owner was just killed is about to be killed too; more than this is another user.
-_LOCKED_WITHIN = 5.0
+_LOCKED_TIMEOUT = 5.0
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def claimed(directory: Path, server: str, version: str) -> Iterator[int]:
 
 
 def _lock(descriptor: int, directory: Path, server: str) -> None:
-    deadline = time.monotonic() + _LOCKED_WITHIN
+    deadline = time.monotonic() + _LOCKED_TIMEOUT
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

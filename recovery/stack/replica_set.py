@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from recovery.errors import ServerUnavailable
 from recovery.stack.mongod import NOT_YET_INITIALIZED, REPLICA_SET, Mongod
-from recovery.stack.server import START_WITHIN
+from recovery.stack.server import START_TIMEOUT
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Member(Mongod):
     def command(self, name: str, value: Any = 1, **options: Any) -> dict[str, Any]:
         """What it answers to a command for the database `admin` that may run twice: it is asked again where it breaks
         off. Raises ServerUnavailable, and pymongo's OperationFailure for what it refuses."""
-        deadline, pause = time.monotonic() + START_WITHIN, threading.Event()
+        deadline, pause = time.monotonic() + START_TIMEOUT, threading.Event()
         while True:
             try:
                 with self.connect(timeout=5.0) as client:
@@ -64,7 +64,7 @@ class Member(Mongod):
                 # One that takes back what only it had closes all its connections.
                 if time.monotonic() > deadline:
                     raise ServerUnavailable(
-                        f"{self.label} on {self.address} does not answer to {name} within {START_WITHIN:g} s "
+                        f"{self.label} on {self.address} does not answer to {name} within {START_TIMEOUT:g} s "
                         f"({error}); see {self.log}"
                     ) from None
             pause.wait(LOOK_EVERY)
@@ -164,7 +164,7 @@ class ReplicaSet:
         """Initiate the set, or give it our addresses if it was formed on other ports."""
         members = [{"_id": place, "host": member.address} for place, member in enumerate(self.members)]
         config = _config(self.members[0])
-        with self.members[0].connect(timeout=START_WITHIN) as client:
+        with self.members[0].connect(timeout=START_TIMEOUT) as client:
             if config is None:
                 quick = {
                     "electionTimeoutMillis": round(ELECTION_TIMEOUT * 1000),
@@ -177,11 +177,11 @@ class ReplicaSet:
                 client.admin.command("replSetReconfig", config, force=True)
 
     def _wait(self, look: Callable[[], T | None], what: str) -> T:
-        deadline, pause = time.monotonic() + START_WITHIN, threading.Event()
+        deadline, pause = time.monotonic() + START_TIMEOUT, threading.Event()
         while not (found := look()):
             if time.monotonic() > deadline:
                 raise ServerUnavailable(
-                    f"the replica set of {self.uri} is not {what} within {START_WITHIN:g} s; see "
+                    f"the replica set of {self.uri} is not {what} within {START_TIMEOUT:g} s; see "
                     f"{', '.join(str(member.log) for member in self.members)}"
                 )
             pause.wait(LOOK_EVERY)

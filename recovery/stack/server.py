@@ -17,9 +17,9 @@ from recovery.stack.datadir import claimed
 from recovery.stack.ports import HOST, free_port, require_free
 
 # Recovery after a kill reads the journal: seconds for the largest one. A minute is a server that hangs.
-START_WITHIN = 60.0
+START_TIMEOUT = 60.0
 # MongoDB writes a checkpoint when it stops.
-STOP_WITHIN = 20.0
+STOP_TIMEOUT = 20.0
 
 
 class Server(abc.ABC):
@@ -49,7 +49,7 @@ class Server(abc.ABC):
     def stop(self) -> None:
         """End it in order. Does nothing when it does not run."""
         if self.child is not None:
-            self.child.stop(STOP_WITHIN)
+            self.child.stop(STOP_TIMEOUT)
 
     def kill(self) -> None:
         """SIGKILL; `start` recovers what it had acknowledged."""
@@ -98,12 +98,12 @@ class Server(abc.ABC):
         return lines[-20:]
 
     def _wait_ready(self, child: Child) -> None:
-        deadline = time.monotonic() + START_WITHIN
+        deadline = time.monotonic() + START_TIMEOUT
         while not self._ready():
             if child.wait(0.02):
                 raise self._unavailable(child, f"ended with code {child.exit_code} while starting")
             if time.monotonic() > deadline:
-                raise self._unavailable(child, f"is not ready {START_WITHIN:g} s after its start")
+                raise self._unavailable(child, f"is not ready {START_TIMEOUT:g} s after its start")
 
     def _unavailable(self, child: Child, what: str) -> ServerUnavailable:
         lines = "\n  ".join(self._readable(child.last_lines(500)))

@@ -28,7 +28,7 @@ from recovery.stack.server import Server
 from recovery.stack.valkey import Valkey
 
 # Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.
-WORKERS_STOP_WITHIN = 15.0
+WORKERS_STOP_TIMEOUT = 15.0
 
 
 class Stack:
@@ -116,7 +116,7 @@ class Stack:
 
     def stop_workers(self) -> None:
         """Stop all workers and beats that this stack started; the servers go on."""
-        stop_all(self._dismissed(), WORKERS_STOP_WITHIN)
+        stop_all(self._dismissed(), WORKERS_STOP_TIMEOUT)
 
     def kill_workers(self) -> None:
         """SIGKILL to all workers and beats that this stack started, and to their pools; the servers go on."""

@@ -27,7 +27,7 @@ from recovery.store.lifecycle.decisions import Decisions, Queued
 from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.processes import Processes
-from recovery.store.lifecycle.requeues import PATIENT_LOSSES, Requeues
+from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
 from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.store.operations.aborts import Aborts
@@ -40,11 +40,11 @@ from recovery.store.views.damaged import Damaged
 from recovery.store.views.hung import Hung
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.scanners import Scanners
-from recovery.store.views.unreachable_deadlines import FarOff
+from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
 from recovery.store.views.waiting import ActorQueue, Waiting
 
 __all__ = [
-    "PATIENT_LOSSES",
+    "LOSSES_WITHOUT_DELAY",
     "PORTION",
     "PORTION_BYTES",
     "PORTION_TASKS",
@@ -99,17 +99,18 @@ class Store:
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self.database, self.pending, settings.polled_within)
         self.hung = Hung(self.database, lambda: self.decisions.catch_up())
-        self.far_off = FarOff(self.database)
+        self.unreachable_deadlines = UnreachableDeadlines(self.database)
         self.mending = Mending(self.database)
         self.setting = Setting(self.database)
         self.damaged = Damaged(self.database)
         self.scanners = Scanners(self.database[schema.SCANNERS])
 
-    def rest_graphs(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
+    def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has
-        them as ended: an end that is taken back would have nobody look at the graph. `overdue`: see `Graphs.rest`."""
+        them as ended: an end that is taken back would have nobody look at the graph. `overdue`: see
+        `Graphs.clear_deadlines`."""
         over = self.processes.committed_over(process_ids)
-        return self.graphs.rest(over, overdue=overdue) if over else 0
+        return self.graphs.clear_deadlines(over, overdue=overdue) if over else 0
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them, as they are now: for repairs, which compare and

@@ -46,7 +46,7 @@ OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
 
-INDEX_BUILT_WITHIN = 600.0
+INDEX_BUILT_TIMEOUT = 600.0
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 LEVEL = "moderate"
@@ -245,7 +245,7 @@ def _create_collection(database: Database[Document], name: str, validator: Docum
 
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
     """Refused while an index of the collection is built, for instance by another worker that started with us."""
-    deadline = time.monotonic() + INDEX_BUILT_WITHIN
+    deadline = time.monotonic() + INDEX_BUILT_TIMEOUT
     while True:
         try:
             database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error")

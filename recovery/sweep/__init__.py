@@ -39,16 +39,16 @@ def sweep(
     """
     check_java()
     check_server(settings.mongo_uri)
-    from recovery.sweep.examine import Errand
+    from recovery.sweep.examine import SweepRequest
     from recovery.sweep.job import run
     from recovery.sweep.session import spark
 
     resources = Resources.connect(settings)
     with spark(settings) as context:
         began = time.perf_counter()
-        errand = Errand(settings, _look_around(resources), repair, process_type, thorough)
+        request = SweepRequest(settings, _look_around(resources), repair, process_type, thorough)
         ranges = plan(resources.store.database, context.defaultParallelism)
-        results = run(context, ranges, errand)
+        results = run(context, ranges, request)
         seconds = time.perf_counter() - began
     report = total(results, seconds=seconds, repair=repair, process_type=process_type)
     log.info(

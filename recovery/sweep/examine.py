@@ -25,7 +25,7 @@ from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.views.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
 from recovery.sweep.outline import Source
 from recovery.sweep.outline import suspects as suspicious
-from recovery.sweep.read import Outline, Seen, look_for_tasks, survey
+from recovery.sweep.read import Outline, RangeCounts, look_for_tasks, survey
 from recovery.sweep.report import SHOWN, RangeResult, suspects
 
 FEW = 500
@@ -33,7 +33,7 @@ FEW = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SweepRequest:
     """What the driver sends to all executors."""
 
     settings: Settings
@@ -44,38 +44,40 @@ class Errand:
     """Whether damage is looked for in what is at rest, too, and in what no rule reads."""
 
 
-def examine(errand: Errand, part: Range) -> RangeResult:
+def examine(request: SweepRequest, part: Range) -> RangeResult:
     """Find what is wrong in a range, and repair it if that is asked for."""
     with _without_collector():
-        return _examine(errand, part)
+        return _examine(request, part)
 
 
-def _examine(errand: Errand, part: Range) -> RangeResult:
-    resources, seen, odd = _resources(errand.settings), Seen(), set[str]()
+def _examine(request: SweepRequest, part: Range) -> RangeResult:
+    resources, seen, odd = _resources(request.settings), RangeCounts(), set[str]()
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    suspected = _suspects(resources, errand, part, seen, odd)
+    suspected = _suspects(resources, request, part, seen, odd)
     for snapshots in resources.store.snapshot_pages(suspected, told=True, thorough=odd):
-        findings = [f for snapshot in snapshots for f in judge_process(snapshot, errand.around)]
+        findings = [f for snapshot in snapshots for f in judge_process(snapshot, request.around)]
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
         if wrong < SHOWN:
             found += findings
         wrong += len(ids)
-        if errand.repair and ids:
+        if request.repair and ids:
             repaired += _repair(resources, ids)
     return RangeResult(seen.processes, seen.decisions, wrong, counts, repaired, suspects(found))
 
 
-def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd: set[str]) -> Iterator[str]:
+def _suspects(
+    resources: Resources, request: SweepRequest, part: Range, seen: RangeCounts, odd: set[str]
+) -> Iterator[str]:
     """Processes to be read whole; to `odd` go those that are damaged where no rule looks."""
     database, chosen = resources.store.database, None
-    if errand.process_type is not None:
-        of_this_type = of_type(database, part, errand.process_type)
+    if request.process_type is not None:
+        of_this_type = of_type(database, part, request.process_type)
         chosen = frozenset(of_this_type)
         if len(chosen) <= FEW:
-            yield from _among(resources, errand, of_this_type, seen, odd)
+            yield from _among(resources, request, of_this_type, seen, odd)
             return
 
     def counted(process_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -86,14 +88,14 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd
     told, source = set[str](), Source(partial(decisions, database), counted, partial(listed, database))
     for page in _pages(survey(database, part, seen, chosen)):
         spoilt = [*damaged_among(database, [outline.process["_id"] for outline in page])]
-        suspects_here = dict.fromkeys([*suspicious(page, errand.around, source), *spoilt])
-        odd.update(suspects_here if errand.thorough else spoilt)
+        suspects_here = dict.fromkeys([*suspicious(page, request.around, source), *spoilt])
+        odd.update(suspects_here if request.thorough else spoilt)
         told.update(suspects_here)
         yield from suspects_here
     if chosen is None:
-        look_for_tasks(database, part, seen, thorough=errand.thorough)
+        look_for_tasks(database, part, seen, thorough=request.thorough)
     # What is of another type than it can be, at rest or where the survey does not look.
-    for process_id in dict.fromkeys(damaged(database, part) if errand.thorough else ()):
+    for process_id in dict.fromkeys(damaged(database, part) if request.thorough else ()):
         if process_id not in told and (chosen is None or process_id in chosen):
             seen.orphans.discard(process_id)
             odd.add(process_id)
@@ -101,12 +103,14 @@ def _suspects(resources: Resources, errand: Errand, part: Range, seen: Seen, odd
     yield from seen.orphans  # or of processes that started while the range was read
 
 
-def _among(resources: Resources, errand: Errand, chosen: Sequence[str], seen: Seen, odd: set[str]) -> Iterator[str]:
+def _among(
+    resources: Resources, request: SweepRequest, chosen: Sequence[str], seen: RangeCounts, odd: set[str]
+) -> Iterator[str]:
     odd.update(chosen)  # so few are looked into wholly
     for snapshots in resources.store.snapshot_pages(chosen, told=True, thorough=odd):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
-        yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, errand.around))
+        yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, request.around))
 
 
 def _repair(resources: Resources, process_ids: Sequence[str]) -> Done:

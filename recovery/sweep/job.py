@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 
 from recovery.errors import SweepFailed
 from recovery.store.views.ranges import Range
-from recovery.sweep.examine import Errand, examine
+from recovery.sweep.examine import SweepRequest, examine
 from recovery.sweep.report import RangeResult
 
 
-def run(context: SparkContext, ranges: Sequence[Range], errand: Errand) -> list[RangeResult]:
+def run(context: SparkContext, ranges: Sequence[Range], request: SweepRequest) -> list[RangeResult]:
     """Examine all ranges; their results in order. Raises SweepFailed if one can't be examined."""
-    sent = context.broadcast(errand)
+    sent = context.broadcast(request)
     try:
         parts = context.parallelize(ranges, len(ranges))
         results: list[RangeResult] = parts.mapPartitions(_Examine(sent)).collect()

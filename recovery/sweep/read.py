@@ -26,13 +26,13 @@ from recovery.store.briefs import children_of
 from recovery.store.client import Document
 from recovery.store.views.ranges import KEY, Range, how_many_tasks, pages
 
-MOST_ORPHANS = 1000
+MAX_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
 @dataclass(slots=True)
-class Seen:
+class RangeCounts:
     """How much was read."""
 
     processes: int = 0
@@ -83,7 +83,7 @@ class Stream:
         self._at = end
         return self._ids[start:end], self._documents[start:end]
 
-    def rest(self) -> None:
+    def pass_over_rest(self) -> None:
         """Pass over what is left."""
         self._pass_over(self._at, len(self._ids))
         self._at = len(self._ids)
@@ -92,7 +92,7 @@ class Stream:
             self._at = len(self._ids)
 
     def _pass_over(self, start: int, end: int) -> None:
-        if len(self.passed_over) < MOST_ORPHANS:
+        if len(self.passed_over) < MAX_ORPHANS:
             self.passed_over.update(key.partition(SEPARATOR)[0] for key in self._ids[start:end])
 
     def _turn(self) -> bool:
@@ -107,7 +107,7 @@ class Stream:
 
 
 def survey(
-    database: Database[Document], part: Range, seen: Seen, chosen: Container[str] | None = None
+    database: Database[Document], part: Range, seen: RangeCounts, chosen: Container[str] | None = None
 ) -> Iterator[Outline]:
     """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
     graphs, decisions = (Stream(pages(database, name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
@@ -126,11 +126,11 @@ def survey(
                 yield Outline(process, graph, keys, decided)
     if chosen is None:
         for stream in (graphs, decisions):
-            stream.rest()
+            stream.pass_over_rest()
             seen.orphans |= stream.passed_over
 
 
-def look_for_tasks(database: Database[Document], part: Range, seen: Seen, *, thorough: bool) -> None:
+def look_for_tasks(database: Database[Document], part: Range, seen: RangeCounts, *, thorough: bool) -> None:
     """Add to the orphans of a range that was read whole those of which nothing but Task records is left. Where there
     are as many as were seen, only if `thorough`."""
     if thorough or how_many_tasks(database, part) != seen.tasks:
@@ -143,7 +143,7 @@ def _without_process(database: Database[Document], part: Range) -> set[str]:
     for page in pages(database, schema.PROCESSES, part, KEY):
         for process in page:
             tasks.take(process["_id"])
-    tasks.rest()
+    tasks.pass_over_rest()
     return tasks.passed_over
 
 

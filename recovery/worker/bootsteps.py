@@ -20,7 +20,7 @@ from recovery.worker.drain import Drain
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import Intake
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.pools import board_of, processes
@@ -29,7 +29,7 @@ from recovery.worker.sending import sign
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
-from recovery.worker.start_up import when_served
+from recovery.worker.start_up import wait_for_servers
 from recovery.worker.tasks import Running
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def install(celery: Celery, app: Recovery) -> None:
             consumed = worker.app.amqp.queues.consume_from
             queues = tuple(q for q in consumed if q in app.actors)
             Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
-            self.consuming = Consuming(worker, queues)
+            self.consuming = QueueConsumption(worker, queues)
             self.consuming.pause(app.resources.store.actors.blocked())
             # Known before the pool forks, so that its children claim in this worker's name.
             Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
@@ -62,7 +62,7 @@ def install(celery: Celery, app: Recovery) -> None:
             self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
             free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
             self.hung = HungSlots(app, board, worker.hostname, free)
-            self.lifeline.hung = self.hung.told
+            self.lifeline.hung = self.hung.report
             self.scanning: Scanning | None = None
 
         def start(self, worker: Any) -> None:
@@ -100,7 +100,7 @@ def install(celery: Celery, app: Recovery) -> None:
         def _received(self, request: Any, **_: Any) -> None:
             message = parse_id(request.id)
             if message is not None:
-                self.lifeline.took(request.name, message)
+                self.lifeline.record_taken(request.name, message)
 
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
@@ -115,7 +115,7 @@ def install(celery: Celery, app: Recovery) -> None:
 def _prepared(app: Recovery) -> None:
     """`prepare`, when the servers are there. What no waiting helps ends the worker, and is told in one line."""
     try:
-        when_served(lambda: prepare(app))
+        wait_for_servers(lambda: prepare(app))
     except RecoveryError as error:
         log.critical("%s", error)
         raise SystemExit(UNUSABLE) from None

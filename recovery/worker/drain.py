@@ -127,7 +127,7 @@ class Drain:
             ):
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
-                queued = resources.store.requeues.given_back(ids, holders, new_pass())
+                queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
                 push(resources, queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
         except PyMongoError as error:

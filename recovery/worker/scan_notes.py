@@ -17,7 +17,7 @@ NOTE_EVERY = 5.0
 """Seconds between two notes of a scanner: one small write where the scans in between ask some twenty queries."""
 
 
-class Notes:
+class ScanNotes:
     """Notes what one worker's scanners did, seldom. Not safe for threads: scanners run in one."""
 
     def __init__(self, scanners: Scanners, worker: str) -> None:

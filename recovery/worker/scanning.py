@@ -24,7 +24,7 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.seldom import Seldom
 from recovery.worker.config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.scan_notes import Notes
+from recovery.worker.scan_notes import ScanNotes
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Scanning:
             ProcessScanner(resources, applier),
         ]
         self._lifeline = lifeline
-        self._notes = Notes(resources.store.scanners, lifeline.worker.id)
+        self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)
         self._nudged, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
 
@@ -70,7 +70,7 @@ class Scanning:
     def _run(self) -> None:
         while self._nudged.wait() and not self._ending.is_set():
             self._nudged.clear()
-            if self._lifeline.comes_back():
+            if self._lifeline.in_outage_grace():
                 continue  # nudges go on
             for scanner in self._scanners:
                 try:

@@ -22,7 +22,7 @@ runs workers starts them again."""
 PAUSE = 1.0
 
 
-def when_served(step: Callable[[], None], seconds: float = PATIENCE) -> None:
+def wait_for_servers(step: Callable[[], None], seconds: float = PATIENCE) -> None:
     """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised."""
     until, pause = time.monotonic() + seconds, threading.Event()
     while True:

@@ -48,7 +48,7 @@ class AttemptRequest(Request):  # type: ignore[misc]
         if died and self.worker_pid and Running.lifeline is not None:
             Running.lifeline.child_died(self.worker_pid, _how_it_ended(error))
         if isinstance(error, Reject) and Running.lifeline is not None:
-            Running.lifeline.met_blocked()
+            Running.lifeline.on_blocked_message()
         if isinstance(error, Ignore) and Running.stale is not None:
             Running.stale.met(self.name)
         return super().on_failure(exc_info, *args, **kwargs)

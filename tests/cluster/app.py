@@ -77,13 +77,13 @@ def one_strict(folder: str, seconds: float) -> Any:
 
 
 @app.actor(worker_timeout=1.0)
-def impatient(folder: str, seconds: float) -> int:
+def time_limit(folder: str, seconds: float) -> int:
     return int(run_until(folder, seconds, os.getpid()))
 
 
 @app.process(worker_timeout=1.0)
 def one_impatient(folder: str, seconds: float) -> Any:
-    return impatient.schedule(folder, seconds)
+    return time_limit.schedule(folder, seconds)
 
 
 @app.actor(worker_timeout=0.9, auto_heartbeat=True)

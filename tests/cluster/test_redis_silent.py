@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-AT_WORK_WITHIN = 15.0
+AT_WORK_TIMEOUT = 15.0
 QUEUES = ("workflow", "workflow_task", "collect")
 
 
@@ -77,11 +77,11 @@ def test_silence(storm: Storm, way: Way, pool: str, seconds: float, answers_call
     ran, ended = last_scan(storm), len(storm.lines())
     way.speak(remembers=remembers)
     spoke = time.monotonic()
-    wait_until(lambda: len(storm.lines()) > ended, AT_WORK_WITHIN, "work")
-    wait_until(lambda: last_scan(storm) > ran, AT_WORK_WITHIN, "a scan")
-    wait_until(lambda: polled_ago(storm) < timedelta(seconds=2), AT_WORK_WITHIN, "polls")
-    assert time.monotonic() - spoke <= AT_WORK_WITHIN
-    wait_until(storm.ended, AT_WORK_WITHIN, "all ends, of what was lost on its way as well")
+    wait_until(lambda: len(storm.lines()) > ended, AT_WORK_TIMEOUT, "work")
+    wait_until(lambda: last_scan(storm) > ran, AT_WORK_TIMEOUT, "a scan")
+    wait_until(lambda: polled_ago(storm) < timedelta(seconds=2), AT_WORK_TIMEOUT, "polls")
+    assert time.monotonic() - spoke <= AT_WORK_TIMEOUT
+    wait_until(storm.ended, AT_WORK_TIMEOUT, "all ends, of what was lost on its way as well")
     storm.check()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.demo.audit import COLLECT, Ran, audit
+from recovery.demo.audit import COLLECT, RunRecord, audit
 from recovery.demo.ledger import Line
 
 PARENTS = {"a": (), "b": ("a",), "c": ("a",)}
@@ -26,21 +26,21 @@ STORED = {"1": {"nonce": "na"}, "2": {"nonce": "nb"}, "3": {"nonce": "nc"}, "4":
 
 def judge(lines: list[Line], *results: Any, stored: Mapping[str, Any] | None = None) -> tuple[set[str], set[str]]:
     """The tasks that were lost, and those accepted twice."""
-    found = audit(lines, [Ran("p", PARENTS, results, stored)])
+    found = audit(lines, [RunRecord("p", PARENTS, results, stored)])
     assert all(process == "p" for process, _ in [*found.lost, *found.accepted_twice])
     return {task for _, task in found.lost}, {task for _, task in found.accepted_twice}
 
 
 def test_all_well() -> None:
     assert judge([A, B, C, FINAL], RESULT, RESULT) == (set(), set())
-    assert audit([A, B, C, FINAL], [Ran("p", PARENTS, (RESULT,))]).executions == 3
+    assert audit([A, B, C, FINAL], [RunRecord("p", PARENTS, (RESULT,))]).executions == 3
 
 
 def test_executions_that_nobody_used_are_well() -> None:
     """Killed after its line, or late: run again, counted, and no defect."""
     late = [replace(A, nonce="other"), replace(B, nonce="other"), replace(FINAL, nonce="other")]
     assert judge([*late, A, B, C, FINAL], RESULT) == (set(), set())
-    assert audit([*late, A, B, C, FINAL], [Ran("p", PARENTS, (RESULT,))]).executions == 5
+    assert audit([*late, A, B, C, FINAL], [RunRecord("p", PARENTS, (RESULT,))]).executions == 5
 
 
 def test_a_process_that_has_not_ended_is_not_lost() -> None:
@@ -50,7 +50,7 @@ def test_a_process_that_has_not_ended_is_not_lost() -> None:
 
 def test_other_processes_do_not_matter() -> None:
     lines = [replace(line, process=process) for process in ("p", "q") for line in (A, B, C, FINAL)]
-    both = [Ran("p", PARENTS, (RESULT,)), Ran("q", PARENTS, (RESULT,))]
+    both = [RunRecord("p", PARENTS, (RESULT,)), RunRecord("q", PARENTS, (RESULT,))]
     found = audit(lines, both)
     assert (found.lost, found.accepted_twice, found.executions) == ({}, {}, 6)
     assert {process for process, _ in audit(lines[:4], both).lost} == {"q"}
@@ -151,7 +151,7 @@ class TestStored:
         late = replace(A, nonce="late")
         lines = [A, late, replace(B, seen={"a": "late"}), replace(C, seen={"a": "late"}), FINAL]
         accepted = {"1": [{"nonce": "na"}, {"nonce": "late"}]}
-        ran = Ran("p", PARENTS, (RESULT,), STORED | {"1": {"nonce": "late"}}, accepted)
+        ran = RunRecord("p", PARENTS, (RESULT,), STORED | {"1": {"nonce": "late"}}, accepted)
         assert set(audit(lines, [ran]).accepted_twice) == {("p", "a")}
 
     def test_nothing_was_used_and_a_finished_process_lacks_it(self) -> None:

@@ -13,7 +13,7 @@ from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.start import register
 from recovery.engine.lifecycle.steps import Applied, Ended
 from recovery.engine.operations import abort
-from recovery.engine.operations.abort import abort_selected, settle
+from recovery.engine.operations.abort import abort_selected, finish_abort
 from recovery.engine.operations.restart import restart_selected
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection
@@ -176,7 +176,7 @@ def test_between_finish_and_apply(world: World, ran: list[str]) -> None:
     assert ran == []
 
 
-STEPS = ["close_graphs", "end_decisions", "rest_graphs"]
+STEPS = ["close_graphs", "end_decisions", "clear_graph_deadlines"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -197,7 +197,7 @@ def test_work_between_its_steps(world: World, ran: list[str], step: str, monkeyp
     before(world, step, world.pump, monkeypatch)
     world.app.abort(process_id, "stop")
     check_aborted(world, process_id)
-    assert len(ran) == {"close_graphs": 2, "end_decisions": 2, "rest_graphs": 0}[step]
+    assert len(ran) == {"close_graphs": 2, "end_decisions": 2, "clear_graph_deadlines": 0}[step]
 
 
 @pytest.mark.usefixtures("ran")
@@ -276,7 +276,7 @@ def test_aborted_twice_the_first_reason_stays(world: World) -> None:
     error = check_aborted(world, process_id).error
     assert error is not None
     assert error.message == "first"
-    assert settle(world.app.resources, [process_id]) == 1
+    assert finish_abort(world.app.resources, [process_id]) == 1
 
 
 @pytest.mark.usefixtures("ran")

@@ -60,7 +60,7 @@ def test_arguments_of_a_child_that_its_function_does_not_take(world: World) -> N
 
 
 def test_a_start_that_the_database_does_not_confirm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("recovery.engine.lifecycle.start"), "CONFIRMED_WITHIN", 0.5)
+    monkeypatch.setattr(import_module("recovery.engine.lifecycle.start"), "CONFIRMED_TIMEOUT", 0.5)
     away = settings.model_copy(update={"mongo_uri": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=100"})
     app = Recovery(away)
 

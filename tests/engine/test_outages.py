@@ -10,7 +10,7 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from recovery import heartbeat
-from recovery.engine.outages import patiently
+from recovery.engine.outages import through_outage
 from recovery.records import DecisionState
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
@@ -142,7 +142,7 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
 
 def test_patience_has_an_end() -> None:
     with pytest.raises(AutoReconnect):
-        patiently(away(1000, lambda: None), 0.3, "a step")
+        through_outage(away(1000, lambda: None), 0.3, "a step")
 
 
 def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
@@ -156,4 +156,4 @@ def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
             raise AutoReconnect("away")
         return "done"
 
-    assert patiently(hangs_once, 0.1, "a step") == "done"
+    assert through_outage(hangs_once, 0.1, "a step") == "done"

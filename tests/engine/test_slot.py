@@ -91,7 +91,7 @@ def test_ready_tasks_are_run_on_the_spot_for_a_while_only(world: World, monkeypa
 
 def test_a_stale_message_is_dropped(world: World) -> None:
     key, message = start(world, lambda: "done")
-    requeue_unclaimed = world.store.requeues.unmessaged([key], world.store.now(), new_pass())
+    requeue_unclaimed = world.store.requeues.requeue_message_lost([key], world.store.now(), new_pass())
     assert run(world, message) is Result.STALE_MESSAGE
     decision = world.store.decisions.get(key)
     assert decision is not None

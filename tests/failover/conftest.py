@@ -23,7 +23,7 @@ from tests.world import World
 
 T = TypeVar("T")
 
-ELECTED_WITHIN = 60.0
+ELECTED_TIMEOUT = 60.0
 
 
 class Background(Generic[T]):
@@ -74,10 +74,10 @@ class Failover:
         primary = self.nodes.primary()
         primary.kill()
         self.nodes.resume_replication()
-        wait_until(lambda: self.nodes.primary() is not primary, ELECTED_WITHIN, "another primary")
+        wait_until(lambda: self.nodes.primary() is not primary, ELECTED_TIMEOUT, "another primary")
         self.nodes.start()
         # The clients of this process learn of it with their next command.
-        wait_until(self._answers, ELECTED_WITHIN, "an answer")
+        wait_until(self._answers, ELECTED_TIMEOUT, "an answer")
         self.replicated()
 
     def _answers(self) -> bool:

@@ -356,7 +356,7 @@ def test_who_asks_for_what_is_not_there_is_told_in_time(failover: Failover) -> N
     asking = Background(lambda: failover.app.result(new_process_id(), timeout=0.1))
     assert asking.over(10)
     assert isinstance(asking.error, ResultTimeout)
-    looking = Background(lambda: failover.world.store.processes.told(new_process_id()))
+    looking = Background(lambda: failover.world.store.processes.find_committed(new_process_id()))
     assert looking.over(20)
     assert isinstance(looking.error, PyMongoError) and looking.error.timeout
     failover.nodes.resume_replication()

@@ -50,7 +50,7 @@ def make_app(world: World) -> Recovery:
         return {"total": total}
 
     @app.process(idle_timeout=600, process_timeout=7200)
-    def impatient() -> Any:
+    def time_limit() -> Any:
         return limited.schedule(5)
 
     @app.actor()
@@ -418,7 +418,7 @@ def aborted_and_queued(broken: Broken) -> None:
 FAULTS = (
     Fault(Rule.WORK_TIMEOUT, work_timeout),
     Fault(Rule.WORKER_LOST, worker_lost),
-    Fault(Rule.TASK_TIMEOUT, task_timeout, process="impatient", end=BROKEN, error="TaskTimeout"),
+    Fault(Rule.TASK_TIMEOUT, task_timeout, process="time_limit", end=BROKEN, error="TaskTimeout"),
     Fault(Rule.DUE, due, process="later"),
     Fault(Rule.DEADLINE_MISSING, deadline_missing),
     Fault(Rule.SERVERS_WERE_DOWN, servers_were_down, end=None),
@@ -438,7 +438,7 @@ FAULTS = (
     Fault(Rule.CYCLE, cycle, end=BROKEN, error="Cycle"),
     Fault(Rule.FINISH_NOT_RECORDED, finish_not_recorded, stage="ended"),
     Fault(Rule.FINISHED_TOO_EARLY, finished_too_early, stage="ended", end=None),
-    Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="impatient"),
+    Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="time_limit"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
@@ -479,7 +479,7 @@ def begin(world: World, fault: Fault) -> Broken:
         world.pump()
     elif fault.stage == "half way":
         with by_message_only():
-            world.pump(serve={name: world.app.actors[name] for name in ("order", "later", "impatient")})
+            world.pump(serve={name: world.app.actors[name] for name in ("order", "later", "time_limit")})
             if fault.process == "order":
                 world.take_one("part")
     world.tell()

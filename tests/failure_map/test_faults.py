@@ -203,7 +203,7 @@ def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> 
 def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World) -> None:
     process_id = broken_at_first(world)
     world.app.applier.flush()
-    world.store.graphs.rest([process_id])
+    world.store.graphs.clear_deadlines([process_id])
     process = world.process(process_id)
     world.store.aborts.announce([process_id])
     assert world.store.aborts.end([process_id], process.epoch, ErrorInfo(kind="Aborted", message="cut off")) == 1

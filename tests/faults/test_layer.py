@@ -34,7 +34,13 @@ def there(store: Store) -> int:
 
 def test_all_collections_are_wrapped() -> None:
     assert len(steps()) > 50
-    assert {"Store.now", "Processes.insert", "Decisions.finish", "Requeues.ready", "Queues.polled"} <= steps().keys()
+    assert {
+        "Store.now",
+        "Processes.insert",
+        "Decisions.finish",
+        "Requeues.enqueue_ready",
+        "Queues.polled",
+    } <= steps().keys()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_between_the_writes_of_a_bulk_others_write(store: Store) -> None:
 def test_what_got_between_the_writes_of_a_bulk_wins(store: Store) -> None:
     course = Course(finish_and_claim(store), Plan(Fault(Kind.PAUSE_HALF)))
     assert not course.go()
-    assert store.requeues.ready(["p/2"], "another")
+    assert store.requeues.enqueue_ready(["p/2"], "another")
     assert (course.finish(), decisions(store)) == ((True, None), ["finished", "queued"])
 
 

@@ -164,8 +164,8 @@ def test_commands_show_no_password(
     draw = random.Random(seed)
     caplog.set_level(logging.DEBUG)
     # Nobody answers; to wait for that takes most of the time.
-    monkeypatch.setattr("recovery.cli.output.ANSWER_WITHIN", 0.1)
-    monkeypatch.setattr("recovery.health.doctor.ASK_WITHIN", 0.1)
+    monkeypatch.setattr("recovery.cli.output.ANSWER_TIMEOUT", 0.1)
+    monkeypatch.setattr("recovery.health.doctor.ASK_TIMEOUT", 0.1)
     for _ in range(rounds):
         given = address(draw).replace("\0", "")
         name = "RECOVERY_MONGO_URI" if draw.random() < 0.5 else "RECOVERY_BROKER_URL"

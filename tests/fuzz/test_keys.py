@@ -16,7 +16,7 @@ from recovery.worker.messages.taking import ASIDE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until
-from tests.workers.test_messages import goes_on, no_trace
+from tests.worker.test_messages import goes_on, no_trace
 
 pytestmark = pytest.mark.cluster
 

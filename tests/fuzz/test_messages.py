@@ -19,7 +19,7 @@ from tests.fuzz.conftest import rounds
 from tests.fuzz.mutations import mutated
 from tests.queue.shapes import ARGUMENT, command
 from tests.queue.test_message import ACTOR, queued
-from tests.workers.test_messages import Stranger, family, goes_on, no_trace
+from tests.worker.test_messages import Stranger, family, goes_on, no_trace
 
 KEY = Signer(["k" * 32])
 PLAIN, SIGNED, SWEEPS = (

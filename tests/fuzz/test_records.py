@@ -20,7 +20,7 @@ from recovery.repair import look_around
 from recovery.rules import Rule
 from recovery.store import schema
 from recovery.store.views.ranges import Range
-from recovery.sweep.examine import Errand
+from recovery.sweep.examine import SweepRequest
 from recovery.sweep.examine import examine as examine_range
 from tests.waiting import wait_until
 from tests.world import World, by_message_only
@@ -131,7 +131,7 @@ def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path:
     if key is None:
         return
     around = look_around(world.app.resources)
-    reported = examine_range(Errand(world.settings, around, thorough=True), Range())
+    reported = examine_range(SweepRequest(world.settings, around, thorough=True), Range())
     if collection in OF_PROCESSES:
         assert reported.findings[Rule.RECORD_DAMAGED] == 1, (collection, path, kind, reported)
         assert reported.sample[0].record == key, reported

@@ -21,7 +21,7 @@ from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import schema
 from recovery.store.views import condition
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 from recovery.sweep import java
 from recovery.worker.config import NUDGE
 from tests.health.conftest import asked, worker
@@ -357,7 +357,7 @@ def test_no_password_is_told(world: World) -> None:
     port = free_port()
     changes = {"mongo_uri": f"mongodb://me:secret@127.0.0.1:{port}", "broker_url": f"redis://:secret@127.0.0.1:{port}"}
     away = Recovery(world.settings.model_copy(update=changes)).resources
-    with impatient(0.3):
+    with time_limit(0.3):
         said = [servers.mongodb(away).found, servers.redis(away).found]
     assert all("://127.0.0.1" in found and "secret" not in found for found in said)
 

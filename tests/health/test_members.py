@@ -60,7 +60,7 @@ def test_members_that_go(own_mongod: Mongod) -> None:
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(servers, "ANSWER_TIMEOUT", 0.3)
     resources = Recovery(load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")).resources
     checks = {check.name: check for check in examine(resources)}
     assert not checks["mongodb"].asked and not checks["replica set"].asked

@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
 
 
 def scraped(cluster: Cluster, case: str, monkeypatch: pytest.MonkeyPatch) -> Samples:
-    monkeypatch.setattr(asked, "ASK_WITHIN", 0.3 if case == "mongodb away" else asked.ASK_WITHIN)
+    monkeypatch.setattr(asked, "ASK_TIMEOUT", 0.3 if case == "mongodb away" else asked.ASK_TIMEOUT)
     CASES[case][0](cluster)
     return samples(Asked(cluster.asked, cluster.broker).collect())
 

@@ -74,7 +74,7 @@ class Counted(World):
 
     def requeue(self) -> None:
         """As somebody does who is not counted here."""
-        assert self.store.requeues.given_back([self.decision_id], ["w#1"], new_pass())
+        assert self.store.requeues.requeue_given_back([self.decision_id], ["w#1"], new_pass())
 
     def scan_decisions(self) -> None:
         DecisionScanner(self.app.resources, self.app.applier).run_once()
@@ -175,7 +175,7 @@ def a_task_is_not_ready(world: Counted) -> Iterator[None]:
 @moves({"stale_results reason=message": 1})
 def a_message_is_stale(world: Counted) -> Iterator[None]:
     world.started()
-    world.store.requeues.unmessaged([world.decision_id], world.store.now(), new_pass())
+    world.store.requeues.requeue_message_lost([world.decision_id], world.store.now(), new_pass())
     yield
     world.run()
 
@@ -191,7 +191,7 @@ def a_message_names_no_task_or_pass(world: Counted) -> Iterator[None]:
 @moves({"stale_results reason=message": 1})
 def a_message_that_is_next_is_stale(world: Counted) -> Iterator[None]:
     world.started()
-    world.store.requeues.unmessaged([world.decision_id], world.store.now(), new_pass())
+    world.store.requeues.requeue_message_lost([world.decision_id], world.store.now(), new_pass())
     yield
     assert drop_stale(world.app.resources, "order") == 1
 

@@ -142,7 +142,7 @@ def test_without_redis_the_rest_is_served(measured: Settings) -> None:
 
 
 def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "ASK_WITHIN", 0.2)
+    monkeypatch.setattr(asked, "ASK_TIMEOUT", 0.2)
     away = load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")
     with exporter.serve(measured, Store(away), Broker(measured.broker_url)) as server:
         found = scrape(measured)

@@ -85,7 +85,7 @@ def test_hundreds_that_never_ask(serve: Callable[..., Served], said: bytes) -> N
 
 def test_who_sends_for_ever_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; the request never does."""
-    monkeypatch.setattr(module, "REQUEST_WITHIN", 0.5)
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT", 0.5)
     served = serve()
     slow = served.connect(b"GET /metrics HTTP/1.1\r\n")
 
@@ -101,7 +101,7 @@ def test_who_sends_for_ever_is_ended(serve: Callable[..., Served], monkeypatch: 
 
 
 def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTION_WITHIN", 0.5)
+    monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 0.5)
 
     def much(_environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
@@ -115,7 +115,7 @@ def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: p
 
 def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     """While all places are taken by those that asked, one more waits for a place, and no longer than a moment."""
-    monkeypatch.setattr(module, "PLACE_WITHIN", 0.2)
+    monkeypatch.setattr(module, "PLACE_TIMEOUT", 0.2)
     go = threading.Event()
     begun = threading.Semaphore(0)
 

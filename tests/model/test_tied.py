@@ -115,17 +115,19 @@ AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
 OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
     "WORK_TIMEOUT": {
         "timed_out": lambda case: case.store.requeues.timed_out([case.key], new_pass()),
-        "lost": lambda case: case.store.requeues.lost([case.key], [HOLDER], new_pass()),
-        "given_back": lambda case: case.store.requeues.given_back([case.key], [HOLDER], new_pass()),
+        "lost": lambda case: case.store.requeues.requeue_worker_lost([case.key], [HOLDER], new_pass()),
+        "given_back": lambda case: case.store.requeues.requeue_given_back([case.key], [HOLDER], new_pass()),
     },
     "MESSAGE_LOST": {
-        "unmessaged": lambda case: case.store.requeues.unmessaged([case.key], case.store.now(), new_pass()),
+        "requeue_message_lost": lambda case: case.store.requeues.requeue_message_lost(
+            [case.key], case.store.now(), new_pass()
+        ),
     },
     "TASK_TIMEOUT": {
         "out_of_time": lambda case: case.store.requeues.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
     },
     "READY_NOT_QUEUED": {
-        "ready": lambda case: case.store.requeues.ready([case.key], new_pass()),
+        "ready": lambda case: case.store.requeues.enqueue_ready([case.key], new_pass()),
     },
 }
 """{rule: {update: what repairs it}}. A batch of two in one is another query, so `timed_out` is made for both."""
@@ -202,13 +204,13 @@ STEPS: dict[str, set[str]] = {
     "Decisions.finish": {"finish", "fail"},
     "Decisions.insert": {"insert children of"},
     "Graphs.apply": {"apply"},
-    "Requeues.ready": {"enqueue"},
+    "Requeues.enqueue_ready": {"enqueue"},
     "Requeues.timed_out": {"WORK_TIMEOUT"},
     "Processes.finish": {"finish the process, if it is complete"},
     "Processes.break_": {"break the process"},
 }
-"""{step of the code that changes what is written: the model's steps that it may be}. No other one may; `unmessaged`
-and the like change passes alone, which is tried above."""
+"""{step of the code that changes what is written: the model's steps that it may be}. No other one may;
+`requeue_message_lost` and the like change passes alone, which is tried above."""
 
 
 class Trace:
@@ -298,7 +300,7 @@ def _bring_on(real: Tied) -> None:
 def _not_taken(fails: str, by_message: bool) -> set[str]:
     """Steps that such a process does not take if it is not cut off."""
     unused = {"Requeues.timed_out", "Processes.finish" if fails else "Processes.break_"}
-    unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.ready"}
+    unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.enqueue_ready"}
     if fails == "parent":
-        unused |= {"Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.claim_ready"}
+        unused |= {"Decisions.insert", "Graphs.apply", "Requeues.enqueue_ready", "Decisions.claim_ready"}
     return unused

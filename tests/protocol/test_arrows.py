@@ -26,14 +26,14 @@ WORK = [
     "Decisions.insert:after",
     "Graphs.apply:before",
     "Graphs.apply:after",
-    "Requeues.ready:before",
-    "Requeues.ready:after",
+    "Requeues.enqueue_ready:before",
+    "Requeues.enqueue_ready:after",
     "Broker.push:before",
     "Broker.push:after",
     "Processes.finish:before",
     "Processes.finish:after",
-    "Graphs.rest:after",
-    "Decisions.rest:before",
+    "Graphs.clear_deadlines:after",
+    "Decisions.clear_deadlines:before",
 ]
 
 
@@ -81,7 +81,12 @@ def test_work_cut_off_on_the_spot(world: World, at: str) -> None:
     check_quiet(world, process_id)
 
 
-APPLY = ["Decisions.rest:before", "Decisions.rest:after", "Graphs.apply:before", "Graphs.apply:after"]
+APPLY = [
+    "Decisions.clear_deadlines:before",
+    "Decisions.clear_deadlines:after",
+    "Graphs.apply:before",
+    "Graphs.apply:after",
+]
 FORESEEN = ["Decisions.finish_and_claim:before", "Decisions.finish_and_claim:after"]
 CLAIMED = [
     "Decisions.claim_ready:before",

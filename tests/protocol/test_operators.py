@@ -44,8 +44,8 @@ ABORT = [
     "Aborts.end_decisions:before",
     "Aborts.end_decisions:after",
     "Interruptions.remove_all:after",
-    "Aborts.rest_graphs:before",
-    "Aborts.rest_graphs:after",
+    "Aborts.clear_graph_deadlines:before",
+    "Aborts.clear_graph_deadlines:after",
 ]
 BAD_PRICE = "bad price"
 

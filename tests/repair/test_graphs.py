@@ -339,7 +339,7 @@ def test_a_task_fails_before_another_is_given_up(world: World, monkeypatch: pyte
     process_id = risky(world)
     cycle(world, process_id)
     findings, around = diagnose(world, process_id)
-    give_up = world.store.graphs.give_up
+    give_up = world.store.graphs.fail_seen
 
     def fail_first(*args: Any) -> bool:
         run(world, "bad")

@@ -12,7 +12,7 @@ from recovery.records.ids import new_pass
 from recovery.repair import Repairer, look_around
 from recovery.rules import Finding, Repair, Rule, Surroundings, judge_decision, judge_process
 from recovery.stack.ports import free_port
-from recovery.store import PATIENT_LOSSES, Queued
+from recovery.store import LOSSES_WITHOUT_DELAY, Queued
 from tests.store.writing import contents, put
 from tests.sweep import shapes
 from tests.world import World
@@ -181,7 +181,7 @@ def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: py
     process_id = world.app.start("order")
     world.tell()
     repairer = Repairer(world.app.resources, world.app.applier)
-    for loss in range(1, PATIENT_LOSSES + 3):
+    for loss in range(1, LOSSES_WITHOUT_DELAY + 3):
         world.redis.flushdb()
         past = world.store.now() - timedelta(hours=1)
         world.store.database["decisions"].update_one({}, {"$set": {"queuedAt": past, "recoveryTime": past}})
@@ -190,7 +190,7 @@ def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: py
         (snapshot,) = world.store.snapshots([process_id])
         findings = judge_process(snapshot, around)
         assert repairer.repair(findings, around) == {Rule.MESSAGE_LOST: 1}
-        assert ("lost 6 times or more" in caplog.text) == (loss > PATIENT_LOSSES), loss
+        assert ("lost 6 times or more" in caplog.text) == (loss > LOSSES_WITHOUT_DELAY), loss
     assert world.redis.llen("order") == 1
     world.pump()
     assert world.process(process_id).result == '"done"'

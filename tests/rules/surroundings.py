@@ -9,7 +9,7 @@ from recovery.records import ActorPreferences, Decision, DecisionState, ProcessT
 from recovery.rules import Surroundings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-MARGIN, MESSAGE_MARGIN, POLLED_WITHIN = timedelta(seconds=5), timedelta(seconds=2), timedelta(seconds=10)
+MARGIN, MESSAGE_MARGIN, POLLED_TIMEOUT = timedelta(seconds=5), timedelta(seconds=2), timedelta(seconds=10)
 LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
 JUST_NOW = NOW - timedelta(milliseconds=100)
 TICK = timedelta(milliseconds=1)
@@ -26,7 +26,7 @@ def around(**changes: Any) -> Surroundings:
         actors={"add": ActorPreferences(id="add", **actor)} if actor else {},
         process_types={"add": ProcessTypePreferences(id="add", **kind)} if kind else {},
         queues=queues | ({"add": QueueStatistics(id="add", **queue)} if queue else {}),
-        polled_within=POLLED_WITHIN,
+        polled_within=POLLED_TIMEOUT,
         message_margin=MESSAGE_MARGIN,
         margin=MARGIN,
         **changes,

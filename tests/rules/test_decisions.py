@@ -18,7 +18,7 @@ from tests.rules.surroundings import (
     LONG_AGO,
     MESSAGE_MARGIN,
     NOW,
-    POLLED_WITHIN,
+    POLLED_TIMEOUT,
     SOON,
     TICK,
     around,
@@ -211,7 +211,7 @@ def test_left_alone(judged: Decision, around: Surroundings) -> None:
 
 POLLED: dict[str, datetime | None] = {
     "never": None,
-    "long ago": NOW - POLLED_WITHIN,
+    "long ago": NOW - POLLED_TIMEOUT,
     "before it was queued": LONG_AGO,
     "now": NOW,
 }
@@ -244,7 +244,7 @@ def test_lost_or_still_to_come(polled: str) -> None:
 
 @pytest.mark.parametrize(
     ("ahead", "believed"),
-    [(TICK, True), (POLLED_WITHIN - TICK, True), (POLLED_WITHIN, False), (timedelta(days=365 * 7900), False)],
+    [(TICK, True), (POLLED_TIMEOUT - TICK, True), (POLLED_TIMEOUT, False), (timedelta(days=365 * 7900), False)],
     ids=str,
 )
 def test_a_poll_that_is_still_to_come_proves_nothing(ahead: timedelta, believed: bool) -> None:

@@ -265,7 +265,9 @@ def test_what_was_pushed_again_waits_in_its_queue_and_is_not_pushed_once_more(wo
 
 def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
     overdue(world, QUEUED, 5)
-    world.app.resources.broker.push(world.store.requeues.unmessaged(["p0000/start"], world.store.now(), "new"))
+    world.app.resources.broker.push(
+        world.store.requeues.requeue_message_lost(["p0000/start"], world.store.now(), "new")
+    )
     past = world.store.now() - DAY
     world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": past, "queuedAt": past}})
     world.store.queues.polled({"add": None})

@@ -148,10 +148,10 @@ def test_a_deadline_that_nobody_lives_to_see_is_as_good_as_none(
 
 def test_a_graph_that_nobody_would_look_at(world: World, pair: tuple[str, str]) -> None:
     spoil(world, pair[0], "graphs", "recoveryTime", MOMENTS["year 273792727"])
-    assert world.store.far_off.count() == {"decisions": 0, "graphs": 1, "processes": 0}
+    assert world.store.unreachable_deadlines.count() == {"decisions": 0, "graphs": 1, "processes": 0}
     world.redis.lpush("order", "a message that is still to come")  # else its message is lost, which moves the graph too
     assert scanner(world, "processes").run_once().repaired == {Rule.DEADLINE_MISSING: 1}
-    assert world.store.far_off.count() == {"decisions": 0, "graphs": 0, "processes": 0}
+    assert world.store.unreachable_deadlines.count() == {"decisions": 0, "graphs": 0, "processes": 0}
 
 
 def test_a_delay_of_ten_years_is_not_far(world: World, pair: tuple[str, str]) -> None:
@@ -159,12 +159,12 @@ def test_a_delay_of_ten_years_is_not_far(world: World, pair: tuple[str, str]) ->
     eta = now + timedelta(seconds=FAR_OFF - 60)
     delayed = {"state": "delayed", "eta": eta, "recoveryTime": eta}
     world.store.database["decisions"].update_one(key, {"$set": delayed})
-    assert world.store.far_off.count()["decisions"] == 0
+    assert world.store.unreachable_deadlines.count()["decisions"] == 0
     assert scanner(world, "graphs").run_once().repaired[Rule.DEADLINE_MISSING] == 0
     far = MOMENTS["year 273792727"]
     for its_eta, expected in ((eta, eta), (far, now)):
         world.store.database["decisions"].update_one(key, {"$set": {"eta": its_eta, "recoveryTime": far}})
-        assert world.store.far_off.stamp([key["_id"], pair[1]]) == 1
+        assert world.store.unreachable_deadlines.stamp([key["_id"], pair[1]]) == 1
         found = world.store.database["decisions"].find_one(key)
         assert found is not None and is_close(found["recoveryTime"], expected)
 
@@ -174,8 +174,8 @@ def test_what_is_at_rest_is_not_counted(world: World, pair: tuple[str, str]) -> 
     world.store.database["processes"].update_many({}, {"$set": {"state": "finished", "recoveryTime": far}})
     world.store.database["graphs"].update_many({}, {"$set": {"notFinished": {}, "recoveryTime": far}})
     world.store.database["decisions"].update_many({}, {"$set": {"state": "finished", "recoveryTime": far}})
-    assert set(world.store.far_off.count().values()) == {0}
-    assert world.store.far_off.stamp([*pair, f"{pair[0]}/start"]) == 0
+    assert set(world.store.unreachable_deadlines.count().values()) == {0}
+    assert world.store.unreachable_deadlines.stamp([*pair, f"{pair[0]}/start"]) == 0
     assert Overview(world.store.database).without_deadline() == {
         schema.DECISIONS: 0, schema.GRAPHS: 0, schema.PROCESSES: 0
     }  # fmt: skip

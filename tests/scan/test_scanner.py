@@ -15,7 +15,7 @@ from recovery.scan import Scanner, ScanResult
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 from tests.scan.making import DAY, SCANNERS, overdue, scanner
 from tests.store.writing import put
 from tests.world import World
@@ -42,7 +42,7 @@ class Counting(Scanner[int]):
         assert page, "an empty page needs no judgement"
         return [], Surroundings(now=self.resources.store.now())
 
-    def settle(self, page: Sequence[int]) -> None:
+    def postpone_healthy(self, page: Sequence[int]) -> None:
         self.settled += page
 
 
@@ -102,7 +102,7 @@ def test_nothing_to_do(world: World, name: str) -> None:
 def test_a_database_that_is_away(emptied: Settings, name: str, caplog: pytest.LogCaptureFixture) -> None:
     away = emptied.model_copy(update={"mongo_uri": f"mongodb://127.0.0.1:{free_port()}"})
     world = World(emptied, Recovery(away))
-    with caplog.at_level(logging.WARNING), impatient(0.2):
+    with caplog.at_level(logging.WARNING), time_limit(0.2):
         result = SCANNERS[name](world).run_once()
     assert result.error is not None
     assert (result.scanner, result.looked_at) == (name, 0)

@@ -109,7 +109,7 @@ def test_a_result_between_look_and_write_wins(world: World, forced: bool) -> Non
     one = scanner(world, "decisions")
 
     def give() -> None:
-        world.store.requeues.not_run(decision.id, "old", "w#1", "new")
+        world.store.requeues.requeue_unrun(decision.id, "old", "w#1", "new")
         world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"state": "finished"}})
 
     after_find(one, give)
@@ -190,5 +190,5 @@ def test_what_is_put_off_or_restarted_is_looked_at_when_its_time_is_over(world: 
     assert decision.recovery_time is not None and decision.recovery_time <= over
     past = world.store.now() - timedelta(seconds=1)
     world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"recoveryTime": past}})
-    assert world.store.requeues.put_off([decision.id], 600, 700) == 1
+    assert world.store.requeues.postpone([decision.id], 600, 700) == 1
     assert world.decisions(process_id)["start"].recovery_time == over

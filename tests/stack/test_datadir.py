@@ -60,7 +60,7 @@ def test_marker_that_is_not_ours(tmp_path: Path, text: str) -> None:
 
 
 def test_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datadir, "_LOCKED_WITHIN", 0.05)
+    monkeypatch.setattr(datadir, "_LOCKED_TIMEOUT", 0.05)
     with claimed(tmp_path, "mongod", "6.0"):
         assert f"{tmp_path} is in use by another mongod" in refusal(tmp_path)
     claim(tmp_path)

@@ -98,7 +98,7 @@ def test_killed_valkey_comes_back_on_its_port(valkey: Valkey) -> None:
 
 
 def test_frozen_valkey_is_waited_for(valkey: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "START_WITHIN", 0.1)
+    monkeypatch.setattr(server, "START_TIMEOUT", 0.1)
     monkeypatch.setattr(Valkey, "_ready", lambda _self: False)
     with pytest.raises(ServerUnavailable, match=r"is not ready 0\.1 s after its start"):
         valkey.start()
@@ -108,7 +108,7 @@ def test_frozen_valkey_is_waited_for(valkey: Valkey, monkeypatch: pytest.MonkeyP
 def test_second_server_on_the_same_data_is_refused(
     valkey: Valkey, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datadir, "_LOCKED_WITHIN", 0.1)
+    monkeypatch.setattr(datadir, "_LOCKED_TIMEOUT", 0.1)
     valkey.start()
     with pytest.raises(DataDirectoryError, match="is in use by another valkey"):
         Valkey(valkey.directory, data_dir / "log").start()

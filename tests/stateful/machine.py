@@ -26,15 +26,28 @@ MEMBERS, PROCESSES = 4, 3
 
 KINDS = [kind for kind in Kind if kind not in KILLS]
 AT_APPLIES = (
-    *("Tasks.insert", "Decisions.insert", "Graphs.apply", "Requeues.ready", "Decisions.rest", "Processes.finish"),
+    *(
+        "Tasks.insert",
+        "Decisions.insert",
+        "Graphs.apply",
+        "Requeues.enqueue_ready",
+        "Decisions.clear_deadlines",
+        "Processes.finish",
+    ),
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
 AT_WORK = (
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
-    *("Pipeline.execute", "Requeues.not_run", *AT_APPLIES),
+    *("Pipeline.execute", "Requeues.requeue_unrun", *AT_APPLIES),
 )
 AT_SCANS = (
-    *("Requeues.timed_out", "Requeues.unmessaged", "Requeues.due", "Requeues.out_of_time", "Processes.break_late"),
+    *(
+        "Requeues.timed_out",
+        "Requeues.requeue_message_lost",
+        "Requeues.enqueue_due",
+        "Requeues.out_of_time",
+        "Processes.break_late",
+    ),
     *("Pipeline.execute", *AT_APPLIES),
 )
 AT_COMMANDS = (

@@ -184,10 +184,10 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Processes.get_committed": lambda store: store.processes.get_committed("p"),
     "Processes.is_there": lambda store: store.processes.is_there("p"),
     "Processes.shown": lambda store: store.processes.shown("p", 10),
-    "Processes.told": lambda store: store.processes.told("p"),
+    "Processes.find_committed": lambda store: store.processes.find_committed("p"),
 }
 """{query: the query, asked}: what is told to somebody, or concluded from for good."""
-OF_OTHERS = {"DecisionQueries.catch_up", "Store.catch_up", "Store.rest_graphs", "Store.snapshot_pages"}
+OF_OTHERS = {"DecisionQueries.catch_up", "Store.catch_up", "Store.clear_graph_deadlines", "Store.snapshot_pages"}
 """Say so as well: they wait, or read by what stands above, or as they are told to."""
 
 

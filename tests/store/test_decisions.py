@@ -232,8 +232,8 @@ def test_a_task_that_timed_out_for_good_has_no_attempts_result(store: Store, acc
 def test_rest_takes_the_deadline_off_what_is_finished_only(store: Store) -> None:
     put(store, *(decision(f"p/{state}", state, store, worker="w#1") for state in DecisionState))
     before = contents(store, "decisions")
-    assert store.decisions.rest(list(before)) == 1
-    assert store.decisions.rest(list(before)) == 0
+    assert store.decisions.clear_deadlines(list(before)) == 1
+    assert store.decisions.clear_deadlines(list(before)) == 0
     after = contents(store, "decisions")
     finished = after.pop("p/finished")
     assert "recoveryTime" not in finished
@@ -304,7 +304,7 @@ def test_deadlines_are_set_by_the_databases_clock(store: Store, monkeypatch: pyt
     assert claimed.claimed_at is not None
     assert claimed.recovery_time - claimed.claimed_at == seconds(3600)
     assert is_close(claimed.claimed_at, store.now())
-    (queued,) = store.requeues.given_back(["p/t"], ["w#1"], NEWER)
+    (queued,) = store.requeues.requeue_given_back(["p/t"], ["w#1"], NEWER)
     assert is_close(queued.queued_at, store.now())
 
 

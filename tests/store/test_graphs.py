@@ -141,7 +141,7 @@ def test_the_last_one_completes_it(store: Store) -> None:
     assert last is not None
     assert (first.complete, last.complete) == (False, True)
     assert there(store).recovery_time is not None, "it rests when its process has ended, not before"
-    assert store.graphs.rest(["p"]) == 1
+    assert store.graphs.clear_deadlines(["p"]) == 1
     assert there(store).recovery_time is None
 
 
@@ -163,7 +163,7 @@ def test_fail_leaves_the_task_open(store: Store, epoch: int, task: str, known: b
     found = there(store)
     assert (found.failed, set(found.not_finished), found.links) == ({"a": True}, {"a", "sum"}, {"sum": {"a": True}})
     assert is_close(found.recovery_time, store.now() + timedelta(seconds=30))
-    assert store.graphs.rest(["p"]) == 1
+    assert store.graphs.clear_deadlines(["p"]) == 1
 
 
 @pytest.mark.parametrize("restarts", [None, 1])
@@ -176,7 +176,7 @@ def test_a_failure_of_an_earlier_life_is_not_noted(store: Store, restarts: int |
 
 
 CHANGES_OF_WHAT_WAS_SEEN: dict[str, Callable[[Store, Graph], bool]] = {
-    "give_up": lambda store, seen: store.graphs.give_up(seen, "b"),
+    "give_up": lambda store, seen: store.graphs.fail_seen(seen, "b"),
     "reopen": lambda store, seen: store.graphs.reopen(seen, {"done": ["b"]}),
     "relink": lambda store, seen: store.graphs.relink(seen, {"b": ["a"]}),
 }
@@ -197,7 +197,7 @@ def test_what_is_not_as_it_was_seen_is_left_alone(store: Store, name: str, since
 
 def test_an_open_graph_does_not_rest(store: Store) -> None:
     graph(store, "a")
-    assert store.graphs.rest(["p", "none"]) == 0
+    assert store.graphs.clear_deadlines(["p", "none"]) == 0
     assert there(store).recovery_time is not None
 
 
@@ -213,9 +213,9 @@ def test_touch_wakes_nothing_that_rests(store: Store) -> None:
 def test_looks_grow_rare(store: Store, idle: float, later: float) -> None:
     """A healthy graph is looked at again when it has been idle for twice as long."""
     graph(store, "a", touched_at=store.now() - timedelta(seconds=idle))
-    assert store.graphs.look_later(["p"]) == 1
+    assert store.graphs.postpone_idle(["p"]) == 1
     assert is_about(there(store).recovery_time, store.now(), later)
-    assert store.graphs.look_later(["p"]) == 0, "it is not overdue any more"
+    assert store.graphs.postpone_idle(["p"]) == 0, "it is not overdue any more"
 
 
 def test_the_first_graph_stays(store: Store) -> None:

@@ -53,7 +53,7 @@ def test_what_is_set_is_known_after_a_while(store: Store, monkeypatch: pytest.Mo
     store.process_types.override("order", {"process_timeout": 7.0})
     assert store.preferences.actor(ADD) == ADD and store.preferences.process_timeouts() == {}
     monkeypatch.setattr(preferences, "REFRESH", 0.0)
-    store.preferences.forget()
+    store.preferences.invalidate()
     assert store.preferences.actor(ADD.evolve(worker_timeout=1)) == ADD.evolve(worker_timeout=1, task_timeout=5)
     assert store.preferences.process_type(ORDER) == ORDER.evolve(process_timeout=7)
     assert (store.preferences.task_timeouts(), store.preferences.process_timeouts()) == ({"add": 5}, {"order": 7})
@@ -77,7 +77,7 @@ def test_in_an_outage_the_last_known_holds(store: Store, monkeypatch: pytest.Mon
         raise AutoReconnect("away")
 
     looks = count(monkeypatch, away)
-    store.preferences.forget()
+    store.preferences.invalidate()
     for _ in range(10):
         assert store.preferences.actor(ADD) == known
     assert len(looks) == 1, "nor is it asked for with each task"
@@ -96,7 +96,7 @@ def test_what_is_said_to_be_new_is_read_anew_by_all_that_were_forked(store: Stor
     try:
         assert os.read(ready[0], 1) == b"+"
         store.actors.block("add")
-        store.preferences.forget()
+        store.preferences.invalidate()
         os.write(told[1], b"!")
         assert os.read(seen[0], 10) == b"blocked"
     finally:
@@ -115,11 +115,11 @@ def test_who_asks_after_it_was_said_waits_for_the_answer(store: Store, monkeypat
     assert not store.preferences.is_blocked("add")
     looks = count(monkeypatch, held)
     with ThreadPoolExecutor(2) as threads:
-        store.preferences.forget()
+        store.preferences.invalidate()
         first = threads.submit(store.preferences.is_blocked, "add")
         assert reads.acquire(timeout=20)
         store.actors.block("add")
-        store.preferences.forget()
+        store.preferences.invalidate()
         second = threads.submit(store.preferences.is_blocked, "add")
         with pytest.raises(TimeoutError):
             second.result(timeout=0.1)
@@ -143,11 +143,11 @@ def test_a_word_that_comes_while_it_is_read_has_it_read_once_more(
         if left:
             left.pop()
             store.actors.block("add")
-            store.preferences.forget()
+            store.preferences.invalidate()
         return read
 
     monkeypatch.setattr(Actors, "stored", stored)
-    store.preferences.forget()
+    store.preferences.invalidate()
     assert store.preferences.is_blocked("add")
     assert len(left) == 0 if words == 1 else len(left) > words - 10
 

@@ -137,7 +137,7 @@ def test_looks_grow_rare(store: Store, age: float, later: float) -> None:
     overdue = wanted(started_at=now - timedelta(seconds=age), recovery_time=now - DAY)
     healthy = wanted(started_at=now - timedelta(seconds=age), recovery_time=now + DAY)
     put(store, overdue, healthy)
-    assert store.processes.look_later([overdue.id, healthy.id]) == 1
+    assert store.processes.postpone_idle([overdue.id, healthy.id]) == 1
     assert is_about(get(store, overdue.id).recovery_time, now, later)
     assert get(store, healthy.id).recovery_time == healthy.recovery_time
 
@@ -147,5 +147,5 @@ def test_one_that_ended_and_kept_a_deadline_does_not_stand_in_the_way(store: Sto
     ended = wanted(state=ProcessState.ABORTED, recovery_time=store.now() - DAY)
     put(store, ended)
     assert store.processes.overdue(10) == [ended.id]
-    assert store.processes.look_later([ended.id]) == 1
+    assert store.processes.postpone_idle([ended.id]) == 1
     assert store.processes.overdue(10) == []

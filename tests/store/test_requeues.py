@@ -34,40 +34,46 @@ def past(decision: Decision, now: datetime) -> bool:
 
 
 GUARDS: dict[str, Guard] = {
-    "ready": Guard(lambda s, ids: s.requeues.ready(ids, PASS), lambda d, _: d.state is DecisionState.WAITING),
-    "due": Guard(lambda s, ids: s.requeues.due(ids, PASS), lambda d, now: d.state is DELAYED and past(d, now)),
+    "enqueue_ready": Guard(
+        lambda s, ids: s.requeues.enqueue_ready(ids, PASS), lambda d, _: d.state is DecisionState.WAITING
+    ),
+    "enqueue_due": Guard(
+        lambda s, ids: s.requeues.enqueue_due(ids, PASS), lambda d, now: d.state is DELAYED and past(d, now)
+    ),
     "timed_out": Guard(
         lambda s, ids: s.requeues.timed_out(ids, PASS), lambda d, now: d.state is WORKING and past(d, now)
     ),
-    "lost": Guard(
-        lambda s, ids: s.requeues.lost(ids, ["a#1", "c#1"], PASS),
+    "requeue_worker_lost": Guard(
+        lambda s, ids: s.requeues.requeue_worker_lost(ids, ["a#1", "c#1"], PASS),
         lambda d, _: d.state is WORKING and d.worker == "a#1",
     ),
-    "given_back": Guard(
-        lambda s, ids: s.requeues.given_back(ids, ["a#1"], PASS),
+    "requeue_given_back": Guard(
+        lambda s, ids: s.requeues.requeue_given_back(ids, ["a#1"], PASS),
         lambda d, _: d.state is WORKING and d.worker == "a#1",
     ),
     # The one that claimed it, and whose message is used up.
     "not_run": Guard(
-        lambda s, ids: [one for key in ids for one in s.requeues.not_run(key, "old", "a#1", PASS)],
+        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun(key, "old", "a#1", PASS)],
         lambda d, _: d.state is QUEUED or (d.state is WORKING and d.worker == "a#1"),
     ),
     "not_run, under another pass": Guard(
-        lambda s, ids: [one for key in ids for one in s.requeues.not_run(key, "later", "a#1", PASS)],
+        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun(key, "later", "a#1", PASS)],
         lambda _, __: False,
     ),
     # A decision that is queued without a time has no message either.
-    "unmessaged": Guard(
-        lambda s, ids: s.requeues.unmessaged(ids, s.now() - HOUR, PASS),
+    "requeue_message_lost": Guard(
+        lambda s, ids: s.requeues.requeue_message_lost(ids, s.now() - HOUR, PASS),
         lambda d, now: d.state is QUEUED and (d.queued_at is None or d.queued_at <= now - HOUR),
     ),
-    "wait_longer": Guard(lambda s, ids: s.requeues.wait_longer(ids), lambda d, now: d.state is QUEUED and past(d, now)),
+    "postpone_waiting": Guard(
+        lambda s, ids: s.requeues.postpone_waiting(ids), lambda d, now: d.state is QUEUED and past(d, now)
+    ),
     "stamp": Guard(
         lambda s, ids: s.requeues.stamp(ids),
         lambda d, _: d.state in (DELAYED, QUEUED, WORKING) and d.recovery_time is None,
     ),
-    "put_off": Guard(lambda s, ids: s.requeues.put_off(ids, 60, 120), lambda d, now: past(d, now)),
-    "look_later": Guard(lambda s, ids: s.requeues.look_later(ids), lambda d, now: past(d, now)),
+    "postpone": Guard(lambda s, ids: s.requeues.postpone(ids, 60, 120), lambda d, now: past(d, now)),
+    "postpone_idle": Guard(lambda s, ids: s.requeues.postpone_idle(ids), lambda d, now: past(d, now)),
     # A deadline that is nearer stays.
     "taken_up": Guard(
         lambda s, _: s.requeues.taken_up("actor1"),
@@ -79,7 +85,7 @@ GUARDS: dict[str, Guard] = {
         lambda d, _: d.state is WORKING and d.worker == "a#1",
     ),
 }
-COUNTS_A_TIMEOUT = {"timed_out", "lost", "fail", "fail what is held"}
+COUNTS_A_TIMEOUT = {"timed_out", "requeue_worker_lost", "fail", "fail what is held"}
 
 
 def every_condition(store: Store) -> list[Decision]:
@@ -116,7 +122,10 @@ def test_of_a_batch_in_every_condition_only_the_right_ones_change(store: Store, 
     assert contents(store, "decisions") == after, "the second time none is in the condition any more"
 
 
-@pytest.mark.parametrize("name", ["ready", "due", "timed_out", "lost", "given_back", "unmessaged"])
+@pytest.mark.parametrize(
+    "name",
+    ["enqueue_ready", "enqueue_due", "timed_out", "requeue_worker_lost", "requeue_given_back", "requeue_message_lost"],
+)
 def test_one_alone_is_as_one_of_many(store: Store, name: str) -> None:
     made, guard, now = every_condition(store), GUARDS[name], store.now()
     for decision in made:
@@ -124,7 +133,10 @@ def test_one_alone_is_as_one_of_many(store: Store, name: str) -> None:
         assert [one.id for one in told] == [decision.id] * guard.wanted(decision, now)
 
 
-@pytest.mark.parametrize("name", ["ready", "due", "timed_out", "lost", "given_back", "unmessaged"])
+@pytest.mark.parametrize(
+    "name",
+    ["enqueue_ready", "enqueue_due", "timed_out", "requeue_worker_lost", "requeue_given_back", "requeue_message_lost"],
+)
 @pytest.mark.parametrize("together", [1, 2])
 def test_what_comes_back_is_what_the_message_needs(store: Store, name: str, together: int) -> None:
     made, guard, now = every_condition(store), GUARDS[name], store.now()
@@ -133,12 +145,12 @@ def test_what_comes_back_is_what_the_message_needs(store: Store, name: str, toge
     assert len(told) == together
     for one in told:
         found = get(store, one.id)
-        first = name not in ("ready", "due", "timed_out")
+        first = name not in ("enqueue_ready", "enqueue_due", "timed_out")
         assert one == Queued(found.id, found.actor, PASS, found.queued_at or now, first=first)
         assert (found.state, found.pass_key) == (QUEUED, PASS)
         assert is_close(found.queued_at, now)
         assert is_close(found.recovery_time, now + timedelta(seconds=10))
-        assert found.worker is None or name == "ready"
+        assert found.worker is None or name == "enqueue_ready"
 
 
 TIMES: list[tuple[str, float | None, float | None, float]] = [
@@ -162,7 +174,7 @@ def test_ready_becomes_delayed_while_its_time_is_to_come(
     at = None if eta is None else now + timedelta(seconds=eta)
     ids = [f"p/{n}" for n in range(together)]
     put(store, *(Decision(id=key, actor="add", eta=at, delay=delay) for key in ids))
-    queued = store.requeues.ready(ids, PASS)
+    queued = store.requeues.enqueue_ready(ids, PASS)
     assert [one.id for one in queued] == ([] if starts else ids)
     for key in ids:
         found = get(store, key)
@@ -186,7 +198,7 @@ def test_a_message_still_to_come_is_looked_for_when_it_is_twice_as_old(store: St
     now = store.now()
     queued_at = now - timedelta(seconds=age)
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=queued_at, recovery_time=now - DAY))
-    assert store.requeues.wait_longer(["p/t"]) == 1
+    assert store.requeues.postpone_waiting(["p/t"]) == 1
     assert is_about(get(store, "p/t").recovery_time, now, later)
 
 
@@ -195,7 +207,7 @@ def test_a_message_that_is_lost_again_and_again(store: Store, losses: int | None
     """Its task is queued again each time, and after some times ever more rarely."""
     now = store.now()
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=now - DAY, losses=losses, recovery_time=now))
-    (queued,) = store.requeues.unmessaged(["p/t"], now, "new")
+    (queued,) = store.requeues.requeue_message_lost(["p/t"], now, "new")
     found = get(store, "p/t")
     assert (found.state, found.pass_key, found.losses) == (QUEUED, queued.pass_key, (losses or 0) + 1)
     assert is_close(found.recovery_time, now + timedelta(seconds=later))
@@ -205,7 +217,7 @@ def test_a_delay_that_no_date_can_hold_does_not_hold_up_the_batch(store: Store) 
     """Another program wrote it."""
     for key, delay in (("p/t", 1e18), ("p/u", None)):
         put(store, Decision(id=key, actor="a", state=DecisionState.WAITING, delay=delay))
-    assert [one.id for one in store.requeues.ready(["p/t", "p/u"], PASS)] == ["p/u"]
+    assert [one.id for one in store.requeues.enqueue_ready(["p/t", "p/u"], PASS)] == ["p/u"]
     delayed = get(store, "p/t")
     assert delayed.state is DecisionState.DELAYED
     assert is_close(delayed.recovery_time, store.now() + timedelta(seconds=LONGEST))

@@ -130,8 +130,8 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
     worker.store.requeues.put_off_damaged(f"{bad}/start")
-    worker.store.processes.put_off(bad, 1)
-    worker.store.graphs.put_off(bad, 1)
+    worker.store.processes.postpone(bad, 1)
+    worker.store.graphs.postpone(bad, 1)
 
     overrides = ActorOverrides(operator.app.resources)
     assert overrides.block("part")

@@ -26,25 +26,25 @@ W, Q, F = DecisionState.WORKING, DecisionState.QUEUED, DecisionState.FINISHED
 Update = Callable[[Store, Sequence[str]], Any]
 OF_DECISIONS: dict[str, tuple[Update, dict[str, Any]]] = {
     "timed_out": (lambda s, ids: s.requeues.timed_out(ids, NEW), {"state": W}),
-    "lost": (lambda s, ids: s.requeues.lost(ids, ["w#1"], NEW), {"state": W}),
-    "due": (lambda s, ids: s.requeues.due(ids, NEW), {"state": DecisionState.DELAYED}),
-    "unmessaged": (lambda s, ids: s.requeues.unmessaged(ids, s.now(), NEW), {"state": Q}),
-    "wait_longer": (lambda s, ids: s.requeues.wait_longer(ids), {"state": Q}),
-    "put_off": (lambda s, ids: s.requeues.put_off(ids, 600, 700), {"state": Q}),
-    "look_later": (lambda s, ids: s.requeues.look_later(ids), {"state": Q}),
+    "requeue_worker_lost": (lambda s, ids: s.requeues.requeue_worker_lost(ids, ["w#1"], NEW), {"state": W}),
+    "enqueue_due": (lambda s, ids: s.requeues.enqueue_due(ids, NEW), {"state": DecisionState.DELAYED}),
+    "requeue_message_lost": (lambda s, ids: s.requeues.requeue_message_lost(ids, s.now(), NEW), {"state": Q}),
+    "postpone_waiting": (lambda s, ids: s.requeues.postpone_waiting(ids), {"state": Q}),
+    "postpone": (lambda s, ids: s.requeues.postpone(ids, 600, 700), {"state": Q}),
+    "postpone_idle": (lambda s, ids: s.requeues.postpone_idle(ids), {"state": Q}),
     "fail": (lambda s, ids: s.requeues.fail(ids, ERROR, NEW), {"state": W}),
     "stamp": (lambda s, ids: s.requeues.stamp(ids), {"state": Q, "recovery_time": None}),
-    "rest": (lambda s, ids: s.decisions.rest(ids), {"state": F, "outcome": Outcome(pass_key="old")}),
+    "rest": (lambda s, ids: s.decisions.clear_deadlines(ids), {"state": F, "outcome": Outcome(pass_key="old")}),
     "extend_all": (lambda s, _: s.decisions.extend_all("w", "add", 600), {"state": W}),
 }
 OF_GRAPHS: dict[str, tuple[Update, dict[str, Any]]] = {
     "touch": (lambda s, ids: s.graphs.touch(ids), {}),
-    "rest": (lambda s, ids: s.graphs.rest(ids), {"failed": {"a": True}}),
-    "look_later": (lambda s, ids: s.graphs.look_later(ids), {}),
+    "rest": (lambda s, ids: s.graphs.clear_deadlines(ids), {"failed": {"a": True}}),
+    "postpone_idle": (lambda s, ids: s.graphs.postpone_idle(ids), {}),
     "stamp": (lambda s, ids: s.graphs.stamp(ids), {"recovery_time": None}),
 }
 OF_PROCESSES: dict[str, tuple[Update, dict[str, Any]]] = {
-    "look_later": (lambda s, ids: s.processes.look_later(ids), {}),
+    "postpone_idle": (lambda s, ids: s.processes.postpone_idle(ids), {}),
     "stamp": (lambda s, ids: s.processes.stamp(ids), {"recovery_time": None}),
     "note_timeouts": (lambda s, ids: s.processes.note_timeouts(ids, "order", 1.0), {}),
     "break_late": (lambda s, ids: s.processes.break_late(ids, "order", 1.0, ERROR), {}),
@@ -54,7 +54,11 @@ CASES = [
     for collection, of in (("decisions", OF_DECISIONS), ("graphs", OF_GRAPHS), ("processes", OF_PROCESSES))
     for name in of
 ]
-GROWS = [case for case in CASES if str(case.id).partition("-")[2] in ("timed_out", "unmessaged", "due", "break_late")]
+GROWS = [
+    case
+    for case in CASES
+    if str(case.id).partition("-")[2] in ("timed_out", "requeue_message_lost", "enqueue_due", "break_late")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +152,7 @@ def test_alone_in_its_update(store: Store, stricter: Any, caplog: pytest.LogCapt
     spoil(store, "decisions", ids[BAD], {"odd": True})
     stricter("decisions")
     before = contents(store, "decisions", ids)
-    assert store.requeues.unmessaged([ids[BAD]], store.now(), NEW) == []
+    assert store.requeues.requeue_message_lost([ids[BAD]], store.now(), NEW) == []
     assert changed(store, "decisions", before) == {ids[BAD]}
     assert f" {ids[BAD]}: can't be changed: " in caplog.text
 
@@ -166,7 +170,7 @@ def test_many_of_them(store: Store, stricter: Any) -> None:
     for key in ids[::2]:
         spoil(store, "decisions", key, {"odd": True})
     stricter("decisions")
-    assert [one.id for one in store.requeues.unmessaged(ids, store.now(), NEW)] == ids[1::2]
+    assert [one.id for one in store.requeues.requeue_message_lost(ids, store.now(), NEW)] == ids[1::2]
 
 
 def test_what_is_no_records_fault_is_raised(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +182,7 @@ def test_what_is_no_records_fault_is_raised(store: Store, monkeypatch: pytest.Mo
         collection = store.requeues._current
         monkeypatch.setattr(type(collection), "update_many", fails)
         with pytest.raises(OperationFailure):
-            store.requeues.look_later(IDS)
+            store.requeues.postpone_idle(IDS)
 
 
 def test_a_heartbeat_reaches_what_can_not_be_written(store: Store, stricter: Any) -> None:

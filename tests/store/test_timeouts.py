@@ -48,8 +48,8 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
         decision("p/again", WORKING, recovery_time=now - HOUR, enqueued_at=now - DAY),
         decision("p/taken", WAITING),
     )
-    store.requeues.ready(["p/ready", "p/delayed"], "new")
-    store.requeues.due(["p/due"], "new")
+    store.requeues.enqueue_ready(["p/ready", "p/delayed"], "new")
+    store.requeues.enqueue_due(["p/due"], "new")
     store.requeues.timed_out(["p/again"], "new")
     taken = store.decisions.claim_ready("add", "p/taken", "new", "w", 60)
     store.decisions.insert_queued(decision("p/start", WAITING), "new", now, 10)
@@ -87,9 +87,9 @@ def test_what_is_queued_is_looked_at_when_its_time_is_over(limited: Store) -> No
             decision(f"{actor}/requeued", WORKING, actor=actor, recovery_time=past, enqueued_at=past),
             decision(f"{actor}/waits", QUEUED, actor=actor, recovery_time=past, enqueued_at=past, queued_at=past),
         )
-    limited.requeues.ready(["add/ready", "sum/ready"], "new")
+    limited.requeues.enqueue_ready(["add/ready", "sum/ready"], "new")
     limited.requeues.timed_out(["add/requeued", "sum/requeued"], "new")
-    limited.requeues.wait_longer(["add/waits", "sum/waits"])
+    limited.requeues.postpone_waiting(["add/waits", "sum/waits"])
     limited.decisions.insert_queued(decision("add/start", WAITING), "new", now, 10, 3)
     limited.decisions.insert_queued(decision("sum/start", WAITING, actor="sum"), "new", now, 10)
     for key, document in contents(limited, "decisions").items():
@@ -195,7 +195,7 @@ def test_a_process_that_was_set_running_since_it_was_seen_is_not_broken(store: S
 def test_a_process_is_looked_at_when_its_time_is_over(store: Store) -> None:
     made, now = processes(store), store.now()
     week = 7 * 86400.0
-    store.processes.look_later(list(made), {"order": week / 6, "another": 1.0})
+    store.processes.postpone_idle(list(made), {"order": week / 6, "another": 1.0})
     found = contents(store, "processes")
     started = made["late"].started_at
     assert started is not None
@@ -203,5 +203,5 @@ def test_a_process_is_looked_at_when_its_time_is_over(store: Store) -> None:
     assert now + timedelta(seconds=50) <= found["young"]["recoveryTime"] < now + HOUR
     assert now + DAY / 2 <= found["other"]["recoveryTime"] <= now + 2 * DAY
     store.database["processes"].update_many({}, {"$set": {"recoveryTime": now - HOUR}})
-    store.processes.look_later(list(made), {"order": 3600.0})
+    store.processes.postpone_idle(list(made), {"order": 3600.0})
     assert contents(store, "processes")["late"]["recoveryTime"] >= now + DAY / 2, "it is past already"

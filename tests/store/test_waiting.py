@@ -183,7 +183,7 @@ def test_what_waits_for_others_in_a_process_that_broke_waits_for_an_operator(sto
 
 
 def test_of_too_many_no_process_is_looked_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "MOST_LOOKED_UP", 3)
+    monkeypatch.setattr(pending, "MAX_LOOKED_UP", 3)
     decisions(store, "a", *["waiting"] * 4, process="broken")
     assert store.waiting.by_actor()["a"].to_come == ToCome(after_others=4)
 

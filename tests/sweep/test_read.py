@@ -17,7 +17,7 @@ from recovery.store import schema
 from recovery.store.reading import Read
 from recovery.store.views.ranges import BRIEF, PAGE, Range
 from recovery.sweep.outline import Source, live_keys, suspects
-from recovery.sweep.read import Outline, Seen, Stream, at_rest, survey
+from recovery.sweep.read import Outline, RangeCounts, Stream, at_rest, survey
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 
@@ -195,7 +195,7 @@ def test_a_survey_counts_and_sets_aside(database: Database) -> None:
     for _ in range(3):
         database.add(finished)
     odd = [database.add(shape) for shape in (running, *BROKEN)]
-    seen = Seen()
+    seen = RangeCounts()
     aside = [outline.process["_id"] for outline in survey(database.store.database, Range(), seen)]
     assert seen.processes == 3 + len(odd)
     assert sorted(aside) == sorted(odd)
@@ -205,7 +205,7 @@ def test_an_outline_read_from_the_server_is_what_the_tests_above_take_it_for(dat
     for shape in (running, *BROKEN):
         records = shape(new_process_id(), database.now)
         database.insert(records)
-        (read,) = survey(database.store.database, Range(records.process.id), Seen())
+        (read,) = survey(database.store.database, Range(records.process.id), RangeCounts())
         assert read == outlined(records)
 
 
@@ -224,6 +224,6 @@ def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
     database.add(finished)
     database.insert(large)
     database.add(finished)
-    seen = Seen()
+    seen = RangeCounts()
     assert list(survey(database.store.database, Range(), seen)) == []
     assert (seen.processes, seen.decisions) == (3, 3 * SIZE + len(many))

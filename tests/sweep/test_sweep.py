@@ -24,7 +24,7 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.views.ranges import Range
 from recovery.sweep import examine, sweep
-from recovery.sweep.read import Seen, look_for_tasks, survey
+from recovery.sweep.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep.report import SHOWN
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
@@ -151,7 +151,7 @@ def test_tasks_of_no_process(database: Database, settings: Settings) -> None:
     assert {suspect.process_id for suspect in sweep(settings).sample} == {gone, also_gone}
     database.store.database["tasks"].delete_many({"_id": {"$regex": f"^{lacking}"}})
     for thorough, found in ((False, {also_gone}), (True, {gone, also_gone})):
-        seen = Seen()  # of one range
+        seen = RangeCounts()  # of one range
         assert list(survey(database.store.database, Range(), seen)) == []
         look_for_tasks(database.store.database, Range(), seen, thorough=thorough)
         assert seen.orphans == found
@@ -185,7 +185,7 @@ def test_many_of_one_type_are_read_as_a_range(
     for shape in (finished, running, work_timeout):
         database.add(shape, process_type="billing")
     around = examine.look_around(examine.Resources.connect(settings))
-    result = examine.examine(examine.Errand(settings, around, process_type="billing"), Range())
+    result = examine.examine(examine.SweepRequest(settings, around, process_type="billing"), Range())
     assert (result.processes, result.suspects) == (3, 1)
 
 
@@ -231,7 +231,7 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
         for name, field, value in SPOILT:
             spoilt[_spoil(database, database.add(shape), name, field, value)] = field.partition(".")[0]
     result = examine.examine(
-        examine.Errand(settings, examine.look_around(examine.Resources.connect(settings)), thorough=True), Range()
+        examine.SweepRequest(settings, examine.look_around(examine.Resources.connect(settings)), thorough=True), Range()
     )
     assert result.findings[Rule.RECORD_DAMAGED] == len(spoilt)
     report = sweep(settings, thorough=True)

@@ -40,7 +40,7 @@ TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
 PATIENCE = 0.1
 """Seconds that a finished task waits for others."""
-CATCH_UP_WITHIN = 1.0
+CATCH_UP_TIMEOUT = 1.0
 """Seconds that a flush waits for the majority: a thousand times what it takes while all is well."""
 
 
@@ -133,7 +133,7 @@ class Applier:
     def _clear(self, *, catch_up: bool = False) -> None:
         try:
             if catch_up:  # what was applied a moment ago is proven then
-                self._resources.store.catch_up(CATCH_UP_WITHIN)
+                self._resources.store.catch_up(CATCH_UP_TIMEOUT)
             self._clearing.write()
         except PyMongoError as error:  # only a hint: they are found applied when they are overdue
             log.warning("deadlines of applied decisions not cleared (%s)", error)

@@ -25,8 +25,8 @@ from recovery.engine.actors.call import Host, call, of_error, pass_of
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
-from recovery.engine.lifecycle.steps import Ended, InHand, Take, push
-from recovery.engine.outages import patiently
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
+from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Task
@@ -100,7 +100,7 @@ class Slot:
 
     def _run_on(self, actor: Actor[..., Any], claimed: Decision) -> Result:
         until = time.monotonic() + CONTINUE_FOR
-        first, following = self._attempt(actor, InHand(claimed), until)
+        first, following = self._attempt(actor, ClaimedTask(claimed), until)
         while following is not None:
             _, following = self._attempt(self._as_set(self._actors[following.decision.actor]), following, until)
         return first
@@ -112,13 +112,13 @@ class Slot:
 
         def give() -> list[Queued]:
             held = pass_of(decision)
-            return self._resources.store.requeues.not_run(decision.id, held, self._holder, new_pass())
+            return self._resources.store.requeues.requeue_unrun(decision.id, held, self._holder, new_pass())
 
-        queued = patiently(give, patience, decision.id)
+        queued = through_outage(give, patience, decision.id)
         push(self._resources, queued)
         metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
 
-    def _attempt(self, actor: Actor[..., Any], here: InHand, until: float) -> tuple[Result, InHand | None]:
+    def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
@@ -156,10 +156,12 @@ class Slot:
         store, settings = self._resources.store, self._resources.settings
         if store.decisions.wait_again(decision):
             # When nobody has been at work on the graph for a while: only then absence is a finding.
-            store.graphs.hurry(decision.process_id, 1.2 * settings.apply_timeout)
+            store.graphs.advance_deadline(decision.process_id, 1.2 * settings.apply_timeout)
         self._held = None
 
-    def _end(self, actor: Actor[..., Any], ended: Ended, here: InHand, until: float) -> tuple[Result, InHand | None]:
+    def _end(
+        self, actor: Actor[..., Any], ended: Ended, here: ClaimedTask, until: float
+    ) -> tuple[Result, ClaimedTask | None]:
         """Finish, and have the effects applied; perhaps claim a task of those that became ready."""
         foreseen = self._foreseen(ended, here) if time.monotonic() < until else None
         accepted, taken = self._finish(actor, ended, foreseen)
@@ -193,7 +195,7 @@ class Slot:
             except PyMongoError as error:
                 log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
         # The work is done; an outage shorter than the time it was given must not throw it away.
-        accepted = patiently(
+        accepted = through_outage(
             lambda: decisions.finish(decision, outcome, decision.children, **options),
             actor.preferences.worker_timeout,
             decision.id,
@@ -202,7 +204,7 @@ class Slot:
             self._give_back(foreseen)  # if it was claimed: the answer that would tell was lost
         return accepted, None
 
-    def _foreseen(self, ended: Ended, here: InHand) -> Decision | None:
+    def _foreseen(self, ended: Ended, here: ClaimedTask) -> Decision | None:
         """A task that waits for nothing but this one, is served here, and is known as it was first written."""
         if ended.failed or ended.decision.children:
             return None

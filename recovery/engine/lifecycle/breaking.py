@@ -36,11 +36,11 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
     else:
-        unlist_beaten(resources, [process.id], error)
+        remove_superseded(resources, [process.id], error)
     return ended
 
 
-def unlist_beaten(resources: Resources, process_ids: Sequence[str], error: ErrorInfo) -> None:
+def remove_superseded(resources: Resources, process_ids: Sequence[str], error: ErrorInfo) -> None:
     """Forget what was listed for processes that were about to be broken with this error, and ended in another way just
     then; or, if the error is of processes as a whole, broke for one of their tasks or were set running again."""
     store = resources.store

@@ -75,20 +75,20 @@ class Clearing:
             entries, self._entries = self._entries, {}
             complete, self._complete = self._complete, []
         for some in batches(list(entries.values())):  # many, while the majority lags behind
-            for entry in self._rest(some):
+            for entry in self._clear_deadlines(some):
                 del entries[entry.id]
         for over in batches(complete):
-            self._store.rest_graphs(over)
+            self._store.clear_graph_deadlines(over)
         self._keep(entries.values())
 
-    def _rest(self, entries: Sequence[_Entry]) -> list[_Entry]:
+    def _clear_deadlines(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """Clear those of these that are proven; which they were."""
         proven = self._proven(entries)
         by_life: dict[int | None, list[str]] = defaultdict(list)
         for entry in proven:
             by_life[entry.restarts].append(entry.id)
         for restarts, ids in by_life.items():  # what is true of one life must not put a later one to rest
-            self._store.decisions.rest(ids, restarts)
+            self._store.decisions.clear_deadlines(ids, restarts)
         return proven
 
     def _keep(self, unproven: Iterable[_Entry]) -> None:

@@ -1,7 +1,7 @@
 """The end of a process: finished with its start task's value, or broken with an error.
 
-The graph goes to rest after the process has ended, never before (`Store.rest_graphs`, by the caller, for many at
-once): cut off in between, the graph is looked at again, and its process found ended.
+The graph's deadline is cleared after the process has ended, never before (`Store.clear_graph_deadlines`, by the caller,
+for many at once): cut off in between, the graph is looked at again, and its process found ended.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ process's own error. Whatever was restarted or aborted meanwhile is listed no lo
 
 from __future__ import annotations
 
-from recovery.engine.lifecycle.breaking import list_interruption, unlist_beaten, unlist_past_lives
+from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded, unlist_past_lives
 from recovery.engine.lifecycle.interrupt import unlist_stale
 from recovery.engine.lifecycle.rebuild import rebuild_graph
 from recovery.engine.resources import Resources
@@ -22,7 +22,7 @@ def list_again(resources: Resources, record: str) -> bool:
     for that, or no longer, or is listed."""
     store = resources.store
     process_id, task = split_record_id(record)
-    process = store.processes.told(process_id)
+    process = store.processes.find_committed(process_id)
     if process is None or process.state is not ProcessState.BROKEN:
         return False
     if store.graphs.absent([process_id]):
@@ -44,7 +44,7 @@ def _list_failed(resources: Resources, process: Process, decision: Decision) -> 
         return False
     error = decision.outcome.error.evolve(task=decision.task_id, actor=decision.actor)
     listed = list_interruption(resources, process, error, attempt=decision.attempts, restarts=restarts or 0)
-    unlist_beaten(resources, [process.id], error)
+    remove_superseded(resources, [process.id], error)
     unlist_stale(resources, process, decision)
     return listed
 
@@ -67,7 +67,7 @@ def _list_process(resources: Resources, process: Process, task: str, decision: D
     if error.task is not None:
         restarts = max(restarts, (decision.restarts if decision is not None else None) or 0)
     listed = list_interruption(resources, process, error, restarts=restarts)
-    unlist_beaten(resources, [process.id], error)
+    remove_superseded(resources, [process.id], error)
     now = store.processes.brief(process.id)
     if now is None or now.state is not ProcessState.BROKEN or now.reopened != process.reopened:
         # Set running since it was read, and who did that may be through already.

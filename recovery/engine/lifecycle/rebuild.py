@@ -84,10 +84,10 @@ def _go_on(resources: Resources, graphs: Sequence[Graph], processes: Mapping[str
     enqueue(resources, ready)
     complete = [graph.id for graph in graphs if not graph.not_finished]
     over = [key for key in complete if finish_process(resources, key, processes[key].epoch) is not None]
-    resources.store.rest_graphs(over)
+    resources.store.clear_graph_deadlines(over)
 
 
-def finish_whole(resources: Resources, process_id: str, epoch: int) -> bool | None:
+def finish_if_whole(resources: Resources, process_id: str, epoch: int) -> bool | None:
     """`finish_process`, if the graph has all tasks of the process as finished. None if it has not: it is made anew and
     gone on from, or looked at soon."""
     store = resources.store
@@ -104,7 +104,7 @@ def is_whole(resources: Resources, process_id: str) -> bool:
     made = made_whole(resources, process_id) if is_intact(snapshot) else False
     if made is False:
         # When nobody has been at work on the graph for a while: only then absence is a finding.
-        resources.store.graphs.hurry(process_id, 1.2 * resources.settings.apply_timeout)
+        resources.store.graphs.advance_deadline(process_id, 1.2 * resources.settings.apply_timeout)
     return made is None
 
 

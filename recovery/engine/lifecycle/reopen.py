@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from recovery.engine.isolation import together
+from recovery.engine.isolation import batch_or_each
 from recovery.engine.lifecycle.breaking import unlist_past_lives
 from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.engine.lifecycle.rebuild import rebuild_graphs
@@ -34,7 +34,7 @@ def reopen(
     damaged = set[str]()
     if lost := store.graphs.absent(one.process_id for one in restarted):
         # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
-        together(sorted(lost), lambda some: rebuild_graphs(resources, some))
+        batch_or_each(sorted(lost), lambda some: rebuild_graphs(resources, some))
         damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id), whole)}
@@ -65,7 +65,7 @@ def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
     process broken, and left it at that."""
     failed = resources.store.restarts.failed(process_ids)
     if failed:
-        together(list(failed.items()), lambda some: _break_again(resources, dict(some)), lambda one: one[0])
+        batch_or_each(list(failed.items()), lambda some: _break_again(resources, dict(some)), lambda one: one[0])
 
 
 def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:

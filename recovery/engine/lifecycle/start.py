@@ -14,7 +14,7 @@ from pymongo.errors import PyMongoError
 
 from recovery import metrics
 from recovery.engine.lifecycle.steps import first_decision, push
-from recovery.engine.outages import patiently
+from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import ServerUnavailable
 from recovery.limits import LONGEST
@@ -23,7 +23,7 @@ from recovery.records.ids import new_pass, new_process_id, record_id
 
 log = logging.getLogger(__name__)
 
-CONFIRMED_WITHIN = 10.0
+CONFIRMED_TIMEOUT = 10.0
 """Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
 what to do about that."""
 
@@ -44,7 +44,9 @@ def start(
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
-        process = patiently(lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_WITHIN, wanted.id)
+        process = through_outage(
+            lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
+        )
     except PyMongoError as error:
         raise ServerUnavailable(
             f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "

@@ -75,7 +75,7 @@ Take = Callable[[Mapping[str, str]], Decision | None]
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
+class ClaimedTask:
     """A claimed decision, and what was learnt from those that ran just before it, in the same place."""
 
     decision: Decision
@@ -84,14 +84,14 @@ class InHand:
     scheduled: Mapping[str, Decision] = field(default_factory=dict)
     """{id: decision as it was first written}, of tasks that were scheduled here."""
 
-    def followed_by(self, taken: Decision, ended: Ended) -> InHand:
+    def followed_by(self, taken: Decision, ended: Ended) -> ClaimedTask:
         """What is known beside a task that was claimed because this one ended."""
         scheduled, outcome = self.scheduled, ended.decision.outcome
         known = {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {}
         if any(child.unlocks for child in ended.decision.children):
             _, decisions = records_of_children(ended.task, ended.decision)
             scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
-        return InHand(taken, known, scheduled)
+        return ClaimedTask(taken, known, scheduled)
 
 
 def records_of_children(
@@ -141,7 +141,7 @@ def enqueue(resources: Resources, decision_ids: Sequence[str]) -> int:
     done = 0
     for first in range(0, len(decision_ids), BATCH):
         batch = decision_ids[first : first + BATCH]
-        queued = resources.store.requeues.ready(batch, new_pass())
+        queued = resources.store.requeues.enqueue_ready(batch, new_pass())
         push(resources, queued)
         done += len(queued)
     return done

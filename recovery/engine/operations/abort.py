@@ -28,7 +28,7 @@ ABORTED = "Aborted"
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""
 REASON_LENGTH = 500
-CATCH_UP_WITHIN = 5.0
+CATCH_UP_TIMEOUT = 5.0
 """Seconds that an operator waits for the majority, a thousand times what it takes while all is well: what was queued a
 moment ago is not to be overlooked."""
 
@@ -64,7 +64,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
     Raises UnknownActor, and InputError for one that is served: its tasks go on, and may be at it.
     """
     actor = given.text(actor, "actor")
-    resources.store.catch_up(CATCH_UP_WITHIN)
+    resources.store.catch_up(CATCH_UP_TIMEOUT)
     queues = resources.store.waiting.by_actor(count_served=False)
     if actor in queues and queues[actor].is_served:
         who = f"by {', '.join(queues[actor].workers[:8])}" if queues[actor].workers else "until a moment ago"
@@ -99,11 +99,11 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
         ended += store.aborts.end([process.id for process in processes], epoch, error)
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
     metrics.OPERATIONS.labels("abort").inc(ended)
-    settle(resources, process_ids)
+    finish_abort(resources, process_ids)
     return ended
 
 
-def settle(resources: Resources, process_ids: Sequence[str]) -> int:
+def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
     """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
     store, settled = resources.store, 0
     aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
@@ -112,7 +112,7 @@ def settle(resources: Resources, process_ids: Sequence[str]) -> int:
         store.aborts.close_graphs(ids, epoch)
         store.aborts.end_decisions(processes, epoch, new_pass())
         store.interruptions.remove_all(ids)
-        store.aborts.rest_graphs(ids)
+        store.aborts.clear_graph_deadlines(ids)
         settled += len(ids)
     return settled
 

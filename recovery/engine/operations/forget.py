@@ -10,7 +10,7 @@ settings anew; what it told in between is put back.
 from __future__ import annotations
 
 from recovery.engine.naming import hint
-from recovery.engine.operations.abort import CATCH_UP_WITHIN
+from recovery.engine.operations.abort import CATCH_UP_TIMEOUT
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
 from recovery.records import given
@@ -26,7 +26,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
     if stored is None:
         there = hint(name, sorted(store.actors.stored()), "none is known")
         raise UnknownActor(f"no actor is named {name!r}; {there}")
-    store.catch_up(CATCH_UP_WITHIN)
+    store.catch_up(CATCH_UP_TIMEOUT)
     if reason := _in_use(resources, name):
         raise InputError(f"{name} is not forgotten: {reason}")
     # What may be done at any time comes first: who was cut off here forgets it again.
@@ -41,7 +41,7 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
     if reason := _in_use(resources, name):
         store.actors.restore(kept)
         raise InputError(f"{name} is not forgotten: {reason}")
-    store.preferences.forget()
+    store.preferences.invalidate()
     return sorted(stored.overrides)
 
 

@@ -57,7 +57,7 @@ class Overrides(ABC, Generic[P]):
 
     def _tell(self) -> None:
         """Have it taken up at once: by workers, and by ourselves."""
-        self._store.preferences.forget()
+        self._store.preferences.invalidate()
         self._broker.tell_settings_changed()
 
     @abstractmethod
@@ -91,7 +91,7 @@ class ActorOverrides(Overrides[ActorPreferences]):
 
     def _hurry(self, name: str, effective: ActorPreferences) -> None:
         if effective.task_limit is not None:
-            self._store.requeues.hurry(name, effective.task_limit)
+            self._store.requeues.advance_deadline(name, effective.task_limit)
 
 
 class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
@@ -104,7 +104,7 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
 
     def _hurry(self, name: str, effective: ProcessTypePreferences) -> None:
         if effective.process_timeout:
-            self._store.processes.hurry(name, effective.process_timeout)
+            self._store.processes.advance_deadline(name, effective.process_timeout)
 
 
 def known_settings(kind: type[Preferences], names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from recovery import metrics
 from recovery.engine.lifecycle.breaking import OVER, unlist_past_lives
-from recovery.engine.lifecycle.rebuild import finish_whole, rebuild_graph
+from recovery.engine.lifecycle.rebuild import finish_if_whole, rebuild_graph
 from recovery.engine.lifecycle.reopen import break_again, reopen
 from recovery.engine.lifecycle.steps import BATCH, push
 from recovery.engine.lookup import find_process
@@ -166,8 +166,8 @@ def _set_running(resources: Resources, processes: Sequence[Process], listed: Map
     store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
     unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
-    over = [key for key in store.graphs.complete(ids) if finish_whole(resources, key, epochs[key]) is not None]
-    store.rest_graphs(over)
+    over = [key for key in store.graphs.complete(ids) if finish_if_whole(resources, key, epochs[key]) is not None]
+    store.clear_graph_deadlines(over)
     return running
 
 

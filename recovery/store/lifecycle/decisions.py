@@ -217,7 +217,7 @@ class Decisions(DecisionQueries):
         and 20 ms of a hundred thousand."""
         return self._current.count_documents(record_range(process_id), hint="_id_")
 
-    def rest(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
+    def clear_deadlines(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
         """Take the deadlines off decisions whose effects have reached the graph, unless restarted since."""
         applied: Document = {"state": FINISHED, "restarts": restarts}
         at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}

@@ -78,7 +78,7 @@ class GraphRecovery:
             for graph in readable(Graph, found)
         }
 
-    def give_up(self, seen: Graph, task: str) -> bool:
+    def fail_seen(self, seen: Graph, task: str) -> bool:
         """Note that a task, open or not, is what its process can't go on for; False if the graph is not as it was
         seen, or another task has failed since. It may rest from then on: one that only is open has to be looked at for
         ever."""
@@ -128,7 +128,7 @@ class GraphRecovery:
         live: Document = {"recoveryTime": {"$exists": True}}
         update_each(self._current, list(process_ids), live, [{"$set": {"recoveryTime": IDLE}}])
 
-    def hurry(self, process_id: str, seconds: float) -> None:
+    def advance_deadline(self, process_id: str, seconds: float) -> None:
         """Look at an open graph within so many seconds: something in it is not as it should be."""
         self._current.update_one(
             {"_id": process_id, "recoveryTime": {"$exists": True}},
@@ -142,10 +142,10 @@ class GraphRecovery:
         live: Document = {"_id": process_id, "recoveryTime": {"$exists": True}}
         self._current.update_one(live, [{"$set": {"recoveryTime": sooner}}], bypass_document_validation=True)
 
-    def rest(self, process_ids: Sequence[str], *, overdue: bool = False) -> int:
+    def clear_deadlines(self, process_ids: Sequence[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed. Their processes have ended, and no failover
-        takes that back: `Store.rest_graphs` sees to it. `overdue`: of those whose deadline is past still; it is not if
-        somebody, an abort say, has begun to work on them since they were looked at."""
+        takes that back: `Store.clear_graph_deadlines` sees to it. `overdue`: of those whose deadline is past still; it
+        is not if somebody, an abort say, has begun to work on them since they were looked at."""
         guard: Document = {"$and": [OVERDUE]} if overdue else {}
         over: Document = {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard}
         return update_each(self._current, process_ids, over, {"$unset": {"recoveryTime": ""}}).count
@@ -155,7 +155,7 @@ class GraphRecovery:
         found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
-    def put_off(self, process_id: str, seconds: float) -> int:
+    def postpone(self, process_id: str, seconds: float) -> int:
         """Look at a graph that can't be read, or whose process's records can't, after so many seconds."""
         changed = self._current.update_one(
             {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
@@ -164,7 +164,7 @@ class GraphRecovery:
         )
         return changed.modified_count
 
-    def look_later(self, process_ids: Sequence[str]) -> int:
+    def postpone_idle(self, process_ids: Sequence[str]) -> int:
         """Move the deadlines of graphs found healthy: as far off as they are idle, so looks grow rare."""
         later = later_by({"$max": [idle_time("$idleTimeout"), age("$touchedAt")]})
         return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count

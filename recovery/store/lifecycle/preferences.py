@@ -32,10 +32,10 @@ REFRESH = 2.0
 """Seconds that what was read holds where nobody says that there is something new."""
 REFRESH_BLOCKED = 0.1
 """The same for an actor that is blocked: its worker was given a message, so it may have been unblocked just now."""
-ANSWER_WITHIN = 2.0
+ANSWER_TIMEOUT = 2.0
 """Seconds that a refresh may take; a task is waiting for it."""
 
-MOST_READS = 3
+MAX_READS = 3
 """Reads for one answer, where each was made old by a word that came while it was under way."""
 
 _news = mmap.mmap(-1, 8)
@@ -89,7 +89,7 @@ class CurrentPreferences:
         return self._process_types.get().timeouts
 
     @staticmethod
-    def forget() -> None:
+    def invalidate() -> None:
         """Read anew when asked next: here, and in all processes that were forked from here or from where we were."""
         _news[:] = time.monotonic_ns().to_bytes(len(_news), "little")
 
@@ -109,7 +109,7 @@ class _Kept(Generic[T]):
         """The value, read again if it is older than so many seconds, or than what was heard last: while it was read,
         too, so nobody who asked before the word goes on with what held before it."""
         refresh = REFRESH if refresh is None else refresh
-        for _ in range(MOST_READS):
+        for _ in range(MAX_READS):
             if self._is_old(refresh):
                 self._read_or_leave(refresh)
             if self._heard == _news[:]:
@@ -139,7 +139,7 @@ class _Kept(Generic[T]):
     def _read(self) -> None:
         heard, self._asked = _news[:], time.monotonic()
         try:
-            with pymongo.timeout(ANSWER_WITHIN):
+            with pymongo.timeout(ANSWER_TIMEOUT):
                 self._value = self._load()
             self._failed = None
         except PyMongoError as error:

@@ -29,7 +29,7 @@ from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
 
 RUNNING = ProcessState.RUNNING.value
-CERTAIN_WITHIN = 5.0
+CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
 _STARTED_BY_NOW: Document = past_of("$startedAt")
 
@@ -95,12 +95,12 @@ class Processes:
         found = self._committed.find_one({"_id": process_id})
         return from_document(Process, found) if found else None
 
-    def is_there(self, process_id: str, within: float = CERTAIN_WITHIN) -> bool:
+    def is_there(self, process_id: str, within: float = CERTAIN_TIMEOUT) -> bool:
         """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
         that the one before it had acknowledged. Raises PyMongoError where no majority says so in so many seconds."""
         return self._ask_certainly(process_id, {"_id": True}, within) is not None
 
-    def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_WITHIN) -> Document | None:
+    def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_TIMEOUT) -> Document | None:
         with pymongo.timeout(within):
             return self._certain.find_one({"_id": process_id}, fields)
 
@@ -109,7 +109,7 @@ class Processes:
         found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
         return _brief(found) if found else None
 
-    def told(self, process_id: str) -> Process | None:
+    def find_committed(self, process_id: str) -> Process | None:
         """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
         found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
@@ -216,7 +216,7 @@ class Processes:
         guard = {**_late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
 
-    def hurry(self, process_type: str, seconds: float) -> int:
+    def advance_deadline(self, process_type: str, seconds: float) -> int:
         """Running processes of a type whose settings changed: look when their time is over.
 
         Index `deadline`: reads all running processes, for an operator.
@@ -227,7 +227,7 @@ class Processes:
         changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
         return changed.modified_count
 
-    def put_off(self, process_id: str, seconds: float) -> int:
+    def postpone(self, process_id: str, seconds: float) -> int:
         """Look at a process some of whose records can't be read after so many seconds."""
         changed = self._current.update_one(
             {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
@@ -236,7 +236,7 @@ class Processes:
         )
         return changed.modified_count
 
-    def look_later(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
+    def postpone_idle(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
         """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
         past the `timeouts` of their types, {type: seconds}, that are still to come.
 

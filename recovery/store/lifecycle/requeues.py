@@ -44,13 +44,13 @@ LONGEST_WAIT = 30
 """A queued task is looked at again after so many message timeouts at the latest, however old it is: Redis may have
 been lost while it had no actors. A million that wait cost some 3,000 updates a second."""
 
-PATIENT_LOSSES = 5
+LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 _LOST_AGAIN: Document = {
     # Doubled with each loss from then on: a queue that something eats is not fed at full rate for ever.
     "$min": [
         LONGEST_WAIT,
-        {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), PATIENT_LOSSES]}]}]}]},
+        {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}]}]}]},
     ]
 }
 
@@ -72,7 +72,7 @@ class Requeues:
         self._message_timeout = message_timeout
         self._task_timeouts = task_timeouts
 
-    def ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+    def enqueue_ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
         starts = {"$max": [date_of("$eta"), {"$add": ["$$NOW", _DELAY]}]}
         due = {"$lte": [starts, "$$NOW"]}
@@ -90,7 +90,7 @@ class Requeues:
         ]
         return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
 
-    def due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+    def enqueue_due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """delayed, eta past → queued."""
         return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
 
@@ -99,16 +99,16 @@ class Requeues:
         would else keep all others of their actor waiting."""
         return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False)
 
-    def lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
+    def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
         held = {"state": WORKING, "worker": {"$in": list(workers)}}
         return self._requeue(held, ids, pass_key, timeouts=1)
 
-    def given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
+    def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
         return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
-    def not_run(self, decision_id: str, held_pass: str, worker: str, pass_key: str) -> list[Queued]:
+    def requeue_unrun(self, decision_id: str, held_pass: str, worker: str, pass_key: str) -> list[Queued]:
         """Claimed under `held_pass` by this holder, or in a message that is used up, and not run or its end not written
         → queued; no timeout.
 
@@ -118,21 +118,21 @@ class Requeues:
         guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
         return self._requeue(guard, [decision_id], pass_key)
 
-    def unmessaged(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
+    def requeue_message_lost(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either."""
         judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
         return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN)
 
-    def wait_longer(self, ids: Sequence[str]) -> int:
+    def postpone_waiting(self, ids: Sequence[str]) -> int:
         """queued, deadline past, message still to come: look again when it is twice as old."""
         least, most = (round(self._message_timeout * 1000 * times) for times in (1, LONGEST_WAIT))
         later = {"$add": ["$$NOW", jittered({"$min": [{"$max": [least, age("$queuedAt")]}, most]})]}
         stages = [{"$set": {"recoveryTime": self._in_time(later)}}]
         return update_each(self._current, ids, {"state": QUEUED, **OVERDUE}, stages).count
 
-    def put_off(self, ids: Sequence[str], least: float, most: float) -> int:
+    def postpone(self, ids: Sequence[str], least: float, most: float) -> int:
         """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
         spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
@@ -147,7 +147,7 @@ class Requeues:
         )
         return changed.modified_count
 
-    def look_later(self, ids: Sequence[str]) -> int:
+    def postpone_idle(self, ids: Sequence[str]) -> int:
         """Whatever its state, deadline past, and nothing could be done about it now: look again later."""
         stages = [{"$set": {"recoveryTime": after(self._message_timeout)}}]
         return update_each(self._current, ids, OVERDUE, stages).count
@@ -178,7 +178,7 @@ class Requeues:
         guard = {"actor": actor, "enqueuedAt": {"$exists": True}, **over, "$or": [{"state": QUEUED}, working]}
         return self._end(guard, ids, error, pass_key, {})
 
-    def hurry(self, actor: str, limit: TaskLimit) -> int:
+    def advance_deadline(self, actor: str, limit: TaskLimit) -> int:
         """queued or, if forced, working tasks of an actor whose settings changed: look when their time is over.
 
         Index `deadline`: reads all live decisions, for an operator.

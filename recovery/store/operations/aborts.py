@@ -105,7 +105,7 @@ class Aborts:
         updates.append(UpdateMany({"$and": [of_all, live]}, [at_rest]))
         self._decisions.bulk_write(updates, ordered=True)
 
-    def rest_graphs(self, process_ids: Sequence[str]) -> None:
+    def clear_graph_deadlines(self, process_ids: Sequence[str]) -> None:
         """Take the deadlines off graphs of aborted processes, of which nothing is live any more."""
         closed = {"_id": {"$in": list(process_ids)}, "aborted": True}
         self._graphs.update_many(closed, {"$unset": {"recoveryTime": ""}})

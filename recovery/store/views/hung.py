@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 FINISHED, WORKING = DecisionState.FINISHED.value, DecisionState.WORKING.value
 STATES = frozenset(state.value for state in DecisionState)
 
-CATCH_UP_WITHIN = 1.0
+CATCH_UP_TIMEOUT = 1.0
 """Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
@@ -68,7 +68,7 @@ class Hung:
 
         What a majority has may be older than a claim: what may be so is read once more when the majority has caught up.
         Then it tells the truth, also of a claim that a failover took back, or whose record is gone: both are lost.
-        Waits CATCH_UP_WITHIN for that; else the claim is UNSEEN.
+        Waits CATCH_UP_TIMEOUT for that; else the claim is UNSEEN.
         """
         found = self._read(claims)
         older = [claim for claim in claims if _may_be_older(claim, found.get(claim.decision_id))]
@@ -89,7 +89,7 @@ class Hung:
 
     def _caught_up(self) -> bool:
         try:
-            with pymongo.timeout(CATCH_UP_WITHIN):
+            with pymongo.timeout(CATCH_UP_TIMEOUT):
                 self._catch_up()
         except PyMongoError as error:
             log.debug("a majority does not have what the primary has (%s)", error)

@@ -56,7 +56,7 @@ class TaskLine:
     parent: str | None
 
 
-def impatient(seconds: float) -> AbstractContextManager[None]:
+def time_limit(seconds: float) -> AbstractContextManager[None]:
     """All queries in this block together get this long, and end with an error of pymongo's after it."""
     return pymongo.timeout(seconds)
 

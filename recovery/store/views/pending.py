@@ -24,7 +24,7 @@ from recovery.store.expressions import record_range
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 
-MOST_LOOKED_UP = 10_000
+MAX_LOOKED_UP = 10_000
 """Tasks that wait for others of which the processes are looked up, in 0.1 s. Of more than that all are taken to be of
 processes that run: rather an alert too many."""
 
@@ -74,14 +74,14 @@ class Pending:
         return self._count(QUEUED, actors)
 
     def count_to_come(self, actors: Collection[str]) -> dict[str, ToCome]:
-        """What is to come of these actors. Index `pending`, and up to MOST_LOOKED_UP decisions; for what is worked on
+        """What is to come of these actors. Index `pending`, and up to MAX_LOOKED_UP decisions; for what is worked on
         index `worker`, and as many decisions as are claimed."""
         if not actors:
             return {}
         working = self._count_working(actors)
         after_others, delayed = self._count(WAITING, actors), self._count(DELAYED, actors)
         running = after_others
-        if sum(after_others.values()) <= MOST_LOOKED_UP:
+        if sum(after_others.values()) <= MAX_LOOKED_UP:
             running = self._count_running(after_others)
         return {
             name: ToCome(

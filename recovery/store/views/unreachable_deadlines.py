@@ -36,7 +36,7 @@ _DUE: Expression = {
 }
 
 
-class FarOff:
+class UnreachableDeadlines:
     """Queries and updates over the collections whose deadlines a scanner looks at. Index `deadline`."""
 
     def __init__(self, database: Database[Document]) -> None:

@@ -27,12 +27,12 @@ from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
 from recovery.store.transient import is_transient
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
 from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ fifth of one; what is left in the queue by then only waits on."""
 class Lifeline:
     """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
 
-    def __init__(self, app: Recovery, worker: Worker, consuming: Consuming, polls: Polls = POLLS) -> None:
+    def __init__(self, app: Recovery, worker: Worker, consuming: QueueConsumption, polls: Polls = POLLS) -> None:
         self.worker = worker
         self._consuming = consuming
         self._polls = polls
@@ -83,7 +83,7 @@ class Lifeline:
         if self._beating.is_alive():
             self._beating.join(timeout=5)
 
-    def took(self, queue: str, message: MessageId) -> None:
+    def record_taken(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
         queued_at, youngest = message.queued_at, self._taken.get(queue)
         if queued_at is None or (youngest is not None and queued_at <= youngest):
@@ -97,14 +97,14 @@ class Lifeline:
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
             self._rescue.gone(holder(self.worker.id, pid), how)
 
-    def met_blocked(self) -> None:
+    def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
         self._hurry.set()
 
     def settings_changed(self) -> None:
         """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
         if self._settings.events:
-            self._app.resources.store.preferences.forget()
+            self._app.resources.store.preferences.invalidate()
             self._hurry.set()
 
     def may_judge(self) -> bool:
@@ -119,7 +119,7 @@ class Lifeline:
         """Workers that this one may call lost by their silence, and the deadlines in their records."""
         return self._watch.silent(time.monotonic()) if self.may_judge() else {}
 
-    def comes_back(self) -> bool:
+    def in_outage_grace(self) -> bool:
         """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
         then is so for that: its workers are given the time to write what they could not, before others are set to do
         it again. Asked before each scan; asks the database."""
@@ -160,9 +160,9 @@ class Lifeline:
         """Write this worker's record and look at the others'; which of its queues are not consumed."""
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
-        with impatient(self._settings.heartbeat_timeout / 2):
+        with time_limit(self._settings.heartbeat_timeout / 2):
             if self._consuming.pause(store.actors.blocked()):
-                store.preferences.forget()  # before we tell: a slot's own look may be older
+                store.preferences.invalidate()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
             record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
             store.workers.beat(record, self._settings.heartbeat_timeout)
@@ -196,7 +196,7 @@ class Lifeline:
             polled |= full
         taken = {queue: self._taken[queue] for queue in polled}
         store, settings = self._app.resources.store, self._settings
-        with impatient(settings.heartbeat_timeout / 2):
+        with time_limit(settings.heartbeat_timeout / 2):
             again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
             store.queues.polled(taken)
             for queue in again if settings.events else ():

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 AGAIN = 1.0
 """Seconds until the next look at what the database could not take, or may take back."""
-CATCH_UP_WITHIN = 1.0
+CATCH_UP_TIMEOUT = 1.0
 """Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
@@ -90,7 +90,7 @@ class Rescue:
 
     def _caught_up(self) -> bool:
         try:
-            self._app.resources.store.catch_up(CATCH_UP_WITHIN)
+            self._app.resources.store.catch_up(CATCH_UP_TIMEOUT)
         except PyMongoError as error:
             log.debug("a majority does not have what the primary has (%s)", error)
             return False

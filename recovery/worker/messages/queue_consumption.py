@@ -14,7 +14,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class Consuming:
+class QueueConsumption:
     """The queues of one Celery worker. Made before its consumer is."""
 
     def __init__(self, worker: Any, queues: Iterable[str]) -> None:

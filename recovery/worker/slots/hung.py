@@ -33,14 +33,14 @@ from pymongo.errors import PyMongoError
 from recovery.engine import Recovery
 from recovery.records import HungSlot
 from recovery.store.views.hung import KNOWN, Fate
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 from recovery.worker.slots.board import Board, Cell
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.5
 """Seconds. A look at the board costs microseconds; MongoDB is asked only while something runs past its time."""
-ASK_WITHIN = 5.0
+ASK_TIMEOUT = 5.0
 """Seconds. The others wait for it, and it is asked again."""
 SAY_EVERY = 60.0
 """Seconds between two lines that say of what nothing is known: that may stay so for long."""
@@ -81,7 +81,7 @@ class HungSlots:
         """Free no more slots."""
         self._ending.set()
 
-    def told(self) -> tuple[HungSlot, ...]:
+    def report(self) -> tuple[HungSlot, ...]:
         """The slots that hang now, for the worker's record. Any thread."""
         return tuple(
             HungSlot(actor=cell.actor, task=cell.claim.decision_id, since=lost.since)
@@ -128,7 +128,7 @@ class HungSlots:
         """What became of their claims."""
         if not late:
             return {}
-        with impatient(ASK_WITHIN):
+        with time_limit(ASK_TIMEOUT):
             found = self._app.resources.store.hung.fates([cell.claim for cell in late])
         return {cell: found[cell.claim] for cell in late}
 
@@ -145,7 +145,7 @@ class HungSlots:
         )  # fmt: skip
 
     def _since(self, cell: Cell) -> datetime:
-        with impatient(ASK_WITHIN):
+        with time_limit(ASK_TIMEOUT):
             now = self._app.resources.store.now()
         return now - timedelta(seconds=time.monotonic() - cell.since)
 
@@ -163,7 +163,7 @@ class HungSlots:
         self._freed.add(cell)
         self._lost.pop(cell, None)
         try:
-            with impatient(ASK_WITHIN):
+            with time_limit(ASK_TIMEOUT):
                 self._app.resources.store.hung.note_freed(cell.actor, self._worker, cell.claim.decision_id)
         except PyMongoError as error:
             log.warning("not noted that a slot of %s was freed (%s)", cell.actor, error)

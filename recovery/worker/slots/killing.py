@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-STOPS_WITHIN = 1.0
+STOPS_TIMEOUT = 1.0
 """Seconds. A process stands still within a millisecond, unless it waits for a disk."""
 LOOK_EVERY = 0.001
 ROUNDS = 10
@@ -140,7 +140,7 @@ def _look(pid: int) -> _Process | None:
 
 
 def _stands_still(pid: int) -> bool:
-    deadline, pause = time.monotonic() + STOPS_WITHIN, threading.Event()
+    deadline, pause = time.monotonic() + STOPS_TIMEOUT, threading.Event()
     while time.monotonic() < deadline:
         found = _look(pid)
         if found is None or found.state in GONE:

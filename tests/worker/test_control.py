@@ -14,7 +14,7 @@ from recovery.settings import Settings
 from recovery.worker import control
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -32,7 +32,7 @@ def test_who_asks_all_the_time_is_answered_ten_times_a_second(
     emptied: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, celery = World(emptied, heartbeat_interval=60.0, heartbeat_timeout=120.0), Celery(set_as_current=False)
-    lifeline = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     beats: list[float] = []
     monkeypatch.setattr(lifeline, "beat_once", lambda: beats.append(time.monotonic()))
     monkeypatch.setattr(Running, "lifeline", lifeline)

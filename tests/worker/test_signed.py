@@ -12,7 +12,7 @@ from recovery.worker.config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until
-from tests.workers.test_messages import Stranger, goes_on
+from tests.worker.test_messages import Stranger, goes_on
 
 pytestmark = pytest.mark.cluster
 APP = "tests.cluster.app:app"

@@ -13,16 +13,16 @@ from recovery.scan import ScanResult
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store import Store
-from recovery.store.views.overview import impatient
+from recovery.store.views.overview import time_limit
 from recovery.worker import scan_notes as notes
-from recovery.worker.scan_notes import Notes
+from recovery.worker.scan_notes import ScanNotes
 
 DONE = ScanResult("decisions", looked_at=3, repaired=Counter({Rule.DUE: 1, Rule.WORK_TIMEOUT: 1}), seconds=0.5)
 
 
 def test_what_ran_when(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(settings)
-    noting = Notes(store.scanners, "w:1")
+    noting = ScanNotes(store.scanners, "w:1")
     noting.add(DONE)
     noting.add(ScanResult("graphs", error="AutoReconnect: gone"))
     noted = store.scanners.all()
@@ -45,15 +45,15 @@ def test_what_ran_when(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_note_by_another_worker_is_written_over(settings: Settings) -> None:
     scanners = Store(settings).scanners
-    Notes(scanners, "w:1").add(DONE)
-    Notes(scanners, "w:2").add(ScanResult("decisions"))
+    ScanNotes(scanners, "w:1").add(DONE)
+    ScanNotes(scanners, "w:2").add(ScanResult("decisions"))
     (run,) = scanners.all().values()
     assert (run.worker, run.looked_at) == ("w:2", 0)
 
 
 def test_a_database_that_is_away(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     away = Recovery(settings.model_copy(update={"mongo_uri": f"mongodb://127.0.0.1:{free_port()}"}))
-    noting = Notes(away.resources.store.scanners, "w:1")
-    with impatient(0.2):
+    noting = ScanNotes(away.resources.store.scanners, "w:1")
+    with time_limit(0.2):
         noting.add(DONE)
     assert "decisions scan not noted" in caplog.text

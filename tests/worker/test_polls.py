@@ -23,7 +23,7 @@ from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages import polls as module
 from recovery.worker.messages import transport
 from recovery.worker.messages.polls import Polls
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.transport import PAUSE, TryingConnection
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -75,7 +75,7 @@ def told(settings: Settings, polls: Polls) -> set[str]:
     schema.create(app.resources.store.database)
     celery: Any = Celery(set_as_current=False)
     worker = identify("one", ("free", "full", "other"))
-    lifeline = Lifeline(app, worker, Consuming(SimpleNamespace(app=celery), ()), polls)
+    lifeline = Lifeline(app, worker, QueueConsumption(SimpleNamespace(app=celery), ()), polls)
     lifeline.beat_once()
     return set(app.resources.store.queues.all())
 

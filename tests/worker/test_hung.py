@@ -116,21 +116,21 @@ def test_who_lost_its_claim_is_given_as_much_time_again(bench: Bench, how: dict[
     bench.runs("a", since=TIMEOUT + 0.1)
     bench.becomes("a", **how)  # type: ignore[arg-type]
     assert bench.passes(0) == 0
-    (told,) = bench.looks.told()
+    (told,) = bench.looks.report()
     assert told == HungSlot(actor="render", task="p/a", since=told.since)
     age = bench.world.store.now() - told.since
     assert TIMEOUT < age.total_seconds() < TIMEOUT + 5
     assert bench.passes(TIMEOUT - 0.1) == 0
     assert bench.passes(0.2) == 1
     assert bench.freed == [("p/a", "it has lost its task for another 10 s")]
-    assert bench.looks.told() == ()
+    assert bench.looks.report() == ()
 
 
 def test_who_has_its_claim_may_go_on(bench: Bench) -> None:
     """By heartbeats, for as long as it likes, and be the worker full."""
     bench.board.count = 1
     bench.runs("a", since=100 * TIMEOUT)
-    assert bench.passes(100 * TIMEOUT) == 0 and bench.looks.told() == ()
+    assert bench.passes(100 * TIMEOUT) == 0 and bench.looks.report() == ()
 
 
 def test_who_is_within_its_time_is_not_asked_for(bench: Bench) -> None:
@@ -138,7 +138,7 @@ def test_who_is_within_its_time_is_not_asked_for(bench: Bench) -> None:
     bench.board.count = 1
     bench.runs("a", since=TIMEOUT - 0.1)
     bench.becomes("a", DecisionState.QUEUED, "another")
-    assert bench.passes(0) == 0 and bench.looks.told() == ()
+    assert bench.passes(0) == 0 and bench.looks.report() == ()
 
 
 @pytest.mark.parametrize("held", ["another", PASS])
@@ -178,7 +178,7 @@ def test_who_goes_on_is_forgotten(bench: Bench) -> None:
     bench.passes(TIMEOUT + 1)
     assert bench.world.store.hung.freed() == []
     bench.board.running = [Cell(0, 2, first.pid, "render", first.claim, TIMEOUT, bench.now)]
-    assert bench.passes(0.5) == 0 and bench.looks.told() == ()
+    assert bench.passes(0.5) == 0 and bench.looks.report() == ()
 
 
 OLDER = [
@@ -204,7 +204,7 @@ def test_what_a_majority_does_not_know_yet_is_waited_for(
         real(decisions)
 
     monkeypatch.setattr(Decisions, "catch_up", learns)
-    assert bench.passes(0) == 0 and bench.looks.told() == ()
+    assert bench.passes(0) == 0 and bench.looks.report() == ()
 
 
 @pytest.mark.parametrize("change", OLDER)
@@ -238,7 +238,7 @@ def test_while_a_majority_lags_behind_nothing_is_concluded(
     with monkeypatch.context() as patched:
         patched.setattr(Decisions, "catch_up", lags)
         assert bench.passes(0) == 1
-    assert [task for task, _ in bench.freed] == ["p/b"] and bench.looks.told() == ()
+    assert [task for task, _ in bench.freed] == ["p/b"] and bench.looks.report() == ()
     assert "render p/a runs past its time, and whether it has its task is not known: a majority" in caplog.text
 
 
@@ -261,7 +261,7 @@ def test_a_record_that_can_not_be_read_holds_up_no_other(
     del bench.board.running[1]
     assert [task for task, _ in bench.freed] == ["p/b"]
     for _ in range(3):
-        assert bench.passes(TIMEOUT) == 0 and bench.looks.told() == ()
+        assert bench.passes(TIMEOUT) == 0 and bench.looks.report() == ()
     assert caplog.text.count("is not known: its record can't be read") == 1
     bench.passes(hung.SAY_EVERY)
     assert caplog.text.count("is not known: its record can't be read") == 2
@@ -273,7 +273,7 @@ def test_a_record_that_is_damaged_meanwhile_keeps_what_was_seen(bench: Bench) ->
     bench.becomes("a", DecisionState.QUEUED, "another")
     assert bench.passes(0) == 0
     bench.writes("a", {"$unset": {"state": ""}})
-    assert bench.passes(TIMEOUT) == 0 and len(bench.looks.told()) == 1
+    assert bench.passes(TIMEOUT) == 0 and len(bench.looks.report()) == 1
     bench.becomes("a", DecisionState.QUEUED, "another")
     assert bench.passes(0.1) == 1
 

@@ -9,7 +9,7 @@ from pymongo.errors import AutoReconnect, BulkWriteError, NotPrimaryError, Opera
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery.engine import isolation as guarded
-from recovery.engine.isolation import each, together
+from recovery.engine.isolation import batch_or_each, for_each
 from recovery.errors import DamagedRecord
 from recovery.seldom import Seldom
 from tests.counting import failed_steps
@@ -62,10 +62,10 @@ def test_an_outage_is_raised_and_nothing_else_is_tried(error: Exception) -> None
     """Swallowed, it would be told of each of a thousand records, each after its own patience."""
     alone, all_at_once, then_alone = Step(error), Step(error), Step(error)
     with pytest.raises(type(error)):
-        each(["a", BAD, "b"], alone.one)
+        for_each(["a", BAD, "b"], alone.one)
     assert alone.asked == [["a"], [BAD]]
     with pytest.raises(type(error)):
-        together(["a", BAD, "b"], all_at_once.all)
+        batch_or_each(["a", BAD, "b"], all_at_once.all)
     assert all_at_once.asked == [["a", BAD, "b"]]
 
     def damaged_at_once(items: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ def test_an_outage_is_raised_and_nothing_else_is_tried(error: Exception) -> None
         return then_alone.all(items)
 
     with pytest.raises(type(error)):
-        together(["a", BAD, "b"], damaged_at_once)
+        batch_or_each(["a", BAD, "b"], damaged_at_once)
     assert then_alone.asked == [["a"], [BAD]]
 
 
@@ -84,9 +84,9 @@ def test_what_is_damaged_is_told_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr(guarded, "_told", Seldom(guarded._told._log, guarded.TELL_EVERY))
     alone, all_at_once, before = Step(error), Step(error), failed_steps()
-    assert each(["a", BAD, "b"], alone.one) == 2
+    assert for_each(["a", BAD, "b"], alone.one) == 2
     assert alone.asked == [["a"], [BAD], ["b"]]
-    assert together(["a", BAD, "b"], all_at_once.all) == 2
+    assert batch_or_each(["a", BAD, "b"], all_at_once.all) == 2
     assert all_at_once.asked == [["a", BAD, "b"], ["a"], [BAD], ["b"]]
     assert failed_steps() == before + 2
     assert caplog.text.count(f"{BAD} can't be brought on: {type(error).__name__}: ") == 1, "and in five minutes again"

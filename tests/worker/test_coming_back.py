@@ -15,7 +15,7 @@ from recovery.worker.identity import identify
 from recovery.worker.lifeline import lifeline
 from recovery.worker.lifeline.lifeline import HOLD_EVERY, Lifeline
 from recovery.worker.lifeline.watch import ServerClock
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.clock import Clock
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -34,26 +34,26 @@ def test_scans_are_held_back_after_an_outage_but_not_for_ever(
 ) -> None:
     world = World(emptied, heartbeat_timeout=6.0)
     celery: Any = Celery(set_as_current=False)
-    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
 
     def outage() -> None:
         with monkeypatch.context() as away:
             away.setattr(Workers, "beat", _away)
             one.beat_once()
-        assert one.comes_back(), "who has just been cut off does not judge, either"
+        assert one.in_outage_grace(), "who has just been cut off does not judge, either"
         one.beat_once()
 
     one.beat_once()
-    assert not one.comes_back(), "a worker that starts has nothing to wait for"
+    assert not one.in_outage_grace(), "a worker that starts has nothing to wait for"
     outage()
-    assert one.comes_back()
+    assert one.in_outage_grace()
     clock.now += 6.1
-    assert not one.comes_back()
+    assert not one.in_outage_grace()
     outage()
-    assert not one.comes_back(), "where one outage follows the other, recovery goes on between them"
+    assert not one.in_outage_grace(), "where one outage follows the other, recovery goes on between them"
     clock.now += 6.0 * HOLD_EVERY
     outage()
-    assert one.comes_back()
+    assert one.in_outage_grace()
 
 
 @pytest.mark.parametrize("cut_off", [False, True], ids=["steps alone", "and outages"])
@@ -63,7 +63,7 @@ def test_a_clock_that_steps_again_and_again_holds_nothing_back_for_ever(
     """Two members, say, whose clocks differ, and that follow each other as the primary."""
     world = World(emptied, heartbeat_timeout=6.0)
     celery: Any = Celery(set_as_current=False)
-    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     monkeypatch.setattr(ServerClock, "look", lambda *_: True)
     held = []
     for at in range(100):
@@ -72,7 +72,7 @@ def test_a_clock_that_steps_again_and_again_holds_nothing_back_for_ever(
                 away.setattr(Workers, "beat", _away)
                 one.beat_once()
             one.beat_once()
-        held.append(one.comes_back())
+        held.append(one.in_outage_grace())
         clock.now += 1.0
     assert held[:6] == [True] * 6
     assert 3 * 6 <= sum(held) <= 3 * 7, "a heartbeat timeout of each six"
@@ -82,18 +82,18 @@ def test_what_follows_a_heartbeat_holds_nothing_back(emptied: Settings, monkeypa
     """Somebody has locked one collection, say: this worker lives, by its record, and so do others."""
     world = World(emptied, heartbeat_timeout=6.0)
     celery: Any = Celery(set_as_current=False)
-    one = Lifeline(world.app, identify("one", ("add",)), Consuming(SimpleNamespace(app=celery), ("add",)))
+    one = Lifeline(world.app, identify("one", ("add",)), QueueConsumption(SimpleNamespace(app=celery), ("add",)))
     monkeypatch.setattr(Queues, "polled", _away)
     one.beat_once()
     assert [worker.name for worker in world.store.workers.all()] == ["one"]
-    assert not one.comes_back()
+    assert not one.in_outage_grace()
 
 
 def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings, clock: Clock) -> None:
     """A worker whose record this one has not watched for a heartbeat timeout, whatever is past by the database's."""
     world = World(emptied, heartbeat_interval=2.0, heartbeat_timeout=6.0)
     celery: Any = Celery(set_as_current=False)
-    one = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     other = identify("other", ()).evolve(host="elsewhere")
     for _ in range(4):
         one.beat_once()

@@ -105,7 +105,7 @@ class TestSilence:
     def test_who_waited_for_the_answer_may_not_judge(self, world: World) -> None:
         scanner = self.scanner(world)
         # As if the query had taken longer than any heartbeat may.
-        impatient = world.settings.model_copy(update={"heartbeat_interval": 0.0})
-        scanner.resources = replace(scanner.resources, settings=impatient)
+        time_limit = world.settings.model_copy(update={"heartbeat_interval": 0.0})
+        scanner.resources = replace(scanner.resources, settings=time_limit)
         assert len(scanner.find(10)) == 0
         assert len(world.store.workers.all()) == 1

@@ -10,7 +10,7 @@ from recovery.errors import ServerRefused, ServerUnavailable
 from recovery.queue import Broker
 from recovery.store import check_server
 from recovery.worker import start_up as patience
-from recovery.worker.start_up import when_served
+from recovery.worker.start_up import wait_for_servers
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +26,13 @@ def test_it_waits_for_a_server_that_is_away(error: Exception) -> None:
         if left:
             raise left.pop()
 
-    when_served(step, 10)
+    wait_for_servers(step, 10)
     assert left == []
 
 
 def test_it_waits_so_long_and_no_longer() -> None:
     with pytest.raises(ServerUnavailable):
-        when_served(lambda: refuse(ServerUnavailable("away")), 0.01)
+        wait_for_servers(lambda: refuse(ServerUnavailable("away")), 0.01)
 
 
 @pytest.mark.parametrize("error", [ServerRefused("no"), OperationFailure("not authorized", 13)], ids=["server", "step"])
@@ -44,7 +44,7 @@ def test_what_no_waiting_helps_is_told_at_once(error: Exception) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        when_served(step, 3600)
+        wait_for_servers(step, 3600)
     assert told == [error]
 
 

@@ -14,7 +14,7 @@ from recovery.store import schema
 from recovery.worker import scanning as nudges
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages.queue_consumption import Consuming
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.scanning import Scanning
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -30,7 +30,7 @@ def test_a_storm_lets_the_other_scanners_have_their_turn(
     world = World(emptied, scan_batch=10, message_timeout=300.0, heartbeat_timeout=60.0)
     schema.create(world.store.database)
     celery: Any = Celery(set_as_current=False)
-    lifeline = Lifeline(world.app, identify("one", ()), Consuming(SimpleNamespace(app=celery), ()))
+    lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     overdue(world, DecisionState.WORKING, 35)
     monkeypatch.setattr(nudges, "TURN", 0.0)
     scanning = Scanning(world.app, lifeline)
