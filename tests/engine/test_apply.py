@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recovery import Recovery
 from recovery.engine import Applied, Ended
 from recovery.engine.actors.context import Attempt
-from recovery.engine.lifecycle import applier, children
+from recovery.engine.lifecycle import applier, steps
 from recovery.engine.lifecycle.clearing import Clearing
 from recovery.engine.lifecycle.steps import Effect
 from recovery.errors import TooLarge
@@ -205,7 +205,7 @@ def test_links_count_too(app: Recovery) -> None:
 
 def test_a_task_is_what_its_decision_says(one_child: tuple[World, Ended]) -> None:
     world, ended = one_child
-    tasks, decisions = children.records_of_children(ended.task, ended.decision)
+    tasks, decisions = steps.records_of_children(ended.task, ended.decision)
     (task,), (decision,) = tasks, decisions
     assert isinstance(task, Task)
     assert world.store.tasks.get(task.id) == task == decision.task()

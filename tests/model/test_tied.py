@@ -115,8 +115,8 @@ AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
 OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
     "WORK_TIMEOUT": {
         "timed_out": lambda case: case.store.requeues.timed_out([case.key], new_pass()),
-        "lost": lambda case: case.store.requeues.requeue_worker_lost([case.key], [HOLDER], new_pass()),
-        "given_back": lambda case: case.store.requeues.requeue_given_back([case.key], [HOLDER], new_pass()),
+        "requeue_worker_lost": lambda case: case.store.requeues.requeue_worker_lost([case.key], [HOLDER], new_pass()),
+        "requeue_given_back": lambda case: case.store.requeues.requeue_given_back([case.key], [HOLDER], new_pass()),
     },
     "MESSAGE_LOST": {
         "requeue_message_lost": lambda case: case.store.requeues.requeue_message_lost(
@@ -127,7 +127,7 @@ OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
         "out_of_time": lambda case: case.store.requeues.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
     },
     "READY_NOT_QUEUED": {
-        "ready": lambda case: case.store.requeues.enqueue_ready([case.key], new_pass()),
+        "enqueue_ready": lambda case: case.store.requeues.enqueue_ready([case.key], new_pass()),
     },
 }
 """{rule: {update: what repairs it}}. A batch of two in one is another query, so `timed_out` is made for both."""

@@ -32,7 +32,7 @@ WORK = [
     "Broker.push:after",
     "Processes.finish:before",
     "Processes.finish:after",
-    "Graphs.clear_deadlines:after",
+    "GraphRecovery.clear_deadlines:after",
     "Decisions.clear_deadlines:before",
 ]
 
@@ -122,7 +122,7 @@ def test_chain_cut_off_that_another_scheduled(world: World, at: str, skipped: in
 
 
 @pytest.mark.parametrize(
-    "at", ["Requeues.timed_out:after", "Broker.push:before", "Broker.push:after", "Graphs.touch:before"]
+    "at", ["Requeues.timed_out:after", "Broker.push:before", "Broker.push:after", "GraphRecovery.touch:before"]
 )
 def test_rescue_cut_off(world: World, at: str) -> None:
     process_id = start(world)

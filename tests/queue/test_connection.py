@@ -28,7 +28,7 @@ from recovery.queue import Broker
 from recovery.queue import remote as control
 from recovery.queue.remote import tell_workers
 from recovery.settings import load
-from workers import transport
+from recovery.worker.messages import transport
 from recovery.worker.config import configuration
 url, said = sys.argv[1], {}
 control.WITHIN = 30  # it is about what is said, not about how fast

@@ -277,7 +277,7 @@ def test_what_changed_since_it_was_judged_is_not_broken(
     store = world.store
     target, name = {
         "before it is judged again": (store, "snapshot_pages"),
-        "before it is noted": (store.graphs, "give_up"),
+        "before it is noted": (store.graphs, "fail_seen"),
         "before it is broken": (store.processes, "break_"),
     }[moment]
     step = getattr(target, name)
@@ -345,6 +345,6 @@ def test_a_task_fails_before_another_is_given_up(world: World, monkeypatch: pyte
         run(world, "bad")
         return give_up(*args)
 
-    monkeypatch.setattr(world.store.graphs, "give_up", fail_first)
+    monkeypatch.setattr(world.store.graphs, "fail_seen", fail_first)
     assert Repairer(world.app.resources, world.app.applier).repair(findings, around) == {}
     assert [one.kind for one in world.store.interruptions.of_process(process_id)] == ["ZeroDivisionError"]

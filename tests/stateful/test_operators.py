@@ -149,7 +149,7 @@ def test_an_abort_is_cut_off_while_a_scanner_holds_what_it_read_before(cluster: 
     process_id = cluster.start(node(1, raises="always"), CUSTOM_ID)
     work(cluster)
     cluster.database["graphs"].update_one({}, [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1000]}}}])
-    scanner = Course(lambda: scan(cluster, "graphs"), Plan(Fault(Kind.PAUSE, 0, "Graphs.clear_deadlines")))
+    scanner = Course(lambda: scan(cluster, "graphs"), Plan(Fault(Kind.PAUSE, 0, "GraphRecovery.clear_deadlines")))
     assert not scanner.go()
     abort = Course(
         lambda: cluster.abort(cluster.member(), process_id), Plan(Fault(Kind.DIES_AFTER, 0, "Aborts.end_decisions"))

@@ -176,7 +176,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.parents": lambda store: store.decisions.parents(["p/t"]),
     "DecisionQueries.schedules": lambda store: store.decisions.schedules("p/t", "child"),
     "DecisionQueries.values": lambda store: list(store.decisions.values({"p/t": "a pass"})),
-    "Graphs.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
+    "GraphRecovery.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
     "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
     "Processes.committed_epochs": lambda store: store.processes.committed_epochs(["p"]),
     "Processes.committed_over": lambda store: store.processes.committed_over(["p"]),

@@ -34,7 +34,7 @@ from tests.world import World, arguments
 WAITS = """
 import os, sys, threading, time
 from types import SimpleNamespace
-from workers import drain
+from recovery.worker import drain
 drain.POOL_TIMEOUT = float(sys.argv[1])
 drain.rescue = lambda *_: print("rescued", flush=True)
 lifeline = SimpleNamespace(stop=lambda: print("stopped", flush=True), worker=SimpleNamespace(id="w"))

@@ -55,7 +55,7 @@ def test_what_could_not_be_done_is_done_though_the_majority_lags(world: World, m
     rescue.gone("w#7")
     monkeypatch.setattr(Store, "catch_up", _away)
     with monkeypatch.context() as away:
-        away.setattr(Requeues, "lost", _away)
+        away.setattr(Requeues, "requeue_worker_lost", _away)
         assert rescue.run_once() == {"w#7"}
     assert state(world, claimed) is DecisionState.WORKING
     assert rescue.run_once() == {"w#7"}

@@ -14,7 +14,7 @@ from recovery.settings import Settings
 LATE = """
 import json, sys
 from kombu import Connection, Consumer, Queue
-from workers import transport
+from recovery.worker.messages import transport
 if sys.argv[2] == "mended":
     transport.install()
 connection = Connection(sys.argv[1])
