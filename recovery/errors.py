@@ -4,6 +4,7 @@
     ├── SettingsError            a setting is missing, unknown or has a wrong value
     ├── ServerError              a server that we need
     │   ├── ServerUnavailable    does not answer
+    │   ├── ServerRefused        answers, and does not let us in
     │   ├── ServerTooOld         answers, with a version that we can't use
     │   ├── PortTaken            a port that we were to listen on is in use
     │   ├── DataDirectoryError   a data directory that is not ours, or of another version

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from recovery import errors
+
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path for package in ("recovery", "workers") for path in (ROOT / package).rglob("*.py"))
+TEXTS = [path for folder in (".", "docs") for path in (ROOT / folder).glob("*.md")]
 LONGEST = 400
 
 # {driver: {what may be imported of it: modules that may}}. A name stands for all below it.
@@ -102,3 +107,51 @@ def test_a_driver_is_imported_by_the_modules_made_for_it() -> None:
             if allowed is not None and not any(within(name_of(path), user) for user in users):
                 wrong.append(f"{name_of(path)} imports {what}; that may: {', '.join(users) or 'nobody'}")
     assert wrong == []
+
+
+def test_what_is_referred_to_is_in_the_repository() -> None:
+    """The order of writes and the invariants stand in docs/records.md, the rules in docs/failure-map.md."""
+    sources = [*MODULES, *TEXTS, *(ROOT / "tests").rglob("*.py")]
+    found = [path.name for path in sources if re.search(r"(?i)design \xa7|\xa7 ?\d", path.read_text(encoding="utf-8"))]
+    assert found == []
+    pages = {page for path in MODULES for page in re.findall(r"docs/[\w-]+\.md", path.read_text(encoding="utf-8"))}
+    assert [page for page in sorted(pages) if not (ROOT / page).is_file()] == []
+
+
+def test_a_section_that_is_named_is_one() -> None:
+    wrong = []
+    for path in MODULES:
+        for page, section in re.findall(r"(docs/[\w-]+\.md), '([^']+)'", path.read_text(encoding="utf-8")):
+            if not re.search(rf"^#+ {re.escape(section)}$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE):
+                wrong.append(f"{name_of(path)}: {page} has no section {section!r}")
+    assert wrong == []
+
+
+def test_a_metric_that_is_named_is_one() -> None:
+    """As docs/metrics.md has them, which another test compares with what is served."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    there = {re.sub("_total$", "", name) for name in re.findall(r"^\| `(recovery_\w+)` \|", page, re.MULTILINE)}
+    wrong = []
+    for path in MODULES:
+        for told in re.findall(r"^ *Metrics?: (.*?)(?:\n\n|\n?\"\"\")", path.read_text(encoding="utf-8"), re.M | re.S):
+            named = {re.sub("_total$", "", name) for name in re.findall(r"\brecovery_\w+", told)}
+            wrong += [f"{name_of(path)}: {name}" for name in sorted(named - there)]
+    assert there
+    assert wrong == []
+
+
+def test_the_tree_of_errors_is_whole() -> None:
+    above, tree = ["RecoveryError"], {}
+    for indent, name in re.findall(r"^([│ ]*)[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(indent) // 4  # of a first level there is one
+        tree[name] = above[depth - 1]
+        above[depth:] = [name]
+    ours = [cls for cls in vars(errors).values() if inspect.isclass(cls) and cls.__module__ == errors.__name__]
+    assert tree == {cls.__name__: cls.__bases__[0].__name__ for cls in ours if cls is not errors.RecoveryError}
+
+
+def test_contributing_names_every_package() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = "\n".join(re.findall(r"^\| `.*", page, re.MULTILINE))
+    rooms = {path.parent for path in MODULES if path.name == "__init__.py" and path.parent.parent == ROOT / "recovery"}
+    assert [room.name for room in sorted(rooms) if f"`recovery/{room.name}`" not in rows] == []

@@ -139,7 +139,7 @@ def by_message_only() -> Iterator[None]:
 
 
 def check_quiet(world: World, process_id: str) -> None:
-    """The invariants of design §1 on a process that has ended, by queries that use none of our logic."""
+    """The invariants of docs/records.md on a process that has ended, by queries that use none of our logic."""
     database = world.app.resources.store.database
     of_it = {"_id": {"$regex": f"^{process_id}/"}}
 

@@ -2,7 +2,7 @@
 
 A demo kills, freezes and cuts off; it deletes no record and changes none. What it may destroy are writes: a primary
 that steps down, or is killed or frozen until another is elected, takes back what a majority did not have. By the order
-of writes (design §3) that explains some repairs and not others:
+of writes (docs/records.md) that explains some repairs and not others:
 
 - The children of a task and the graph's word for them are written one after the other, by the primary's word alone.
   If the primary changes in between, the new one may have the graph's word without a record that it names, or, at a

@@ -13,8 +13,7 @@ DAMAGED_TOLD = 5
 
 
 def deadlines(resources: Resources) -> Check:
-    """Every live record has a deadline, at which somebody looks at it (design §1): within ten years. Costs what is
-    live."""
+    """Every live record has a deadline, at which somebody looks at it: within ten years. Costs what is live."""
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
         return _unread("deadlines", lacking)
     missing = Overview(resources.store.database).without_deadline()

@@ -3,7 +3,7 @@
 The database writes the graphs while messages are made here. A scanner that has more pages goes on to the next one
 meanwhile (`ahead`). Cut off, the decisions are queued and MESSAGE_LOST finds them.
 
-Metrics: recovery_requeues by rule, recovery_lag_seconds.
+Metrics: recovery_requeues by rule, recovery_requeue_lag_seconds.
 """
 
 from __future__ import annotations

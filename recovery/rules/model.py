@@ -15,7 +15,7 @@ from recovery.records.ids import worker_of
 
 
 class Rule(StrEnum):
-    """The names of the failure map (design §4)."""
+    """The names of the failure map (docs/failure-map.md)."""
 
     WORK_TIMEOUT = "WORK_TIMEOUT"
     WORKER_LOST = "WORKER_LOST"

@@ -1,4 +1,4 @@
-"""The sweep: every process of a selection read and judged in Spark, and repaired if asked (design §5).
+"""The sweep: every process of a selection read and judged in Spark, and repaired if asked.
 
 The scanners see what is overdue; a sweep sees everything, also what lost its deadline or never had one, and
 so tells that nothing is forgotten. `plan` cuts the process ids into ranges that are even in volume. `read`

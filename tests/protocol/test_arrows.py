@@ -1,5 +1,5 @@
-"""Every arrow of design §3, cut: the process that was taking it is killed exactly there, and the survivors
-bring the process to its right end."""
+"""Every arrow of the order of writes (docs/records.md), cut: the process that was taking it is killed exactly there,
+and the survivors bring the process to its right end."""
 
 from __future__ import annotations
 

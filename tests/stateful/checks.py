@@ -1,4 +1,5 @@
-"""The invariants of design §1, on the documents as they are: none of the product's own queries or rules.
+"""The six invariants (docs/records.md), on the documents as they are: none of the product's own queries or
+rules.
 
 `Memory` holds what must be so after every step, and what was seen and must stay so; `ends` what a process has come to
 when all is quiet.

@@ -255,7 +255,7 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        """Design §1, after every step."""
+        """The six invariants (docs/records.md), after every step."""
         if self.unseen:
             self.memory.check(checks.read(self.cluster.database))
             self.unseen = False

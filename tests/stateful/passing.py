@@ -1,7 +1,7 @@
 """Time that passes at once: every time in the database is moved into the past.
 
-That is the same as a later "now": the product compares times only with the database's own clock and with each other
-(design §2), so moving all of them by the same amount changes no comparison between two of them, and each one with
+That is the same as a later "now": the product compares times only with the database's own clock and with each other,
+so moving all of them by the same amount changes no comparison between two of them, and each one with
 the clock exactly as waiting would. What it does not move is a time that somebody holds in memory. A message's age is
 in its id, and is corrected here by those who read it. A scanner that stands between its look and its write holds
 `queuedAt` of what it judged, and may for that requeue a message that was pushed after its look: one message more,

@@ -1,4 +1,4 @@
-"""Apply: finished decisions' effects reach the graph (design §3, 'apply').
+"""Apply: finished decisions' effects reach the graph (docs/records.md, 'The order of writes').
 
     insert children → graph: move the tasks, add children and links → enqueue what is ready
     → if nothing is open, finish the process

@@ -1,4 +1,4 @@
-"""One attempt: claim, run, finish (design §3), then apply; and perhaps the next task of the same process.
+"""One attempt: claim, run, finish, then apply; and perhaps the next task of the same process (docs/records.md).
 
 What comes of it is told by name, so that the worker can count it. An actor's exception, of whatever kind, ends its
 task with an error; an exception of the database ends the attempt only, and what it held is given back.

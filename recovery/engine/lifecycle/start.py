@@ -1,4 +1,4 @@
-"""Start of a process (design §3, 'start').
+"""Start of a process (docs/records.md, 'The order of writes').
 
 Saving the Process record alone acknowledges the start: what comes after it is restored by
 START_NOT_REGISTERED, which runs `register` again. So once it is saved, nothing that goes wrong here is an error

@@ -163,8 +163,8 @@ class Decisions(DecisionQueries):
 
         `decision` is as the attempt claimed it. With `accept_first` a value is taken from any attempt since the
         task was last restarted, while it is undecided; without it, and for an error always, only from the holder of
-        the current pass (design §3). False: the result is stale. An attempt that asks again after a lost reply
-        gets True if its own result is the one that was taken.
+        the current pass (docs/records.md, 'What may be accepted'). False: the result is stale. An attempt that asks
+        again after a lost reply gets True if its own result is the one that was taken.
         """
         guard, stages = finished(decision, outcome, children, accept_first, worker, apply_timeout)
         if self._committed.update_one(guard, stages).matched_count == 1:
