@@ -13,7 +13,6 @@ RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r 
     && python -m venv /opt/recovery && /opt/recovery/bin/pip install --require-hashes -r deploy/locks/worker.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY recovery recovery
-COPY workers workers
 # Of our own files, by tools that are in the lock: nothing is fetched.
 RUN /opt/build/bin/pip wheel --no-build-isolation --wheel-dir /opt/wheels . \
     && /opt/recovery/bin/pip install --no-index /opt/wheels/*.whl

@@ -1,4 +1,7 @@
-"""A sweep for spark-submit: `spark-submit workers/sweep.py --repair`, with the options of `recovery sweep`."""
+"""A sweep for spark-submit: `spark-submit workers/sweep.py --repair`, with the options of `recovery sweep`.
+
+It runs in the Spark that spark-submit starts, by its options.
+"""
 
 import sys
 

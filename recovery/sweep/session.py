@@ -1,4 +1,5 @@
-"""A Spark of our own for one job, or the caller's if there is one. The only module that starts Spark.
+"""A Spark of our own for one job, or the caller's if there is one: a context that is there, or the JVM of spark-submit,
+whose options then stand for our settings. The only module that starts Spark.
 
 Quiet: no web page, no progress bar, nothing on the terminal; what Spark wrote is told only if it does not
 start. Local: it listens on the loopback address, unless the master is a cluster. Gone afterwards: the JVM
@@ -30,6 +31,9 @@ TRIES = 4
 """How often a range is tried, as on a cluster; with a local master Spark's own default is once. A range whose
 MongoDB went away waits for it up to 20 s each time."""
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
+
 _one_at_a_time = threading.RLock()
 
 
@@ -40,6 +44,10 @@ def spark(settings: Settings) -> Iterator[SparkContext]:
         existing = SparkContext._active_spark_context
         if existing is not None:
             yield existing
+            return
+        if SUBMITTED in os.environ:
+            with _our_python(force=False), SparkContext() as context:
+                yield context
             return
         with tempfile.TemporaryFile() as words:
             context = _start(settings, words)
