@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
-from recovery.engine.actors.actor import Actor, encode_call, preferences
+from recovery.engine.actors.actor import Actor, check_function, encode_call, preferences
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.results import await_result
@@ -109,6 +109,7 @@ class Recovery:
         return register
 
     def _add(self, actor: Actor[P, R]) -> Actor[P, R]:
+        check_function(actor.name, actor.function)
         if actor.name in self.actors:
             other = self.actors[actor.name].function
             raise InputError(

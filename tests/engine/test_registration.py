@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import math
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -75,6 +79,49 @@ def test_a_bad_name(app: Recovery, name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "_a", "shop.orders.add-1", "x" * 100])
 def test_a_good_name(app: Recovery, name: str) -> None:
     assert app.actor(name)(add).name == name
+
+
+async def waits() -> int:
+    return 1
+
+
+async def waits_and_yields() -> AsyncIterator[int]:
+    yield 1
+
+
+def yields() -> Iterator[int]:
+    yield 1
+
+
+class Waits:
+    async def __call__(self) -> int:
+        return 1
+
+
+NO_VALUE: list[tuple[Callable[[], Any], str]] = [
+    (waits, "actor odd is `async def`, and workers call plain functions: write `def odd(...)`, which runs it by"),
+    (functools.partial(waits), "actor odd is `async def`"),
+    (Waits(), "actor odd is `async def`"),
+    (waits_and_yields, "actor odd is a generator (it has a `yield`), and a task has one value: return a list"),
+    (yields, "actor odd is a generator"),
+]
+
+
+@pytest.mark.parametrize(("function", "told"), NO_VALUE, ids=lambda one: getattr(one, "__name__", None))
+def test_a_function_whose_call_gives_no_value(app: Recovery, function: Callable[[], Any], told: str) -> None:
+    """Each of its tasks would end with an error, and break its process."""
+    for register in (app.actor, app.process):
+        with pytest.raises(InputError, match=re.escape(told)):
+            register("odd")(function)
+    assert app.actors == {}
+
+
+def test_what_runs_such_a_function_itself(app: Recovery) -> None:
+    @functools.wraps(waits)
+    def run() -> int:
+        return asyncio.run(waits())
+
+    assert app.actor("run")(run)() == 1
 
 
 def test_a_lambda_needs_a_name(app: Recovery) -> None:

@@ -124,6 +124,23 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return None  # some of Python's own, such as max, have none: a wrong call fails when it runs
 
 
+def check_function(name: str, function: Callable[..., Any]) -> None:
+    """Raise InputError for a function whose call gives no value: what it gives is to be awaited or iterated over, and
+    each of its tasks would end with an error."""
+    # What is called of an object that is no function stands in its class.
+    called = [function, inspect.getattr_static(type(function), "__call__", None)]
+    if any(map(inspect.iscoroutinefunction, called)):
+        raise InputError(
+            f"actor {name} is `async def`, and workers call plain functions: write `def {name}(...)`, which runs it by "
+            "`asyncio.run(...)`; for many tasks at once there is `recovery worker --pool threads`"
+        )
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in called):
+        raise InputError(
+            f"actor {name} is a generator (it has a `yield`), and a task has one value: return a list, or schedule a "
+            "task for each part"
+        )
+
+
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
     """The JSON text `[positional, named]` of a call's arguments."""
     return encode([list(args), kwargs], f"arguments of {actor}")
