@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from recovery.engine import Actor, Recovery, heartbeat
     from recovery.errors import (
         ClaimLost,
+        CustomIdTaken,
         InputError,
         ProcessBroken,
         ProcessNotFound,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "ClaimLost",
+    "CustomIdTaken",
     "Failure",
     "InputError",
     "ProcessBroken",

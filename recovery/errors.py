@@ -13,6 +13,7 @@
     │   ├── UnknownActor
     │   ├── UnknownProcessType
     │   ├── ProcessNotFound
+    │   ├── CustomIdTaken        a process has this custom id, and was started with other arguments
     │   ├── NotEncodable         a value that JSON can't carry unchanged
     │   ├── TooLarge             a record would be over MongoDB's limit
     │   ├── NotInActor           called outside a running actor
@@ -87,6 +88,14 @@ class UnknownProcessType(InputError):
 
 class ProcessNotFound(InputError):
     """No process has this id."""
+
+
+class CustomIdTaken(InputError):
+    """A process of this type and custom id, `process_id`, was started with other arguments."""
+
+    def __init__(self, message: str, process_id: str) -> None:
+        super().__init__(message)
+        self.process_id = process_id
 
 
 class NotEncodable(InputError):

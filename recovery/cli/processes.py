@@ -37,6 +37,9 @@ def start(
     custom_id: Annotated[
         str | None, typer.Option(help="Your name for it; if a process has it, that one's id is printed.")
     ] = None,
+    any_arguments: Annotated[
+        bool, typer.Option("--any-arguments", help="With --custom-id: also if that one has other arguments.")
+    ] = False,
     wait: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", callback=finite, help="Wait so long for the result, and print it."),
@@ -51,7 +54,7 @@ def start(
 
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     connect(recovery_app.settings)
-    process_id = recovery_app.start(process_type, *values, custom_id=custom_id)
+    process_id = recovery_app.start(process_type, *values, custom_id=custom_id, any_arguments=any_arguments)
     console().print(process_id)
     if wait is not None:
         result = await_result(recovery_app, process_id, wait)

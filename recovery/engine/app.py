@@ -126,11 +126,20 @@ class Recovery:
             raise UnknownActor(f"no actor is named {name!r}; {_near(name, self.actors)}")
         return self.actors[name]
 
-    def start(self, process: Actor[..., Any] | str, /, *args: Any, custom_id: str | None = None, **kwargs: Any) -> str:
+    def start(
+        self,
+        process: Actor[..., Any] | str,
+        /,
+        *args: Any,
+        custom_id: str | None = None,
+        any_arguments: bool = False,
+        **kwargs: Any,
+    ) -> str:
         """Start a process; its id. Once this returns, the process ends, whatever fails.
 
-        With a `custom_id` that a process of this type has already: that one's id, and nothing is started.
-        Raises UnknownProcessType, NotEncodable, TooLarge.
+        With a `custom_id` that a process of this type has already: that one's id, and nothing is started. It must have
+        been started with the same arguments, each by its place or its name as now, unless they may be `any_arguments`.
+        Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken.
         """
         name = process.name if isinstance(process, Actor) else given.text(process, "process")
         actor = self.actors.get(name)
@@ -150,6 +159,7 @@ class Recovery:
             custom_id=custom_id,
             idle_timeout=kind.idle_timeout,
             process_timeout=kind.process_timeout,
+            any_arguments=any_arguments is True,
         )
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:

@@ -115,6 +115,24 @@ def _failure(fields: Any) -> Failure | None:
     return Failure(**fields) if isinstance(fields, dict) and fields.keys() == names else None
 
 
+def is_same(text: str, other: str) -> bool:
+    """Whether two JSON texts say the same: keys in whatever order, numbers by their value. A text that can't be read
+    says what no other does."""
+    try:
+        return text == other or _is_equal(json.loads(text), json.loads(other))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_is_equal(value[key], other[key]) for key in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_is_equal, value, other))
+    # To Python a truth value is a number as well.
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
 def dump(value: Any) -> str:
     """The JSON text of a value that was decoded: of JSON and failures. Raises RecursionError if it is too deep."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_failure)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
-from recovery.errors import InputError, NotEncodable, ProcessNotFound, TooLarge, UnknownProcessType
+from recovery.errors import CustomIdTaken, InputError, NotEncodable, ProcessNotFound, TooLarge, UnknownProcessType
 from recovery.records import DecisionState, Promise
 from tests.world import World
 
@@ -78,12 +78,63 @@ def test_started_is_saved_registered_and_queued(world: World) -> None:
 
 def test_a_custom_id_gives_the_same_process(world: World) -> None:
     first = world.app.start("order", 1, custom_id="order 1")
-    assert world.app.start("order", 2, custom_id="order 1") == first
+    assert world.app.start("order", 1, custom_id="order 1") == first
     world.pump()
-    assert world.app.start("order", 3, custom_id="order 1") == first
+    assert world.app.start("order", 1, custom_id="order 1") == first
     assert world.app.result(first, timeout=0) == [[1], {}]
     assert world.counts() == ONE
     assert world.redis.llen("order") == 0
+
+
+OTHER: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((2,), {}),
+    ((1, None), {}),
+    ((True,), {}),
+    (("1",), {}),
+    ((), {"number": 1}),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs"), OTHER, ids=repr)
+def test_a_custom_id_with_other_arguments(world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whoever takes its result would take it for that of the arguments that were given."""
+    first = world.app.start("order", 1, custom_id="order 1")
+    with pytest.raises(CustomIdTaken) as refused:
+        world.app.start("order", *args, custom_id="order 1", **kwargs)
+    assert refused.value.process_id == first
+    assert str(refused.value) == (
+        f"process {first} of type order has the custom_id 'order 1' already, and was started with other arguments; "
+        "give this one another custom_id, or ask for the one that is there by any_arguments=True (--any-arguments)"
+    )
+    assert world.app.start("order", *args, custom_id="order 1", any_arguments=True, **kwargs) == first
+    world.pump()
+    assert world.app.result(first, timeout=0) == [[1], {}]
+    assert world.counts() == ONE
+
+
+def test_the_same_arguments_as_another_program_wrote_them(world: World) -> None:
+    """An older version, say: by what they say, not by their text."""
+    first = world.app.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1")
+    other = '[[{"b": [2.50, "\\u00e9"], "a": 1.0}], {}]'
+    world.store.database["processes"].update_one({"_id": first}, {"$set": {"args": other}})
+    assert world.app.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1") == first
+
+
+def test_one_custom_id_with_other_arguments_by_eight_at_once(world: World) -> None:
+    """One of them is it; the others are told so."""
+    barrier = Barrier(8)
+
+    def start(number: int) -> str:
+        barrier.wait()
+        try:
+            return world.app.start("order", number, custom_id="order 1")
+        except CustomIdTaken as taken:
+            return f"not {taken.process_id}"
+
+    with ThreadPoolExecutor(8) as pool:
+        told = sorted(pool.map(start, range(8)))
+    assert told[1:] == [f"not {told[0]}"] * 7
+    assert world.counts() == ONE
 
 
 def test_one_custom_id_started_by_eight_at_once(world: World) -> None:
@@ -91,7 +142,7 @@ def test_one_custom_id_started_by_eight_at_once(world: World) -> None:
 
     def start(number: int) -> str:
         barrier.wait()
-        return world.app.start("order", number, custom_id="order 1")
+        return world.app.start("order", number, custom_id="order 1", any_arguments=True)
 
     with ThreadPoolExecutor(8) as pool:
         (process_id,) = set(pool.map(start, range(8)))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from recovery.errors import NotEncodable, TooLarge
 from recovery.records import Failure, Promise, values
-from recovery.records.values import MAX_BYTES, decode, encode
+from recovery.records.values import MAX_BYTES, decode, encode, is_same
 from tests.examples import examples
 
 TEXTS = st.text('ab.$\\"é\U0001f600\0\u2028', max_size=6)
@@ -184,3 +184,22 @@ def test_what_is_shared_and_nested_is_not_written_to_be_measured(
 
 def test_the_limit_leaves_room_for_the_other_fields() -> None:
     assert 15 * 2**20 < MAX_BYTES <= 16 * 2**20 - 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        ('{"a":1,"b":[2]}', '{"b": [2.0], "a": 1}', True),
+        ('"\\u00e9"', '"é"', True),
+        ("1", "true", False),
+        ("[0]", "[false]", False),
+        ("[1,2]", "[2,1]", False),
+        ('{"a":null}', "{}", False),
+        ('{"a":1}', '["a"]', False),
+        ("not JSON", "not JSON", True),
+        ("not JSON", "1", False),
+        ("[" * 100_000, "1", False),
+    ],
+)
+def test_whether_two_texts_say_the_same(text: str, other: str, same: bool) -> None:
+    assert is_same(text, other) is same is is_same(other, text)

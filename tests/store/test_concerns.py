@@ -178,6 +178,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.values": lambda store: list(store.decisions.values({"p/t": "a pass"})),
     "GraphRecovery.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
     "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
+    "Processes.arguments": lambda store: store.processes.arguments("p"),
     "Processes.committed_epochs": lambda store: store.processes.committed_epochs(["p"]),
     "Processes.committed_over": lambda store: store.processes.committed_over(["p"]),
     "Processes.ended": lambda store: store.processes.ended(["p"]),

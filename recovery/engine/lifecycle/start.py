@@ -16,10 +16,12 @@ from recovery import metrics
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import ServerUnavailable
+from recovery.errors import CustomIdTaken, ServerUnavailable
 from recovery.limits import LONGEST
-from recovery.records import Graph, Process, Task
+from recovery.records import Graph, Process, Task, given
 from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.records.values import is_same
+from recovery.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +38,18 @@ def start(
     custom_id: str | None,
     idle_timeout: float,
     process_timeout: float = 0.0,
+    any_arguments: bool = False,
 ) -> str:
     """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
 
-    With a custom id that a process of this type has already, that one's id, and nothing is changed.
+    With a custom id that a process of this type has already, that one's id, and nothing is changed. Raises
+    CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`.
     """
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
-        process = through_outage(
-            lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
+        process, same_arguments = through_outage(
+            lambda: _saved(resources.store, wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
         )
     except PyMongoError as error:
         raise ServerUnavailable(
@@ -53,6 +57,13 @@ def start(
             f"({error}). Start it again with a custom_id, which starts it once at the most"
         ) from error
     if process.id != wanted.id:
+        if not (any_arguments or same_arguments):
+            raise CustomIdTaken(
+                f"process {process.id} of type {process_type} has the custom_id {given.shown(custom_id)} already, and "
+                "was started with other arguments; give this one another custom_id, or ask for the one that is there "
+                "by any_arguments=True (--any-arguments)",
+                process.id,
+            )
         return process.id
     metrics.PROCESSES_STARTED.labels(process_type).inc()
     try:
@@ -66,6 +77,14 @@ def start(
             idle_timeout,
         )
     return process.id
+
+
+def _saved(store: Store, wanted: Process, first_look: float) -> tuple[Process, bool]:
+    """The process as it is saved, or the one that has its custom id; and whether its arguments are the same. They never
+    change, so they may be read after it was seen that it is there."""
+    process = store.processes.insert(wanted, first_look)
+    args = wanted.args if process.id == wanted.id else store.processes.arguments(process.id)
+    return process, args is None or is_same(args, wanted.args)  # None: somebody has removed it since
 
 
 def register(resources: Resources, process: Process, now: datetime) -> int:

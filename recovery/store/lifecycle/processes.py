@@ -9,6 +9,7 @@ import pymongo
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
+from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
 from recovery.records.ids import record_id
 from recovery.store.batches import find_keys
@@ -114,6 +115,19 @@ class Processes:
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
         found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
         return _brief(found) if found else None
+
+    def arguments(self, process_id: str) -> str | None:
+        """The JSON text of a process's arguments, as a majority has it. None only if there is no process of this id for
+        certain. Raises DamagedRecord where it is no text."""
+        fields = {"args": True}
+        found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
+        if found is None:
+            return None
+        args = found.get("args")
+        if not isinstance(args, str):
+            told = f"Process {process_id}: its args is a {type(args).__name__}, not a text"
+            raise DamagedRecord(process_id, told, ("args",), Process.__name__)
+        return args
 
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The processes that are there, by id, without arguments and results."""
