@@ -23,7 +23,7 @@ from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
 from recovery.store import Store
-from tests.docs import failure_map, reference, roles
+from tests.docs import architecture, failure_map, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
 from tests.waiting import wait_until
 
@@ -86,6 +86,17 @@ def test_the_failure_map_is_what_the_rules_say() -> None:
     page = failure_map.PAGE.read_text()
     assert re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE) == list(Rule)
     assert page == failure_map.page(page), "run `python -m tests.docs.failure_map`"
+
+
+def test_the_architecture_is_what_the_imports_say() -> None:
+    page = architecture.PAGE.read_text()
+    assert page == architecture.page(page), "run `python -m tests.docs.architecture`"
+
+
+def test_the_picture_leaves_out_what_follows() -> None:
+    imports = {"cli": {"worker", "store", "pymongo"}, "worker": {"store"}, "store": {"pymongo"}}
+    drawn = [("cli", "worker"), ("cli", "pymongo"), ("worker", "store"), ("store", "pymongo")]
+    assert architecture.arrows(imports) == drawn
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

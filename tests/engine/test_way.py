@@ -1,0 +1,65 @@
+"""One task's way through the code is short, and the page that shows it tells the truth."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from recovery.records import Promise
+from recovery.store.lifecycle.processes import Processes
+from tests.docs.architecture import PAGE
+from tests.world import World
+
+MOST = 20
+"""Modules of these rooms that one task passes: what somebody reads who wants to know how a task is run."""
+ROOMS = ("engine", "store", "queue")
+
+
+class Trace:
+    """The modules that this thread enters, in order, from `begin` to the end of a process."""
+
+    def __init__(self) -> None:
+        self.modules: list[str] = []
+
+    def begin(self) -> None:
+        sys.setprofile(self._note)
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "return" and frame.f_code is Processes.finish.__code__:
+            self.end()
+        room, _, module = str(frame.f_globals.get("__name__")).removeprefix("recovery.").partition(".")
+        if event == "call" and room in ROOMS and f"{room}.{module}" not in self.modules:
+            self.modules.append(f"{room}.{module}")
+
+    def end(self) -> None:
+        sys.setprofile(None)
+
+
+def test_one_task_passes_few_modules_and_the_page_names_them(world: World) -> None:
+    trace, threads = Trace(), set[int]()
+
+    @world.app.actor()
+    def pack(item: str) -> str:
+        threads.add(threading.get_ident())
+        return item
+
+    @world.app.process()
+    def order(item: str, traced: bool) -> Promise:
+        if traced:
+            trace.begin()
+        return pack.schedule(item)
+
+    world.run(order, "ring", False)  # what is read once is known then
+    process_id = world.app.start(order, "ring", True)
+    try:
+        world.pump()
+    finally:
+        trace.end()
+    assert world.app.result(process_id, timeout=0) == "ring"
+    assert threads == {threading.get_ident()}, "else it went where nobody traced it"
+    assert len(trace.modules) <= MOST
+    told = PAGE.read_text().partition("## One task's way")[2]
+    assert re.findall(r"^\| `([a-z_.]+)` \|", told, re.MULTILINE) == trace.modules
