@@ -187,10 +187,10 @@ def create(database: Database[Document]) -> None:
 def _create(database: Database[Document]) -> None:
     existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
     for name, validator in VALIDATORS.items():
-        if name not in existing:
-            _create_collection(database, name, validator)
-        elif not is_validated(existing[name], validator):
-            _change_validator(database, name, validator)
+        if name in existing or not _create_collection(database, name, validator):
+            options = existing[name] if name in existing else _options(database, name)
+            if not is_validated(options, validator):
+                _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
 
@@ -233,14 +233,23 @@ def is_validated(options: Document, validator: Document) -> bool:
     return options.get("validator", {}) == validator and (not validator or held == (LEVEL, "error"))
 
 
-def _create_collection(database: Database[Document], name: str, validator: Document) -> None:
+def _create_collection(database: Database[Document], name: str, validator: Document) -> bool:
+    """False if somebody was first: another worker that started with us, or a client, whose insert makes a collection
+    that has no validator."""
     try:
         database.create_collection(name, validator=validator, validationLevel=LEVEL)
     except CollectionInvalid:
-        pass  # another worker that started with us was first
+        return False
     except OperationFailure as error:
         if error.code != 48:  # NamespaceExists
             raise
+        return False
+    return True
+
+
+def _options(database: Database[Document], name: str) -> Document:
+    found: Document = next(iter(database.list_collections(filter={"name": name})), {}).get("options", {})
+    return found
 
 
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:

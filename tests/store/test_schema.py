@@ -68,6 +68,22 @@ def test_many_at_once(settings: Settings, older: bool) -> None:
             client.drop_database(database)
 
 
+def test_a_client_is_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first insert makes a collection, after somebody who is about to create it has looked."""
+    list_collections = Database.list_collections
+
+    def before_the_insert(database: Database[Any], *args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(Database, "list_collections", list_collections)
+        found = list(database.list_collections(*args, **options))
+        store.database[schema.TASKS].insert_one({"_id": "p/t", "actor": "a", "args": "[[], {}]"})
+        return found
+
+    store.database.client.drop_database(store.database)
+    monkeypatch.setattr(Database, "list_collections", before_the_insert)
+    schema.create(store.database)
+    assert schema.missing(store.database) == []
+
+
 def test_a_validator_is_not_changed_without_need(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing one is refused while an index is built, as another worker that starts with us may do."""
     schema.create(store.database)

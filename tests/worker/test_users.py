@@ -97,8 +97,8 @@ def test_each_part_has_all_that_it_needs(guarded: Valkey, stack: Stack, settings
         f"broken restart {failed}",
     ]
     with ThreadPoolExecutor() as pool:
-        codes = list(pool.map(lambda command: recovery(*command.split(), env=env("operator")).returncode, commands))
-    assert codes == [0] * len(commands)
+        done = list(pool.map(lambda command: recovery(*command.split(), env=env("operator")), commands))
+    assert not any(one.returncode for one in done), "\n".join(one.stdout + one.stderr for one in done if one.returncode)
     ping = [
         str(Path(sys.executable).with_name("celery")),
         "-A",
@@ -114,7 +114,8 @@ def test_each_part_has_all_that_it_needs(guarded: Valkey, stack: Stack, settings
     os.kill(worker.pid, signal.SIGTERM)
     worker.wait(20)
     beat.stop(20)
-    assert refusals(guarded) == [("operator", "command", "config|get")], "by which the password could be read"
+    # By the one the password could be read, by the other (before a SCAN) keys; `doctor` goes without.
+    assert sorted(refusals(guarded)) == [("operator", "command", "config|get"), ("operator", "command", "dbsize")]
 
 
 @pytest.mark.parametrize("user", ["worker", "beat", "client", "operator"])
