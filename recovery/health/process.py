@@ -18,7 +18,7 @@ from recovery.engine import Applier, Resources
 from recovery.errors import ProcessNotFound
 from recovery.health import waiting
 from recovery.records import given
-from recovery.repair import Done, Repairer
+from recovery.repair import Done, Reading, Repairer, diagnose, readings
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 
@@ -54,13 +54,12 @@ class Deadline:
 def look(resources: Resources, process_id: str) -> Examination:
     """Judge a process as the Graph scanner does, whether a deadline is past or not, and tell what of it waits for
     nobody. Raises ProcessNotFound."""
-    return _look(resources, GraphScanner(resources, Applier(resources)), given.text(process_id, "process_id"))
+    return _look(resources, given.text(process_id, "process_id"))
 
 
 def repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
     """Repair what was found, and judge again: {rule: repairs that changed something}, and how it is now."""
-    applier = Applier(resources)
-    scanner, repairer = GraphScanner(resources, applier), Repairer(resources, applier, SOURCE)
+    repairer = Repairer(resources, Applier(resources), SOURCE)
     done: Done = Counter()
     for _ in range(MAX_ROUNDS):
         todo = [finding for finding in examined.findings if finding.repair not in LEFT_ALONE]
@@ -68,7 +67,7 @@ def repair(resources: Resources, examined: Examination) -> tuple[Done, Examinati
             break
         changed = repairer.repair(todo, examined.around)
         done += changed
-        examined = _look(resources, scanner, examined.snapshot.process_id)
+        examined = _look(resources, examined.snapshot.process_id)
         if not changed:
             break
     return done, examined
@@ -79,12 +78,13 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
     return sorted(_deadlines(snapshot), key=lambda one: one.at)
 
 
-def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Examination:
+def _look(resources: Resources, process_id: str) -> Examination:
     with suppress(PyMongoError):  # it is told as it was, then
         resources.store.catch_up(CATCH_UP_TIMEOUT)
-    (snapshot,) = scanner.read([process_id], told=True).items
-    if not _has_any(snapshot) and resources.store.processes.is_there(process_id):  # the majority has it by now
-        (snapshot,) = scanner.read([process_id], told=True).items
+    reading = _read(resources, process_id)
+    if not _has_any(reading.snapshots[0]) and resources.store.processes.is_there(process_id):
+        reading = _read(resources, process_id)  # the majority has it by now
+    (snapshot,) = reading.snapshots
     if not _has_any(snapshot):
         where = f"database {resources.settings.database}"
         raise ProcessNotFound(f"no process has the id {process_id!r} in {where}; `recovery start` prints ids")
@@ -92,10 +92,14 @@ def _look(resources: Resources, scanner: GraphScanner, process_id: str) -> Exami
     known = {(damage.kind, damage.record) for damage in snapshot.damaged}
     texts = [one for one in resources.store.damaged.texts(process_id) if (one.kind, one.record) not in known]
     snapshot = replace(snapshot, damaged=(*snapshot.damaged, *texts))
-    findings, around = scanner.judge([snapshot])
+    diagnosis = diagnose(resources, Reading([snapshot], reading.begun_at))
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     queues = resources.store.waiting.by_actor(count_served=False)
-    return Examination(snapshot, tuple(waiting.findings(snapshot, findings, queues)), around)
+    return Examination(snapshot, tuple(waiting.findings(snapshot, diagnosis.findings, queues)), diagnosis.around)
+
+
+def _read(resources: Resources, process_id: str) -> Reading:
+    return next(readings(resources.store, [process_id], committed=True, thorough=[process_id]))
 
 
 def _has_any(snapshot: Snapshot) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
-from recovery.repair import look_around
-from recovery.rules import Finding, Surroundings, judge_decision, of_aborted
+from recovery.repair import Diagnosis, look_around
+from recovery.rules import Finding, judge_decision, of_aborted
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 
 
@@ -57,18 +57,20 @@ class DecisionScanner(Scanner[Decision]):
     def postpone(self, record: Any) -> None:
         self.resources.store.requeues.put_off_damaged(record)
 
-    def judge(self, page: Sequence[Decision]) -> tuple[list[Finding], Surroundings]:
-        queues = {decision.actor for decision in page if decision.state is DecisionState.QUEUED}
+    def judge(self, page: Page[Decision]) -> Diagnosis:
+        decisions = page.items
+        queues = {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
         # What is requeued for another reason fills its queue as well: that is looked at before, once a run.
-        filling = {decision.actor for decision in page} - self._seen_filling
+        filling = {decision.actor for decision in decisions} - self._seen_filling
         self._seen_filling |= filling
         around = look_around(self.resources, queues=queues | filling)
-        aborted = self.resources.store.processes.aborted({decision.process_id for decision in page})
+        aborted = self.resources.store.processes.aborted({decision.process_id for decision in decisions})
         over: dict[str, Finding] = {}
         if aborted:  # of a page hardly ever one is
-            over = {decision.process_id: of_aborted(decision) for decision in page if decision.process_id in aborted}
-            page = [decision for decision in page if decision.process_id not in aborted]
-        return [*over.values(), *(f for decision in page if (f := judge_decision(decision, around)))], around
+            over = {one.process_id: of_aborted(one) for one in decisions if one.process_id in aborted}
+            decisions = [decision for decision in decisions if decision.process_id not in aborted]
+        found = (f for decision in decisions if (f := judge_decision(decision, around)))
+        return Diagnosis([*over.values(), *found], around)
 
     def postpone_healthy(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.

@@ -7,52 +7,37 @@ healthy is looked at again when it is twice as old.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from recovery.errors import DamagedRecord
-from recovery.records import DecisionState, ProcessState
+from recovery.records import ProcessState
 from recovery.records.ids import split_record_id
-from recovery.repair import look_around
-from recovery.rules import Finding, Snapshot, Surroundings, judge_process
+from recovery.repair import Diagnosis, Reading, diagnose, readings
+from recovery.rules import Snapshot
 from recovery.scan.scanner import Page, Scanner
 from recovery.store import PORTION
 
 
 class _WholeProcesses(Scanner[Snapshot]):
     page = PORTION
-    _as_of: datetime | None = None
-    """When the page was begun to be read; see `Surroundings`."""
-    _left = False
-    """Whether more was found than was read."""
 
     def key(self, item: Snapshot) -> str:
         return item.process_id
 
-    def read(self, process_ids: Sequence[Any], *, told: bool = False) -> Page[Snapshot]:
-        """The first of these processes, as many as may be held in memory at once, to be judged as of now. `told`: as a
-        majority has them, for people."""
+    def read(self, process_ids: Sequence[Any]) -> Page[Snapshot]:
+        """The first of these processes, as many as may be held in memory at once."""
         store = self.resources.store
-        self._as_of = store.now()
         ids = [one for one in process_ids if isinstance(one, str)]
-        page = next(store.snapshot_pages(ids, told=told, thorough=ids if told else ()), [])
-        self._left = len(page) < len(ids)
         others = (one for one in process_ids if not isinstance(one, str))
-        return Page(page, [DamagedRecord(one, f"{one!r:.100}: an id that is no text") for one in others])
+        damaged = [DamagedRecord(one, f"{one!r:.100}: an id that is no text") for one in others]
+        reading = next(readings(store, ids), None)
+        if reading is None:
+            return Page(damaged=damaged)
+        return Page(reading.snapshots, damaged, reading.begun_at, more=len(reading.snapshots) < len(ids))
 
-    def is_last(self, page: Page[Snapshot]) -> bool:
-        return super().is_last(page) and not self._left
-
-    def judge(self, page: Sequence[Snapshot]) -> tuple[list[Finding], Surroundings]:
-        queues = {
-            decision.actor
-            for snapshot in page
-            for decision in snapshot.decisions.values()
-            if decision.state is DecisionState.QUEUED
-        }
-        around = replace(look_around(self.resources, queues=queues), as_of=self._as_of)
-        return [finding for snapshot in page for finding in judge_process(snapshot, around)], around
+    def judge(self, page: Page[Snapshot]) -> Diagnosis:
+        assert page.begun_at is not None, "a page of processes tells when it was read"
+        return diagnose(self.resources, Reading(page.items, page.begun_at))
 
 
 class GraphScanner(_WholeProcesses):

@@ -22,7 +22,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pymongo.errors import PyMongoError
@@ -31,7 +32,7 @@ from redis.exceptions import RedisError
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.errors import DamagedRecord, ServerRefused
-from recovery.repair import Done, Repairer
+from recovery.repair import Diagnosis, Done, Repairer
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
 from recovery.store import schema
 from recovery.store.reading import tell
@@ -67,6 +68,10 @@ class Page(Generic[Item]):
 
     items: Sequence[Item] = ()
     damaged: Sequence[DamagedRecord] = ()
+    begun_at: datetime | None = None
+    """When it was begun to read them, where that took long enough to count."""
+    more: bool = False
+    """Whether others were found and not read."""
 
     def __len__(self) -> int:
         return len(self.items) + len(self.damaged)
@@ -96,8 +101,8 @@ class Scanner(ABC, Generic[Item]):
         """A page of records whose deadline is past, the longest first."""
 
     @abstractmethod
-    def judge(self, page: Sequence[Item]) -> tuple[list[Finding], Surroundings]:
-        """What is wrong with them."""
+    def judge(self, page: Page[Item]) -> Diagnosis:
+        """What is wrong with those that could be read."""
 
     @abstractmethod
     def key(self, item: Item) -> str:
@@ -105,7 +110,7 @@ class Scanner(ABC, Generic[Item]):
 
     def is_last(self, page: Page[Item]) -> bool:
         """Whether nothing was overdue but this page."""
-        return len(page) < self.page
+        return len(page) < self.page and not page.more
 
     def postpone_healthy(self, page: Sequence[Item]) -> None:
         """Move the deadlines of what needed no repair; by default there is nothing to move."""
@@ -113,22 +118,22 @@ class Scanner(ABC, Generic[Item]):
     def postpone(self, record: Any) -> None:
         """Move the deadline of a record that can't be read, or of its process."""
 
-    def _look_at(self, page: Sequence[Item]) -> Done:
+    def _look_at(self, page: Page[Item]) -> Done:
         """Judge a page and repair it. Where a record has something in it that nobody can work with, one by one."""
-        if not page:
+        if not page.items:
             return Counter()
         try:
-            findings, around = self.judge(page)
-            self._note_empty(around)
-            return self.repairer.repair(findings, around)
+            diagnosis = self.judge(page)
+            self._note_empty(diagnosis.around)
+            return self.repairer.repair(diagnosis.findings, diagnosis.around)
         except _SPOILT as error:
-            if len(page) == 1:
-                key = self.key(page[0])
+            if len(page.items) == 1:
+                key = self.key(page.items[0])
                 self._pass_over(DamagedRecord(key, f"{key}: {type(error).__name__}: {error}"))
                 return Counter()
         done: Done = Counter()
-        for item in page:
-            done += self._look_at([item])
+        for item in page.items:
+            done += self._look_at(replace(page, items=[item]))
         return done
 
     def _mend(self, damaged: Sequence[DamagedRecord]) -> Done:
@@ -161,7 +166,7 @@ class Scanner(ABC, Generic[Item]):
             with self.repairer.hand_over.ahead():
                 while page := self.find(self.page):
                     looked_at += len(page)
-                    done = self._look_at(page.items) + self._mend(page.damaged)
+                    done = self._look_at(page) + self._mend(page.damaged)
                     repaired += done
                     if not (self.repairs_postpone and done.total() == len(page)):
                         self.postpone_healthy(page.items)

@@ -14,8 +14,8 @@ from typing import Any
 
 from recovery.engine import Applier, Resources
 from recovery.records import Worker
-from recovery.repair import Done, Repairer, look_around
-from recovery.rules import Finding, Surroundings, judge_decision
+from recovery.repair import Diagnosis, Done, Repairer, look_around
+from recovery.rules import judge_decision
 from recovery.scan.scanner import Page, Scanner
 
 
@@ -55,8 +55,8 @@ class WorkerScanner(Scanner[Worker]):
             rescue(self.resources, self.repairer, [record])
         self.resources.store.workers.remove([record])  # a living one writes it anew with its next heartbeat
 
-    def judge(self, page: Sequence[Worker]) -> tuple[list[Finding], Surroundings]:
-        return _claims(self.resources, [worker.id for worker in page])
+    def judge(self, page: Page[Worker]) -> Diagnosis:
+        return _claims(self.resources, [worker.id for worker in page.items])
 
     def postpone_healthy(self, page: Sequence[Worker]) -> None:
         rescue(self.resources, self.repairer, [worker.id for worker in page])
@@ -67,18 +67,18 @@ def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Don
     done: Done = Counter()
     before: set[str] = set()
     while lost:
-        findings, around = _claims(resources, lost)
-        if not findings:
+        claims = _claims(resources, lost)
+        if not claims.findings:
             resources.store.workers.remove(lost)
             break
-        if (found := {finding.record for finding in findings}) == before:
+        if (found := {finding.record for finding in claims.findings}) == before:
             break  # what is left waits for something else, such as a parent's apply; its deadline stands
         before = found
-        done += repairer.repair(findings, around)
+        done += repairer.repair(claims.findings, claims.around)
     return done
 
 
-def _claims(resources: Resources, lost: Sequence[str]) -> tuple[list[Finding], Surroundings]:
+def _claims(resources: Resources, lost: Sequence[str]) -> Diagnosis:
     held = resources.store.decisions.held_by(lost, resources.settings.scan_batch)
     around = look_around(resources, lost_workers=lost)
-    return [f for decision in held if (f := judge_decision(decision, around))], around
+    return Diagnosis([f for decision in held if (f := judge_decision(decision, around))], around)

@@ -20,7 +20,8 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, is_too_large
-from recovery.store.concerns import committed, current, named
+from recovery.store.concerns import committed as as_committed
+from recovery.store.concerns import current, named
 from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.lifecycle.decision_queries import Held
 from recovery.store.lifecycle.decisions import Decisions, Queued
@@ -124,12 +125,12 @@ class Store:
             self.decisions.catch_up()
 
     def snapshot_pages(
-        self, process_ids: Iterable[str], *, told: bool = False, thorough: Container[str] = ()
+        self, process_ids: Iterable[str], *, committed: bool = False, thorough: Container[str] = ()
     ) -> Iterator[list[Snapshot]]:
-        """The same of any number of processes, as many at a time as may be held in memory at once. `told`: as a
+        """The same of any number of processes, as many at a time as may be held in memory at once. `committed`: as a
         majority has them, for people. `thorough`: those of which damage is looked for in what no rule reads as well;
         they may be added while this goes on."""
-        concern = committed if told else current
+        concern = as_committed if committed else current
         for portion in self.portions(process_ids):
             left = portion
             while left:

@@ -13,13 +13,12 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from recovery.engine import Applier, Resources
-from recovery.records import DecisionState
-from recovery.repair import Done, Repairer, look_around
-from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
+from recovery.repair import Done, Repairer, diagnose, judge, readings
+from recovery.rules import Finding, Rule, Surroundings
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.views.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
@@ -56,8 +55,8 @@ def _examine(request: SweepRequest, part: Range) -> RangeResult:
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
     suspected = _suspects(resources, request, part, seen, odd)
-    for snapshots in resources.store.snapshot_pages(suspected, told=True, thorough=odd):
-        findings = [f for snapshot in snapshots for f in judge_process(snapshot, request.around)]
+    for snapshots in resources.store.snapshot_pages(suspected, committed=True, thorough=odd):
+        findings = judge(snapshots, request.around)
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
         if wrong < SHOWN:
@@ -107,23 +106,18 @@ def _among(
     resources: Resources, request: SweepRequest, chosen: Sequence[str], seen: RangeCounts, odd: set[str]
 ) -> Iterator[str]:
     odd.update(chosen)  # so few are looked into wholly
-    for snapshots in resources.store.snapshot_pages(chosen, told=True, thorough=odd):
+    for snapshots in resources.store.snapshot_pages(chosen, committed=True, thorough=odd):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
-        yield from (snapshot.process_id for snapshot in snapshots if judge_process(snapshot, request.around))
+        yield from (snapshot.process_id for snapshot in snapshots if judge([snapshot], request.around))
 
 
 def _repair(resources: Resources, process_ids: Sequence[str]) -> Done:
-    as_of = resources.store.now()
-    snapshots = resources.store.snapshots(process_ids)
-    around = replace(look_around(resources, queues=_queues(snapshots)), as_of=as_of)
-    findings = [finding for snapshot in snapshots for finding in judge_process(snapshot, around)]
-    return _repairer(resources).repair(findings, around)
-
-
-def _queues(snapshots: Sequence[Snapshot]) -> set[str]:
-    decisions = (decision for snapshot in snapshots for decision in snapshot.decisions.values())
-    return {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
+    done = Done()
+    for reading in readings(resources.store, process_ids):
+        diagnosis = diagnose(resources, reading)
+        done += _repairer(resources).repair(diagnosis.findings, diagnosis.around)
+    return done
 
 
 def _pages(outlines: Iterable[Outline]) -> Iterator[list[Outline]]:

@@ -273,9 +273,10 @@ def slow_to_read(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def scanned(world: World, process_id: str) -> list[Rule]:
     graphs = GraphScanner(world.app.resources, world.app.applier)
-    findings, around = graphs.judge(graphs.read([process_id]).items)
+    diagnosis = graphs.judge(graphs.read([process_id]))
+    around = diagnosis.around
     assert around.now - around.read_at > timedelta(minutes=59), "no time has passed: nothing was tried"
-    return [one.rule for one in findings]
+    return [one.rule for one in diagnosis.findings]
 
 
 def checked(world: World, process_id: str) -> list[Rule]:

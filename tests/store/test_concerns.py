@@ -215,7 +215,7 @@ def test_whole_processes_are_read_as_a_majority_has_them_for_people(listened: Wo
     """Repairs compare and set, and read what there is now."""
     process_id = listened.app.start(listened.app.process("order")(lambda: 1))
     commands.sent = []
-    assert list(listened.store.snapshot_pages([process_id], told=told, thorough=[process_id] if told else ()))
+    assert list(listened.store.snapshot_pages([process_id], committed=told, thorough=[process_id] if told else ()))
     found = [command for kind, _, command in commands.sent if kind == "find"]
     whole = [command["readConcern"]["level"] for command in found if "size" not in command.get("projection", {})]
     # For people they are looked through for damage as well, where rules do not look.

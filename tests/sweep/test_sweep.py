@@ -19,6 +19,7 @@ from recovery.cli.main import app
 from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
 from recovery.records import Decision, DecisionState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import record_id
+from recovery.repair import look_around
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
@@ -184,7 +185,7 @@ def test_many_of_one_type_are_read_as_a_range(
     database.add(work_timeout)
     for shape in (finished, running, work_timeout):
         database.add(shape, process_type="billing")
-    around = examine.look_around(examine.Resources.connect(settings))
+    around = look_around(examine.Resources.connect(settings))
     result = examine.examine(examine.SweepRequest(settings, around, process_type="billing"), Range())
     assert (result.processes, result.suspects) == (3, 1)
 
@@ -231,7 +232,7 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
         for name, field, value in SPOILT:
             spoilt[_spoil(database, database.add(shape), name, field, value)] = field.partition(".")[0]
     result = examine.examine(
-        examine.SweepRequest(settings, examine.look_around(examine.Resources.connect(settings)), thorough=True), Range()
+        examine.SweepRequest(settings, look_around(examine.Resources.connect(settings)), thorough=True), Range()
     )
     assert result.findings[Rule.RECORD_DAMAGED] == len(spoilt)
     report = sweep(settings, thorough=True)
