@@ -1,19 +1,25 @@
-"""What follows a restart: graphs and processes are reopened.
+"""What follows a restart: graphs and processes are reopened. A step of its own, for three who come here.
+
+    reopen         tasks were restarted: by the restart itself
+    reopen_for     the same, of a restarted task that is about to be applied
+    reopen_whole   a process that broke as a whole is set running: no task of it is queued again
+
+Each in this order:
 
     graph: not failed → process, if nothing of it is failed: broken → running → look at the graph again → not listed
 
-Run by the restart itself, and again by every apply of a task that was once restarted: so a restart that was cut off
-after its commit point is brought on by the task, which is live and will be run.
+A restart that was cut off after its commit point is finished by the task, which is live and will be run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from recovery import metrics
 from recovery.engine.isolation import batch_or_each
 from recovery.engine.lifecycle.breaking import unlist_past_lives
 from recovery.engine.lifecycle.interrupt import interrupt
-from recovery.engine.lifecycle.rebuild import rebuild_graphs
+from recovery.engine.lifecycle.rebuild import finish_if_whole, rebuild_graphs
 from recovery.engine.resources import Resources
 from recovery.records import Decision, Process, ProcessState
 from recovery.records.ids import record_id
@@ -41,7 +47,7 @@ def reopen(
     running, well = 0, set[str]()
     if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
         running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
-        break_again(resources, well)
+        _break_failed_again(resources, well)
     # What could not be reopened stays listed, until its apply can.
     left = [one for one in restarted if one.process_id not in damaged]
     starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
@@ -60,7 +66,25 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
     reopen(resources, restarted, {process.id: process} if process is not None else {}, whole=False)
 
 
-def break_again(resources: Resources, process_ids: Iterable[str]) -> None:
+def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
+    """broken → running for processes that broke as a whole; how many. Their tasks went on meanwhile, and they may be
+    done. What broke them for good, such as a cycle, is found once more and breaks them again."""
+    store, ids = resources.store, [process.id for process in processes]
+    if not processes:
+        return 0
+    running = store.restarts.reopen_processes(processes)
+    metrics.OPERATIONS.labels("set running").inc(running)
+    _break_failed_again(resources, ids)
+    starts = {record_id(process.id, process.start_task) for process in processes}
+    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
+    unlist_past_lives(resources, ids)
+    epochs = {process.id: process.epoch for process in processes}
+    over = [key for key in store.graphs.complete(ids) if finish_if_whole(resources, key, epochs[key]) is not None]
+    store.clear_graph_deadlines(over)
+    return running
+
+
+def _break_failed_again(resources: Resources, process_ids: Iterable[str]) -> None:
     """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
     process broken, and left it at that."""
     failed = resources.store.restarts.failed(process_ids)

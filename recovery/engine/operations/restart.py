@@ -8,13 +8,13 @@ restart. Only tasks of a process that is broken are restarted: what fails in a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from recovery import metrics
-from recovery.engine.lifecycle.breaking import OVER, unlist_past_lives
-from recovery.engine.lifecycle.rebuild import finish_if_whole, rebuild_graph
-from recovery.engine.lifecycle.reopen import break_again, reopen
+from recovery.engine.lifecycle.breaking import OVER
+from recovery.engine.lifecycle.rebuild import rebuild_graph
+from recovery.engine.lifecycle.reopen import reopen, reopen_whole
 from recovery.engine.lifecycle.steps import BATCH, push
 from recovery.engine.lookup import find_process
 from recovery.engine.resources import Resources
@@ -55,7 +55,7 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
     decisions = resources.store.decisions.briefs(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]
     if not tasks:
-        return Restarts(processes=_set_running(resources, [process], listed))
+        return Restarts(processes=reopen_whole(resources, [process], listed))
     under_way = [
         Restarted(one.id, one.restarts, one.epoch)
         for one in decisions.values()
@@ -106,11 +106,21 @@ def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     ids = {one.id for one in queued}
     running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
     push(resources, queued)
-    running += _set_running(resources, *_whole(resources, broken, {k: n for k, n in failed.items() if k not in ids}))
+    return Restarts(len(queued), running + _see_to_others(resources, failed.keys() - ids, failed, seen))
+
+
+def _see_to_others(
+    resources: Resources, left: Collection[str], listed: Mapping[str, int], seen: Mapping[str, Process]
+) -> int:
+    """What is listed and was no failed task of a broken process: a process that broke as a whole, a task that somebody
+    restarted and was cut off, or something left over. How many processes run again by it."""
+    broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
+    others = {key: listed[key] for key in left}
+    running = reopen_whole(resources, *_whole_process_failures(resources, broken, others))
+    process_ids = {split_record_id(key)[0] for key in listed}
     over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
-    store.interruptions.remove_all(over)  # left over from an abort that was cut off, or of what somebody removed
-    running += _go_on(resources, broken, {key: n for key, n in failed.items() if key not in ids})
-    return Restarts(len(queued), running)
+    resources.store.interruptions.remove_all(over)  # of an abort that was cut off, or of what somebody removed
+    return running + reopen(resources, _interrupted_restarts(resources, broken, others), broken)
 
 
 def _failed_starts(resources: Resources, broken: Mapping[str, Process], listed: Iterable[str]) -> dict[str, int]:
@@ -128,11 +138,13 @@ def _is_whole(process: Process | None, task: str) -> bool:
     return task == process.start_task and process.error.task is None
 
 
-def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]) -> int:
-    """Go on with tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut
-    off: reopened, they are listed no longer. How many processes run again by it."""
+def _interrupted_restarts(
+    resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]
+) -> list[Restarted]:
+    """Tasks that are listed for an earlier life, since who restarted them, or listed them just then, was cut off:
+    reopened, they are listed no longer."""
     decisions = resources.store.decisions.briefs(left) if left else {}
-    again = [
+    return [
         Restarted(key, decision.restarts, decision.epoch)
         for key, decision in decisions.items()
         if (process := broken.get(decision.process_id)) is not None
@@ -140,10 +152,9 @@ def _go_on(resources: Resources, broken: Mapping[str, Process], left: Mapping[st
         and decision.restarts > left[key]
         and not _is_whole(process, decision.task_id)
     ]
-    return reopen(resources, again, broken)
 
 
-def _whole(
+def _whole_process_failures(
     resources: Resources, broken: Mapping[str, Process], left: Mapping[str, int]
 ) -> tuple[list[Process], dict[str, int]]:
     """Of what is left, what is listed for a process of which no task has failed; and these processes."""
@@ -151,24 +162,6 @@ def _whole(
     whole = candidates - resources.store.restarts.failed(candidates).keys() if candidates else set()
     listed = {key: restarts for key, restarts in left.items() if split_record_id(key)[0] in whole}
     return [broken[process_id] for process_id in whole], listed
-
-
-def _set_running(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
-    """broken → running for processes that broke as a whole; how many. Their tasks went on meanwhile, and they may be
-    done. What broke them for good, such as a cycle, is found once more and breaks them again."""
-    store, ids = resources.store, [process.id for process in processes]
-    if not processes:
-        return 0
-    running = store.restarts.reopen_processes(processes)
-    metrics.OPERATIONS.labels("set running").inc(running)
-    break_again(resources, ids)
-    starts = {record_id(process.id, process.start_task) for process in processes}
-    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
-    unlist_past_lives(resources, ids)
-    epochs = {process.id: process.epoch for process in processes}
-    over = [key for key in store.graphs.complete(ids) if finish_if_whole(resources, key, epochs[key]) is not None]
-    store.clear_graph_deadlines(over)
-    return running
 
 
 def _nothing_to_restart(process: Process, task: str | None, decision: Decision | None) -> str:
