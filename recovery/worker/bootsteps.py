@@ -40,67 +40,75 @@ CHILD_WATCH_INTERVAL = 0.25
 """Seconds between two looks for dead pool children: one waitpid each."""
 
 
+class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Prepares before the pool forks, starts after it, ends before it ends."""
+
+    requires = ("celery.worker.components:Pool",)
+    served: Recovery
+    """The application whose records it keeps."""
+
+    def __init__(self, worker: Any, **_: Any) -> None:
+        app = self.served
+        _prepared(app)
+        consumed = worker.app.amqp.queues.consume_from
+        queues = tuple(q for q in consumed if q in app.actors)
+        Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
+        self.consuming = QueueConsumption(worker, queues)
+        self.consuming.pause(app.resources.store.actors.blocked())
+        # Known before the pool forks, so that its children claim in this worker's name.
+        Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
+        Running.stale = self.stale = StaleMessages(app)
+        Running.board = board = board_of(worker)
+        self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
+        free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
+        self.hung = HungSlots(app, board, worker.hostname, free)
+        self.lifeline.hung = self.hung.report
+        self.scanning: Scanning | None = None
+
+    def start(self, worker: Any) -> None:
+        app = self.served
+        _serve_metrics(app)
+        _watch_children(worker)
+        self.lifeline.start()
+        self.hung.start()
+        self.stale.start()
+        if app.settings.scanners:
+            self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
+            self.scanning.start()
+        signals.worker_shutting_down.connect(self._shutting_down, weak=False)
+        signals.task_received.connect(self._received, weak=False)
+        signals.worker_shutdown.connect(self._shut_down, weak=False)
+
+    def stop(self, _worker: Any) -> None:
+        self.stale.stop()
+        if self.scanning is not None:
+            self.scanning.stop()
+
+    terminate = stop
+
+    def _shutting_down(self, **_: Any) -> None:
+        self.consuming.end()
+        self.hung.stop()
+        self.drain.begin()
+
+    def _end_hung(self) -> None:
+        self.consuming.end()
+        self.drain.begin_hung(self.hung.count)
+
+    def _shut_down(self, **_: Any) -> None:
+        self.drain.finish()
+
+    def _received(self, request: Any, **_: Any) -> None:
+        message = parse_id(request.id)
+        if message is not None:
+            self.lifeline.record_taken(request.name, message)
+
+
 def install(celery: Celery, app: Recovery) -> None:
     """Make workers of `celery` keep the records that recovery needs."""
 
-    class Lifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
-        """Prepares before the pool forks, starts after it, ends before it ends."""
-
-        requires = ("celery.worker.components:Pool",)
-
-        def __init__(self, worker: Any, **_: Any) -> None:
-            _prepared(app)
-            consumed = worker.app.amqp.queues.consume_from
-            queues = tuple(q for q in consumed if q in app.actors)
-            Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
-            self.consuming = QueueConsumption(worker, queues)
-            self.consuming.pause(app.resources.store.actors.blocked())
-            # Known before the pool forks, so that its children claim in this worker's name.
-            Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
-            Running.stale = self.stale = StaleMessages(app)
-            Running.board = board = board_of(worker)
-            self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
-            free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
-            self.hung = HungSlots(app, board, worker.hostname, free)
-            self.lifeline.hung = self.hung.report
-            self.scanning: Scanning | None = None
-
-        def start(self, worker: Any) -> None:
-            _serve_metrics(app)
-            _watch_children(worker)
-            self.lifeline.start()
-            self.hung.start()
-            self.stale.start()
-            if app.settings.scanners:
-                self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
-                self.scanning.start()
-            signals.worker_shutting_down.connect(self._shutting_down, weak=False)
-            signals.task_received.connect(self._received, weak=False)
-            signals.worker_shutdown.connect(self._shut_down, weak=False)
-
-        def stop(self, _worker: Any) -> None:
-            self.stale.stop()
-            if self.scanning is not None:
-                self.scanning.stop()
-
-        terminate = stop
-
-        def _shutting_down(self, **_: Any) -> None:
-            self.consuming.end()
-            self.hung.stop()
-            self.drain.begin()
-
-        def _end_hung(self) -> None:
-            self.consuming.end()
-            self.drain.begin_hung(self.hung.count)
-
-        def _shut_down(self, **_: Any) -> None:
-            self.drain.finish()
-
-        def _received(self, request: Any, **_: Any) -> None:
-            message = parse_id(request.id)
-            if message is not None:
-                self.lifeline.record_taken(request.name, message)
+    class Lifecycle(WorkerLifecycle):
+        served = app
 
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)

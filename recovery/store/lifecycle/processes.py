@@ -53,22 +53,9 @@ class Processes:
         if process.custom_id is not None:
             key = {"type": document.pop("type"), "customId": document.pop("customId")}
             document["_id"] = process.id
-        stages = [
-            {
-                "$replaceWith": {
-                    "$ifNull": [
-                        _existing(),
-                        {
-                            "$mergeObjects": [
-                                "$$ROOT",
-                                literal(document),
-                                {"startedAt": "$$NOW", "recoveryTime": after(first_look)},
-                            ]
-                        },
-                    ]
-                }
-            }
-        ]
+        started = {"startedAt": "$$NOW", "recoveryTime": after(first_look)}
+        new: Document = {"$mergeObjects": ["$$ROOT", literal(document), started]}
+        stages = [{"$replaceWith": {"$ifNull": [_existing(), new]}}]
         save = partial(
             # Not merely read where it is there: that is told as well, so a majority has to have it.
             self._committed.find_one_and_update,

@@ -50,10 +50,7 @@ def load(
         return []
     # Tasks first and the graph last: what the graph names was written before. With hints, since without one the server
     # plans each of a hundred ranges by itself, which takes as long again.
-    tasks: dict[str, list[str]] = defaultdict(list)
-    for document in concern(database[schema.TASKS]).find(of_them, ID_ONLY).hint("_id_").to_list():
-        process_id, task = split_record_id(document["_id"])
-        tasks[process_id].append(task)
+    tasks = _tasks(concern(database[schema.TASKS]).find(of_them, ID_ONLY).hint("_id_").to_list())
     found = concern(database[schema.DECISIONS]).find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
     decisions, damaged, unread = _by_process(found, most)
     wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
@@ -68,9 +65,7 @@ def load(
         graph_of |= {graph.id: graph for graph in again[0].records}
         process_of |= {process.id: process for process in again[1].records}
     looked_into = [one for one in wanted if one in thorough]
-    spoilt: dict[str, list[DamagedRecord]] = defaultdict(list)
-    for damage in _once([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, looked_into, concern)]):
-        spoilt[split_record_id(damage.record)[0]].append(damage)
+    spoilt = _spoilt([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, looked_into, concern)])
     return [
         Snapshot(
             process_id=process_id,
@@ -83,6 +78,23 @@ def load(
         )
         for process_id in wanted
     ]
+
+
+def _tasks(keys: Iterable[Document]) -> dict[str, list[str]]:
+    """{process: its tasks that have a Task record}."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for document in keys:
+        process_id, task = split_record_id(document["_id"])
+        found[process_id].append(task)
+    return found
+
+
+def _spoilt(damaged: Iterable[DamagedRecord]) -> dict[str, list[DamagedRecord]]:
+    """{process: what of its records can't be read}, one for each record."""
+    found: dict[str, list[DamagedRecord]] = defaultdict(list)
+    for damage in _once(damaged):
+        found[split_record_id(damage.record)[0]].append(damage)
+    return found
 
 
 def _whole(
