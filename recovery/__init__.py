@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recovery.engine import Actor, Recovery, heartbeat
+    from recovery.engine import Actor, LogContext, Recovery, heartbeat
     from recovery.errors import (
         ClaimLost,
         CustomIdTaken,
@@ -34,6 +34,7 @@ __all__ = [
     "CustomIdTaken",
     "Failure",
     "InputError",
+    "LogContext",
     "ProcessBroken",
     "ProcessNotFound",
     "Promise",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(("Actor", "Recovery", "heartbeat"), "recovery.engine"),
+    **dict.fromkeys(("Actor", "LogContext", "Recovery", "heartbeat"), "recovery.engine"),
     **dict.fromkeys(("Failure", "Promise"), "recovery.records"),
     "Settings": "recovery.settings",
 }

@@ -8,6 +8,7 @@ damaged record from holding up the others, `outages` waits for a database that i
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import Host
 from recovery.engine.actors.context import heartbeat
+from recovery.engine.actors.log_context import LogContext
 from recovery.engine.app import Recovery
 from recovery.engine.isolation import batch_or_each, for_each, is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
@@ -27,6 +28,7 @@ __all__ = [
     "Applier",
     "Ended",
     "Host",
+    "LogContext",
     "Recovery",
     "Resources",
     "Result",

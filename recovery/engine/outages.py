@@ -27,14 +27,18 @@ def through_outage(step: Callable[[], T], seconds: float, what: str) -> T:
 
     The last try begins once they are over: one that hung until then tells how the database was, not how it is.
     """
-    until, pause = time.monotonic() + seconds, FIRST_PAUSE
+    began, pause, failed = time.monotonic(), FIRST_PAUSE, False
     while True:
-        is_last = time.monotonic() >= until
+        is_last = time.monotonic() >= began + seconds
         try:
-            return step()
+            done = step()
+            if failed:
+                log.warning("%s: the database is back, after %.1f s", what, time.monotonic() - began)
+            return done
         except PyMongoError as error:
             if is_last or not is_transient(error):
                 raise
             log.warning("%s: the database is away (%s); trying again", what, error)
+            failed = True
         threading.Event().wait(pause)
         pause = min(2 * pause, LONGEST_PAUSE)

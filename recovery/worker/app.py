@@ -15,7 +15,7 @@ from recovery.errors import RecoveryError
 from recovery.printable import log_printable, printable_lines
 from recovery.settings import current
 from recovery.worker import bootsteps as steps
-from recovery.worker import tasks
+from recovery.worker import logs, tasks
 from recovery.worker.config import configuration
 from recovery.worker.messages import transport
 
@@ -25,6 +25,7 @@ def make_celery() -> Celery:
     log_printable()
     recovery_app = load_app(current().app)
     transport.install()
+    logs.install(recovery_app.actors.keys())
     celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)

@@ -20,6 +20,7 @@ from recovery.worker.drain import Drain
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.outage import OutageEnd
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
@@ -112,6 +113,7 @@ def install(celery: Celery, app: Recovery) -> None:
 
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
+    celery.steps["consumer"].add(OutageEnd)
     control.register()
     # Workers would listen to each other through Redis; nothing here needs what they say.
     Gossip.compatible_transports = Mingle.compatible_transports = frozenset()

@@ -24,13 +24,18 @@ PAUSE = 1.0
 
 def wait_for_servers(step: Callable[[], None], seconds: float = PATIENCE) -> None:
     """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised."""
-    until, pause = time.monotonic() + seconds, threading.Event()
+    began, pause, failed = time.monotonic(), threading.Event(), False
+    until = began + seconds
     while True:
         try:
-            return step()
+            step()
+            if failed:
+                log.warning("the servers answer now, after %.0f s", time.monotonic() - began)
+            return
         except (ServerUnavailable, PyMongoError, RedisError) as error:
             refused = isinstance(error, PyMongoError) and not is_transient(error)
             if refused or time.monotonic() >= until:
                 raise
+            failed = True
             log.warning("not yet: %s; trying again for up to %.0f s", error, until - time.monotonic())
         pause.wait(PAUSE)

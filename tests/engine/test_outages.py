@@ -140,6 +140,13 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
     assert world.bring_on(process_id).result == '"done"'
 
 
+def test_the_end_of_an_outage_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert through_outage(away(0, lambda: 1), 10, "a step") == 1
+    assert caplog.messages == []
+    assert through_outage(away(1, lambda: 2), 10, "a step") == 2
+    assert [message.split(",")[0] for message in caplog.messages[1:]] == ["a step: the database is back"]
+
+
 def test_patience_has_an_end() -> None:
     with pytest.raises(AutoReconnect):
         through_outage(away(1000, lambda: None), 0.3, "a step")

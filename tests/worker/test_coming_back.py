@@ -56,6 +56,25 @@ def test_scans_are_held_back_after_an_outage_but_not_for_ever(
     assert one.in_outage_grace()
 
 
+def test_it_says_once_that_mongodb_is_back(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it was: also what did not pass by itself."""
+    world = World(emptied, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
+    one.beat_once()
+    with monkeypatch.context() as away:
+        away.setattr(Workers, "beat", _away)
+        for _ in range(3):
+            one.beat_once()
+            clock.now += 2.0
+    for _ in range(3):
+        one.beat_once()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told[3:] == ["MongoDB takes heartbeats again, after 6 s"]
+
+
 @pytest.mark.parametrize("cut_off", [False, True], ids=["steps alone", "and outages"])
 def test_a_clock_that_steps_again_and_again_holds_nothing_back_for_ever(
     emptied: Settings, monkeypatch: pytest.MonkeyPatch, clock: Clock, cut_off: bool

@@ -19,7 +19,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [ServerUnavailable("away"), AutoReconnect("gone")], ids=["away", "gone"])
-def test_it_waits_for_a_server_that_is_away(error: Exception) -> None:
+def test_it_waits_for_a_server_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     left = [error, error]
 
     def step() -> None:
@@ -28,6 +28,7 @@ def test_it_waits_for_a_server_that_is_away(error: Exception) -> None:
 
     wait_for_servers(step, 10)
     assert left == []
+    assert [message.split(",")[0] for message in caplog.messages[2:]] == ["the servers answer now"]
 
 
 def test_it_waits_so_long_and_no_longer() -> None:

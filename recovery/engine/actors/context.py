@@ -113,9 +113,14 @@ class Attempt:
         _current.reset(self._token)
 
 
+def running() -> Attempt | None:
+    """The attempt that this thread runs."""
+    return _current.get()
+
+
 def current(what: str) -> Attempt:
     """The running attempt; NotInActor, naming `what` was asked, where there is none."""
-    attempt = _current.get()
+    attempt = running()
     if attempt is None:
         raise NotInActor(
             f"{what} was called outside a running actor; start a process with app.start(...), and schedule tasks "

@@ -122,7 +122,7 @@ class Slot:
         """Run a task that is in hand and write its end; what is in hand then."""
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
-        result, following = Result.CLAIM_LOST, None
+        result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
         try:
             task = self._task(decision)
             ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host)
@@ -142,6 +142,8 @@ class Slot:
             ended = Ended(task, decision.evolve(outcome=outcome, children=children))
             result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+        seconds = time.perf_counter() - began
+        log.info("%s %s attempt %d: %s in %.3f s", actor.name, decision.id, decision.attempts, result.value, seconds)
         return result, following
 
     def _task(self, decision: Decision) -> Task:

@@ -62,6 +62,7 @@ class Lifeline:
         self._served_since: float | None = None
         self._served_last = 0.0
         self._failed = False
+        self._away_since: float | None = None
         self._hold_until = -math.inf
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
         self._stepped = False
@@ -146,6 +147,7 @@ class Lifeline:
         try:
             paused = self._beat()
             told = True
+            self._tell_back()
             self._tell_rest(paused)
         except PyMongoError as error:
             what = "what follows a heartbeat was not done" if told else "heartbeat not written"
@@ -153,8 +155,15 @@ class Lifeline:
             if not told:
                 # What does not pass by itself is no outage: scans must not wait for it.
                 self._served_since, self._failed = None, is_transient(error)
+                self._away_since = self._away_since or time.monotonic()
         except Exception:
             log.exception("heartbeat failed")
+
+    def _tell_back(self) -> None:
+        """Who read that heartbeats were not written is to read that they are."""
+        if self._away_since is not None:
+            log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
+            self._away_since = None
 
     def _beat(self) -> frozenset[str]:
         """Write this worker's record and look at the others'; which of its queues are not consumed."""

@@ -1,0 +1,47 @@
+"""What workers log, in Celery's form: each line of an actor with what runs, and one line for the end of each attempt.
+
+Celery says of a message that its task succeeded, also where the actor failed, and nothing of tasks that were run on the
+spot. That line is left out for actors; the attempt has one of its own (`recovery.engine.lifecycle.attempt`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container
+from typing import Any
+
+from celery import signals
+from celery.app import trace
+from celery.utils.log import ColorFormatter
+
+from recovery.engine import LogContext
+
+FORMAT = "[%(asctime)s: %(levelname)s/%(processName)s] %(recovery)s%(message)s"
+"""Celery's own, with what runs."""
+
+
+class _NotOfActors(logging.Filter):
+    """Drops Celery's word on the end of a message of an actor."""
+
+    def __init__(self, actors: Container[str]) -> None:
+        super().__init__()
+        self._actors = actors
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fields: Any = record.args
+        return record.msg != trace.LOG_SUCCESS or fields.get("name") not in self._actors
+
+
+def install(actors: Container[str]) -> None:
+    """Have the workers of this process log so. Handlers that an application sets up by itself are left as they are, but
+    for the filter where Celery tells of them."""
+    signals.after_setup_logger.connect(_add_context, weak=False)
+    signals.after_setup_task_logger.connect(_add_context, weak=False)
+    trace.logger.addFilter(_NotOfActors(actors))
+
+
+def _add_context(logger: logging.Logger, format: str, colorize: bool, **_: Any) -> None:
+    for handler in logger.handlers:
+        handler.addFilter(LogContext())
+        if getattr(handler.formatter, "_fmt", None) == format:  # else it is the application's
+            handler.setFormatter(ColorFormatter(FORMAT, use_color=colorize))

@@ -1,0 +1,35 @@
+"""An application whose actors log in all the ways that there are."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery.utils.log import get_task_logger
+
+from recovery import Recovery
+
+app = Recovery()
+
+
+@app.actor()
+def tell(text: str, _before: Any = None) -> str:
+    logging.getLogger("somebodys.own").info("%s by logging", text)
+    get_task_logger("somebodys.task").info("%s by Celery's logger", text)
+    print(f"{text} by print")
+    return text
+
+
+@app.actor()
+def refuse(reason: str) -> None:
+    raise ValueError(reason)
+
+
+@app.process()
+def story() -> Any:
+    return tell.schedule("second", tell.schedule("first"))
+
+
+@app.process()
+def refusal() -> Any:
+    return refuse.schedule("not today")

@@ -1,0 +1,154 @@
+"""The log of a worker: who speaks, what became of each attempt, and that a server is back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from recovery import LogContext, Recovery, Settings
+from recovery.engine import Slot
+from recovery.scan import DecisionScanner
+from recovery.stack import Child, Stack, Valkey
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.waiting import wait_until
+from tests.worker import telling
+from tests.world import World, arguments
+
+OWN = "test.own"
+
+
+class Kept(logging.Handler):
+    """The lines of a program that formats its logs itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.addFilter(LogContext())
+        fields = ("process", "task", "actor", "attempt")
+        self.setFormatter(logging.Formatter("|".join(f"%(recovery_{name})s" for name in fields) + "|%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    handler, logger = Kept(), logging.getLogger(OWN)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    return World(emptied)
+
+
+def test_a_line_says_which_attempt_of_which_task_it_is_of(world: World, kept: Kept) -> None:
+    @world.app.process()
+    def order() -> None:
+        logging.getLogger(OWN).info("packing")
+
+    process_id = world.app.start(order)
+    message = world.pop(["order"])
+    assert message is not None
+    world.tell()
+    assert world.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
+    wait_until(lambda: DecisionScanner(world.app.resources, world.app.applier).run_once().repaired, 10, "its requeue")
+    logging.getLogger(OWN).info("before")
+    world.pump()
+    logging.getLogger(OWN).info("after")
+    assert kept.lines == ["||||before", f"{process_id}|start|order|2|packing", "||||after"]
+
+
+def test_of_two_threads_each_has_its_own(world: World, kept: Kept) -> None:
+    both = Barrier(2)
+
+    @world.app.process()
+    def order(number: int) -> None:
+        both.wait(10)
+        logging.getLogger(OWN).info("packing %d", number)
+        both.wait(10)
+
+    ids = [world.app.start(order, number) for number in range(2)]
+    world.tell()
+    messages = [world.pop(["order"]), world.pop(["order"])]
+
+    def run(holder: str) -> None:
+        message = messages.pop()
+        assert message is not None
+        Slot(world.app.resources, world.app.applier, world.app.actors, holder).run(order, *arguments(message))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, ["one#1", "one#2"]))
+    assert sorted(kept.lines) == sorted(f"{ids[number]}|start|order|1|packing {number}" for number in range(2))
+
+
+def test_a_line_that_went_through_a_queue_keeps_what_it_said() -> None:
+    record = logging.makeLogRecord({"msg": "packing", "recovery": "pack p/t attempt 1: "})
+    assert LogContext().filter(record)
+    assert record.__dict__["recovery"] == "pack p/t attempt 1: "
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_of_a_worker(stack: Stack, settings: Settings, pool: str) -> None:
+    """The two tasks of the story are run on the spot."""
+    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, pool=pool, env=settings.environment())
+    app = Recovery(settings)
+    app.actors = telling.app.actors
+    told, refused = app.start("story"), app.start("refusal")
+    assert app.result(told, timeout=60) == "second"
+    ended = app.resources.store.processes.ended
+    wait_until(lambda: ended([refused])[refused].ended_at, 30, "the end of the other")
+    ends = rf"(\w+) ((?:{told}|{refused})/\w+) attempt 1: (\w+) in [\d.]+ s$"
+    wait_until(lambda: len(re.findall(ends, worker.log.read_text(), re.MULTILINE)) >= 5, 10, "five ends")
+    log = worker.log.read_text()
+    decisions = list(app.resources.store.database["decisions"].find())
+    assert sorted(re.findall(ends, log, re.MULTILINE)) == sorted(
+        (one["actor"], one["_id"], "failed" if "error" in one["outcome"] else "finished") for one in decisions
+    )
+    assert "succeeded" not in log
+    of = {json.loads(one["outcome"]["value"]): one["_id"] for one in decisions if one["actor"] == "tell"}
+    for text in ("first", "second"):
+        for way in ("logging", "Celery's logger", "print"):
+            (line,) = (line for line in log.splitlines() if f"{text} by {way}" in line)
+            assert line.endswith(f"] tell {of[text]} attempt 1: {text} by {way}"), line
+    (ready,) = (line for line in log.splitlines() if line.endswith(" ready."))
+    assert re.search(r"MainProcess\] [^ ]+ ready\.$", ready), "no attempt runs there"
+
+
+@pytest.mark.cluster
+def test_it_says_that_redis_is_back(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+    """Once for each time, as a warning, and not of its first connection."""
+    valkey = Valkey(tmp_path / "valkey", tmp_path / "valkey.log")
+    valkey.start()
+    env = settings.environment() | {"RECOVERY_BROKER_URL": valkey.url}
+    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, env=env)
+    try:
+        wait_until(lambda: " ready." in worker.log.read_text(), 60, "the worker")
+        assert "is back" not in worker.log.read_text()
+        for times in (1, 2):
+            valkey.kill()
+            wait_until(partial(says, worker, "Cannot connect to redis", times), 30, "its end seen")
+            valkey.start()
+            wait_until(partial(says, worker, "Redis is back, after ", times), 30, "its return told")
+        told = re.findall(r"WARNING/MainProcess\] Redis is back, after \d+ s: messages", worker.log.read_text())
+        assert len(told) == 2
+    finally:
+        worker.kill_group()
+        valkey.stop()
+
+
+def says(worker: Child, what: str, times: int) -> bool:
+    return worker.log.read_text().count(what) >= times
