@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from recovery.addresses import Address, read
+from recovery.durations import parse_duration
 
 _ADDRESS = (
     "{scheme}://[user:password@]host[:port]{rest}; in user and password all but letters, digits and -._~ are "
@@ -118,6 +119,10 @@ def _no_switch(value: Any) -> Any:
     return value
 
 
+def _duration(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else _no_switch(value)
+
+
 AppPath = Annotated[str, AfterValidator(_app)]
 MongoUri = Annotated[str, AfterValidator(_mongo)]
 BrokerUrl = Annotated[str, AfterValidator(_broker)]
@@ -127,4 +132,5 @@ Host = Annotated[str, AfterValidator(_host)]
 Folder = Annotated[Path, BeforeValidator(_folder)]
 SparkMaster = Annotated[str, AfterValidator(_master)]
 Number = Annotated[float, BeforeValidator(_no_switch)]
+Duration = Annotated[float, BeforeValidator(_duration)]
 Whole = Annotated[int, BeforeValidator(_no_switch)]

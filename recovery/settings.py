@@ -2,8 +2,8 @@
 
 The environment wins over the file, and what the code gives wins over both. The file is named by
 `RECOVERY_CONFIG`; its keys are the field names below. A name that no field has is an error that suggests the
-nearest one, since a misspelt setting that is silently ignored is found out in an outage. All times are in
-seconds.
+nearest one, since a misspelt setting that is silently ignored is found out in an outage. Times are in seconds, or
+texts as `recovery.durations` reads them: `90`, `10m`.
 
 Use `load` or `current`: they turn pydantic's errors into a SettingsError that says where a value came from.
 """
@@ -11,6 +11,7 @@ Use `load` or `current`: they turn pydantic's errors into a SettingsError that s
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 import stat
@@ -30,11 +31,13 @@ from pydantic_settings import (
 )
 
 from recovery import addresses
+from recovery.durations import show_duration
 from recovery.errors import SettingsError
 from recovery.forms import (
     AppPath,
     BrokerUrl,
     DatabaseName,
+    Duration,
     Folder,
     Host,
     MessageKey,
@@ -47,7 +50,7 @@ from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
 
 PREFIX = "RECOVERY_"
 # Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
-_A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?|[-+]?[A-Za-z]{1,5}")
+_A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?[A-Za-z]{0,3}|[-+]?[A-Za-z]{1,5}")
 _A_NAME = re.compile(r"[A-Za-z_. -]{1,16}|[0-9.]{1,6}")
 CONFIG = "RECOVERY_CONFIG"
 
@@ -87,26 +90,28 @@ class Settings(BaseSettings):
 
     # A beat every 2 s and three missed ones: a killed machine is known in 6 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
-    heartbeat_interval: Number = Field(
+    heartbeat_interval: Duration = Field(
         2.0, ge=OFTEN, le=LONGEST_SILENCE // 2, description="How often a worker says that it lives."
     )
-    heartbeat_timeout: Number = Field(
+    heartbeat_timeout: Duration = Field(
         6.0, ge=SHORTEST, le=LONGEST_SILENCE, description="Silence after which a worker counts as lost."
     )
-    scan_interval: Number = Field(1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners.")
+    scan_interval: Duration = Field(1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners.")
     scan_batch: Whole = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
     # The net under the nets: every step has a deadline of its own that is shorter. It doubles while a
     # process is found healthy, so a process that waits for weeks costs a look a day.
-    idle_timeout: Number = Field(
+    idle_timeout: Duration = Field(
         60.0, ge=SHORTEST, le=LONGEST, description="First look at a process in which nothing changes."
     )
     # Long enough for a busy queue to drain a burst; a message that is lost costs this once.
-    message_timeout: Number = Field(10.0, ge=SHORTEST, le=LONGEST, description="First look at a queued task's message.")
+    message_timeout: Duration = Field(
+        10.0, ge=SHORTEST, le=LONGEST, description="First look at a queued task's message."
+    )
     # Applying takes milliseconds; one that is not done by now was cut off.
-    apply_timeout: Number = Field(
+    apply_timeout: Duration = Field(
         5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
     )
-    shutdown_grace: Number = Field(
+    shutdown_grace: Duration = Field(
         10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )
     # Off only to test that the deadlines alone are enough.
@@ -115,7 +120,7 @@ class Settings(BaseSettings):
 
     spark_master: SparkMaster = Field("local[*]", description="Spark master of the sweep.")
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: Number | None = Field(
+    sweep_interval: Duration | None = Field(
         None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
     )
     sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
@@ -157,6 +162,8 @@ class Settings(BaseSettings):
 
 ADDRESSES = ("mongo_uri", "broker_url")
 """Settings that may hold a password."""
+DURATIONS = frozenset(name for name, kind in Settings.__annotations__.items() if kind.startswith("Duration"))
+"""Settings that are a time: a number of seconds, or a text such as `10m`."""
 
 
 class _Environment(EnvSettingsSource):
@@ -242,6 +249,8 @@ def _given(name: str, value: Any) -> str:
         return addresses.public(value)
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more digits"
+    if name in DURATIONS and isinstance(value, float) and math.isfinite(value):
+        return show_duration(value)  # what was written was read before its bounds were looked at
     shown = str.__str__(value) if isinstance(value, str) else str(value)
     is_text = isinstance(Settings.model_fields[name].default, str | Path) or name == "app"
     if (_A_NAME if is_text else _A_NUMBER).fullmatch(shown) or shown == "":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_wrong_values_are_all_named_with_their_origin(config: Path, monkeypatch:
     monkeypatch.setenv("RECOVERY_IDLE_TIMEOUT", "soon")
     message = refusal(app="nothing")
     assert f"setting scan_batch (in {config}): Input should be greater than or equal to 1; got 0" in message
-    assert "setting RECOVERY_IDLE_TIMEOUT (environment variable): Input should be a valid number" in message
+    assert "setting RECOVERY_IDLE_TIMEOUT (environment variable): must be a duration, for example 90, 90s, " in message
     assert "setting app: must be 'package.module:name'" in message
     assert len(message.splitlines()) == 3
 
@@ -110,7 +111,7 @@ TIMES = (
 )
 
 
-@pytest.mark.parametrize("value", ["1e15", "316224001", "inf", "9" * 400])
+@pytest.mark.parametrize("value", ["1e15", "316224001", "3661d", "9" * 20])
 @pytest.mark.parametrize("name", TIMES)
 def test_no_time_is_longer_than_ten_years(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"RECOVERY_{name.upper()}", value)
@@ -138,9 +139,13 @@ def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG = [
     *(("heartbeat_interval", value, "greater than or equal to 0.01") for value in (1e-300, 0, -1, "0.001")),
     *((name, True, "must be a number") for name in ("scan_interval", "scan_batch", "metrics_port", "mongo_cache_gb")),
-    *(("idle_timeout", value, "greater than or equal to 0.001") for value in ("-inf", 1e-300, "0")),
-    ("idle_timeout", "nan", "must be at most"),
-    *(("idle_timeout", value, "number") for value in ("soon", "", [1], {"a": 1})),
+    *(("idle_timeout", value, "greater than or equal to 0.001") for value in (-math.inf, 1e-300, "0", "0.5ms")),
+    *(("idle_timeout", value, "must be at most") for value in (math.nan, math.inf)),
+    *(("idle_timeout", value, "number") for value in ([1], {"a": 1})),
+    *(
+        ("idle_timeout", value, "must be a duration, for example 90, 90s, 10m, 2h or 1d")
+        for value in ("soon", "", "-1", "-inf", "inf", "nan", "1e400", "9" * 400, "10 minutes", "1m30s", "10M")
+    ),
     *(("data_dir", value, "path of a folder") for value in ("", "a\0b")),
     *(("metrics_host", value, "IP address or a host") for value in ("", "a b", "h:80", "[::1", "-x", "é", "x" * 300)),
     *(("database", value, "MongoDB's own") for value in ("admin", "local", "config")),
@@ -282,6 +287,45 @@ def test_nor_as_a_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET.upper() not in refusal().upper()
 
 
-@pytest.mark.parametrize("value", ["soon", "3601x", "0", "-1", "1e-300", "nan"])
-def test_what_was_meant_is_shown(value: str) -> None:
-    assert (f"got {value!r}" in refusal(heartbeat_timeout=value)) == (value != "3601x")
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("soon", "'soon'"),
+        ("-1", "'-1'"),
+        ("1e-300", "'1e-300'"),
+        ("nan", "'nan'"),
+        ("3601x", "'3601x'"),
+        ("0", "0s"),
+        ("2h", "2h"),
+        ("90m", "90m"),
+        (3601, "3601"),
+        ("3601 seconds", "a text of 12 characters"),
+    ],
+)
+def test_what_was_meant_is_shown(value: object, shown: str) -> None:
+    assert refusal(heartbeat_timeout=value).endswith(f"; got {shown}")
+
+
+def test_a_time_is_a_number_of_seconds_or_a_duration(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('idle_timeout = "10m"\nsweep_interval = "1d"\napply_timeout = 7\nmongo_cache_gb = "0.5"\n')
+    monkeypatch.setenv("RECOVERY_SHUTDOWN_GRACE", "1.5h")
+    monkeypatch.setenv("RECOVERY_MESSAGE_TIMEOUT", "20")
+    loaded = settings.load(scan_interval="500ms")
+    taken = {name: getattr(loaded, name) for name in TIMES}
+    assert taken == {
+        "idle_timeout": 600.0,
+        "sweep_interval": 86400.0,
+        "apply_timeout": 7.0,
+        "shutdown_grace": 5400.0,
+        "message_timeout": 20.0,
+        "scan_interval": 0.5,
+    }
+    for name, text in loaded.environment().items():
+        monkeypatch.setenv(name, text)
+    assert settings.load() == loaded, "handed on to a process that is started"
+
+
+def test_no_other_number_is_a_duration() -> None:
+    assert "setting mongo_cache_gb: Input should be a valid number" in refusal(mongo_cache_gb="1m")
+    assert "setting scan_batch: Input should be a valid integer" in refusal(scan_batch="1m")
+    assert {*TIMES, "heartbeat_interval", "heartbeat_timeout"} == settings.DURATIONS

@@ -17,9 +17,10 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from recovery.durations import show_duration
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
-from recovery.settings import PREFIX, Settings
+from recovery.settings import DURATIONS, PREFIX, Settings
 from tests.docs import roles
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,7 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "metrics_port": "port"}
-"""Of numbers that are not seconds."""
+"""Of numbers that are no times."""
 
 REASONS = {
     "app": "There is no sensible one. Workers, beat and `recovery start` need it.",
@@ -76,7 +77,7 @@ REASONS = {
     "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
     "spark_memory": "Records are read in ranges, so memory does not grow with their number.",
     "sweep_interval": "The scanners see all that is overdue without it; a sweep is the check that nothing was "
-    "forgotten. Once a day is plenty: `86400`.",
+    "forgotten. Once a day is plenty: `1d`.",
     "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
 }
 
@@ -146,8 +147,13 @@ def written(name: str) -> str:
 
 
 def _setting(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
-    default = "unset" if field.default is None else f"`{_plain(field.default)}`{_unit(field.default, UNITS.get(name))}"
-    limits = _limits(field)
+    if name in DURATIONS and field.default is not None:
+        default = f"`{show_duration(field.default)}`"
+    else:
+        default = (
+            "unset" if field.default is None else f"`{_plain(field.default)}`{_unit(field.default, UNITS.get(name))}"
+        )
+    limits = _limits(field, show_duration if name in DURATIONS else str)
     meaning = f"{field.description}{f' {limits}' if limits else ''}"
     return f"`{PREFIX}{name.upper()}`", default, meaning, REASONS[name]
 
@@ -162,10 +168,10 @@ def _unit(default: Any, unit: str | None) -> str:
     return f" {unit}" if unit else ""
 
 
-def _limits(field: FieldInfo) -> str:
+def _limits(field: FieldInfo, shown: Callable[[float], str]) -> str:
     signs = {"ge": "at least", "gt": "over", "le": "at most"}
     found = [
-        f"{signs[name]} {_number(value)}"
+        f"{signs[name]} {_number(value, shown)}"
         for limit in field.metadata
         for name in signs
         if (value := getattr(limit, name, None)) is not None
@@ -175,10 +181,10 @@ def _limits(field: FieldInfo) -> str:
     return f"({', '.join(found)})" if found else ""
 
 
-def _number(value: Any) -> str:
+def _number(value: Any, shown: Callable[[float], str]) -> str:
     if value == LONGEST:
         return "10 years"
-    return f"{value:,}" if value > 65535 else f"{value}"
+    return f"{value:,}" if value > 65535 else shown(value)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
