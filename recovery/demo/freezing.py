@@ -1,6 +1,6 @@
 """A worker that is frozen in the middle of its tasks, for so long that others do them: what it brings then is stale.
 
-Whoever is frozen between two tasks, or woken before another attempt has ended, proves nothing about late results. So a
+Whoever is frozen between two tasks, or woken before another attempt has ended, proves nothing about stale results. So a
 worker is frozen until it holds a task while it stands still, and stands still until each such task is finished, and
 long enough for others to have seen the result that was accepted.
 """

@@ -115,7 +115,7 @@ def summary(report: Report) -> RenderableType:
         (
             "stale rejected",
             f"{report.stale_rejected}",
-            f"late messages, and {report.stale_results} late results, dropped",
+            f"stale messages, and {report.stale_results} stale results, discarded",
         ),
         ("lost", f"{report.lost}", "accepted results that are not there"),
         ("accepted twice", f"{report.accepted_twice}", "tasks of which two results were used"),

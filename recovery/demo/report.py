@@ -13,7 +13,7 @@ from recovery.demo.workload import Run
 from recovery.metrics import multiprocess
 from recovery.records import ProcessState
 
-NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about late results."
+NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about stale results."
 SHOWN = 5
 """Places that a message names; a bug mostly has one cause."""
 

@@ -70,7 +70,7 @@ def tell(record: str, error: Exception) -> None:
     """Say that a step failed for what this record, or one of its process, holds; once in a while for each, and count
     it. Nothing that the record holds is told."""
     metrics.FAILED_STEPS.inc()
-    _told.warning("%s can't be brought on: %s; the others go on", record, in_a_line(error), about=record)
+    _told.warning("%s can't be processed: %s; the others go on", record, in_a_line(error), about=record)
 
 
 def in_a_line(error: Exception) -> str:

@@ -115,7 +115,7 @@ def judge_redis(now: Condition) -> Check:
     found = f"{now.product} {now.version} answers, persistence: "
     kinds = [kind for kind, on in (("append-only file", now.appends), ("saves", now.saves)) if on]
     # None is well: hints only are lost, and each is found missing within message_timeout of a restart.
-    unknown = "not told" if now.saves is None else "none; after a restart messages are pushed again"
+    unknown = "not told" if now.saves is None else "none; after a restart messages are requeued"
     found += " and ".join(kinds) or unknown
     if not now.is_primary:
         return problem(

@@ -66,7 +66,7 @@ class Broker:
         except RedisError as error:
             # Whoever puts something else in the place of a queue has each push of it fail.
             self._said.warning(
-                "could not push %d messages (%s): they stay queued in MongoDB and are pushed again after "
+                "could not push %d messages (%s): they stay queued in MongoDB and are requeued after "
                 "their message timeout",
                 len(queued),
                 error,
@@ -129,7 +129,7 @@ class Broker:
         try:
             self._redis.delete(queue)
         except RedisError as error:
-            log.warning("messages in %s not dropped (%s)", queue, error)
+            log.warning("messages in %s not discarded (%s)", queue, error)
 
     def tell_settings_changed(self) -> bool:
         """Tell all workers that settings changed, or what is blocked: whether it was sent. Does not raise: they learn

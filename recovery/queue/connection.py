@@ -26,7 +26,7 @@ workers wait for it in their event loops, one answer after the other."""
 
 CHECK_EVERY = 2
 """Whole seconds. By this much may an answer to a worker's poll be late, which Redis gives within one; a look every so
-often finds it. So a connection that died is given up within five seconds, and one for remote control within eight."""
+often finds it. So a connection that died is closed within five seconds, and one for remote control within eight."""
 
 _KEEPALIVE = {
     # An idle connection is known to be dead after five seconds, and two more for each of three unanswered probes.

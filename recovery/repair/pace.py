@@ -21,7 +21,7 @@ from recovery.rules import Finding, Surroundings
 
 @dataclass(slots=True)
 class _Budget:
-    """Of one actor: what may be handed over now, and what has been put off."""
+    """Of one actor: what may be handed over now, and what has been postponed."""
 
     allowed: float
     postpone: float
@@ -38,7 +38,7 @@ class Later:
 
 
 class Pace:
-    """Splits a page of findings into what is done now and what is put off. Not safe for threads."""
+    """Splits a page of findings into what is done now and what is postponed. Not safe for threads."""
 
     def __init__(self, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         """`interval` is that of the scans, in seconds: what it brings may be used at once."""
@@ -68,7 +68,7 @@ class Pace:
         return now, later
 
     def _refilled(self, actor: str, rate: float) -> _Budget:
-        """What an interval brings may be used within it, and is not saved up, but for one; what was put off is due."""
+        """What an interval brings is for use within it, and is not saved up, but for one. What was postponed is due."""
         now, most = self._clock(), max(rate * self._interval, 1.0)
         budget = self._budgets.setdefault(actor, _Budget(most, 0.0, now))
         earned = (now - budget.at) * rate

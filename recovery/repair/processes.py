@@ -31,7 +31,7 @@ class ProcessRepairs:
             Repair.FINISH_PROCESS: self._finish_process,
             Repair.RESTORE: self._restore,
             Repair.BREAK: self._break,
-            Repair.SETTLE_ABORT: self._finish_abort,
+            Repair.FINISH_ABORT: self._finish_abort,
             Repair.REPORT: self._report,
         }
 

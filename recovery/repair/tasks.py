@@ -1,4 +1,4 @@
-"""Repairs of single tasks: requeue, end with an error, enqueue, push again, wait. All in batches."""
+"""Repairs of single tasks: requeue, end with an error, enqueue, wait. All in batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskRepairs:
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,
             Repair.ENQUEUE_DUE: self._enqueue_due,
-            Repair.PUSH_AGAIN: self._push_again,
+            Repair.REQUEUE_MESSAGE: self._push_again,
             Repair.WAIT: self._wait,
         }
 
@@ -74,7 +74,7 @@ class TaskRepairs:
             )  # fmt: skip
 
     def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
-        """Those that their actors' pace allows now; the others are put off."""
+        """Those that their actors' pace allows now; the others are postponed."""
         now, later = self._pace.split(findings, around)
         for rest in later:
             self._store.requeues.postpone(rest.ids, rest.least, rest.most)

@@ -24,7 +24,7 @@ class TimeoutRepairs:
         self._resources, self._store = resources, resources.store
         self._applying = applying
         self.actions = {
-            Repair.GIVE_UP: self._give_up,
+            Repair.END_LATE: self._give_up,
             Repair.COUNT_LATE: self._count,
             Repair.BREAK_LATE: self._break,
         }

@@ -28,7 +28,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
 def of_aborted(decision: Decision) -> Finding:
     """ABORT_CUT_OFF: its process is aborted, and it has a deadline: nothing of it is to go on."""
     evidence = f"aborted, and a task of it is {decision.state}: {decision.task_id}"
-    return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.SETTLE_ABORT, evidence)
+    return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.FINISH_ABORT, evidence)
 
 
 def deadline_missing(decision: Decision) -> Finding | None:
@@ -83,16 +83,16 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         return blocked(decision, around)
     if queued_at is None:
         return Finding(
-            Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, "queued without a time: never pushed", decision
+            Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, "queued without a time: never pushed", decision
         )
     taken = queue.taken_queued_at if queue else None
     # One of a time to come is of a clock that was set back since, and proves nothing.
     if taken and taken - queued_at > around.message_margin and taken <= around.now:
         evidence = f"queued {queued_at:%H:%M:%S}, a message of {taken:%H:%M:%S} was taken"
-        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
     if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
         evidence = f"queued {queued_at:%H:%M:%S}, and its queue was polled and empty at {empty_at:%H:%M:%S}"
-        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.PUSH_AGAIN, evidence, decision)
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
     if not _past(decision, around):
         return None
     if around.is_polled(decision.actor):

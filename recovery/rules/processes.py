@@ -93,10 +93,10 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
     """ABORT_CUT_OFF: the process is aborted, and its records are not at rest. Its graph is so last of all."""
     graph, live = snapshot.graph, [d for d in snapshot.decisions.values() if d.state is not DecisionState.FINISHED]
     if graph is not None and graph.recovery_time is not None:
-        yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.SETTLE_ABORT, "aborted, and its graph is live")
+        yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.FINISH_ABORT, "aborted, and its graph is live")
     elif live:
         evidence = f"aborted, and {len(live)} tasks have not ended, first {live[0].task_id}: {live[0].state}"
-        yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.SETTLE_ABORT, evidence)
+        yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.FINISH_ABORT, evidence)
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:

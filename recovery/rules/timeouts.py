@@ -26,7 +26,7 @@ def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
         if not overdue:
             return None
     evidence = f"{decision.state}, first queued {decision.enqueued_at:%H:%M:%S}, over {actor.task_timeout:g} s ago"
-    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.GIVE_UP, evidence, decision)
+    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.END_LATE, evidence, decision)
 
 
 def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:

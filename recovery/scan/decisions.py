@@ -23,7 +23,7 @@ class DecisionScanner(Scanner[Decision]):
     last: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
     page takes longer than a run may: the next run goes on with the other end.
 
-    What stays overdue after its repair (its records are damaged, or another program wrote it) is put off: a page of
+    What stays overdue after its repair (its records are damaged, or another program wrote it) is postponed: a page of
     such would hide all others.
     """
 

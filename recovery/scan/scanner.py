@@ -9,8 +9,8 @@ That its queue is empty is how a lost message is known, and a page of requeues f
 from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down
 before anything is pushed (`foundEmptyAt`). A queue that was empty at T holds only what was pushed since then, which
 was queued after T, but for a push that is under way (the margin); so of what waits in a queue that lags nothing is ever
-pushed again, and all that was lost is found, however many pages and scans that takes. What is pushed again is queued
-later than T itself, so it is pushed once for each time that the queue was found empty.
+requeued, and all that was lost is found, however many pages and scans that takes. What is requeued is queued
+later than T itself, so it is requeued once for each time that the queue was found empty.
 
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """
@@ -137,7 +137,7 @@ class Scanner(ABC, Generic[Item]):
         return done
 
     def _mend(self, damaged: Sequence[DamagedRecord]) -> Done:
-        """What of these can be mended is; the others are told, and put off, and hold up nobody."""
+        """What of these can be mended is; the others are told, and postponed, and hold up nobody."""
         done: Done = Counter()
         for damage in damaged:
             mended: Done = Counter()
@@ -174,7 +174,9 @@ class Scanner(ABC, Generic[Item]):
                     if self.is_last(page):
                         break
                     if ids in self._recent and not done:
-                        log.warning("%s scan: %d records can't be brought on, first %s", self.name, len(page), min(ids))
+                        log.warning(
+                            "%s scan: %d overdue records can't be repaired, first %s", self.name, len(page), min(ids)
+                        )
                         break
                     self._recent.append(ids)
                     if more := time.perf_counter() - began > seconds:

@@ -42,7 +42,7 @@ def _rights(*parts: tuple[Iterable[str], str]) -> Rights:
 _LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes"))
 _REPAIR = (
     (_RECORDS, "insert"),
-    # A record that can't be read is put off, though it is not valid. Tasks are immutable.
+    # A record that can't be read is postponed, though it is not valid. Tasks are immutable.
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),
     ((schema.QUEUES, schema.SCANNERS), "insert update"),

@@ -53,7 +53,7 @@ def update_each(
     pass_over: PassOver | None = None,
 ) -> Written:
     """Update those of these ids that match the guard. Whichever can't be written is told, and passed over: `pass_over`
-    is called with its id, or it is put off if it is overdue."""
+    is called with its id, or it is postponed if it is overdue."""
     count, whole = 0, True
     left = [list(ids)]
     while left:

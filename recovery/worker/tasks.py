@@ -83,7 +83,7 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
         try:
             result = _slot(app).run(actor, decision_id, pass_key)
         except GivenBack:
-            log.info("%s %s: what it came to is dropped, since it was given back", actor.name, decision_id)
+            log.info("%s %s: its result is discarded, since the task was given back", actor.name, decision_id)
             return
         except Exception as error:
             if is_of_servers(error):

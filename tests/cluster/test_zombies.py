@@ -34,7 +34,7 @@ def thaw(worker: Child) -> None:
 
 
 def stale(cluster: Cluster, worker: Child) -> bool:
-    return "its result came too late and is dropped" in cluster.log(worker)
+    return "its result is stale and is discarded" in cluster.log(worker)
 
 
 @dataclass(frozen=True)

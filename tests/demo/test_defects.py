@@ -115,4 +115,4 @@ def test_a_run_without_late_results_says_that_it_proved_nothing_about_them(monke
     found = run_demo(Options(processes=1, workers=1, chaos=True, kill_every=60.0, time_scale=0.01, timeout=60.0))
     assert found.good
     assert found.stale_results == 0
-    assert "nothing is proved about late results" in found.notes[0]
+    assert "nothing is proved about stale results" in found.notes[0]

@@ -66,7 +66,7 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
     assert done.stderr.count("fault: ") == sum(found["faults"].values()) > 0
     assert set(found["faults"]) <= set(Kind)
     assert set(found["repairs"]) <= set(Rule)
-    assert bool(found["notes"]) != bool(found["stale_results"]), "late results, or that nothing is proved about them"
+    assert bool(found["notes"]) != bool(found["stale_results"]), "stale results, or that nothing is proved about them"
     if seconds > 60:
         assert set(found["faults"]) == set(Kind)
         assert found["stale_results"] > 0

@@ -254,7 +254,7 @@ def test_long_and_strange_messages(world: World) -> None:
         ("ValueError", "é" * 500),
         ("ValueError", "?"),
         ("ValueError", ""),
-        ("Unspeakable", "(its text can't be had: RuntimeError)"),
+        ("Unspeakable", "(no text: its __str__ raised RuntimeError)"),
     ]
 
 
@@ -287,7 +287,7 @@ class Unprintable(Exception):
         (SystemExit("no disk"), "called sys.exit('no disk')"),
         (Own("of our own"), "of our own"),
         (BaseExceptionGroup("two of them", [KeyboardInterrupt(), ValueError()]), "two of them (2 sub-exceptions)"),
-        (Unprintable(), "(its text can't be had: SystemExit)"),
+        (Unprintable(), "(no text: its __str__ raised SystemExit)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )

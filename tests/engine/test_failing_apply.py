@@ -72,7 +72,7 @@ def test_it_is_no_error_of_the_attempt(world: World, started: str, caplog: pytes
     before = failed_steps()
     assert finish(world, started) is Result.FINISHED
     (line,) = lines(caplog, started)
-    assert line.startswith(f"{started}/start can't be brought on: OperationFailure: "), line
+    assert line.startswith(f"{started}/start can't be processed: OperationFailure: "), line
     assert SECRET not in caplog.text and "Traceback" not in caplog.text and "\n" not in line
     assert failed_steps() == before + 1
     decision = stored(world, started)

@@ -89,4 +89,4 @@ def test_what_is_damaged_is_told_and_the_others_go_on(
     assert batch_or_each(["a", BAD, "b"], all_at_once.all) == 2
     assert all_at_once.asked == [["a", BAD, "b"], ["a"], [BAD], ["b"]]
     assert failed_steps() == before + 2
-    assert caplog.text.count(f"{BAD} can't be brought on: {type(error).__name__}: ") == 1, "and in five minutes again"
+    assert caplog.text.count(f"{BAD} can't be processed: {type(error).__name__}: ") == 1, "and in five minutes again"

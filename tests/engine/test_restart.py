@@ -201,7 +201,7 @@ def test_a_process_whose_graph_outgrew_its_record_cant_be_restarted(world: World
     process_id = world.app.start(world.app.process("order")(lambda: 1))
     assert world.store.graphs.fail(process_id, 0, "start")
     assert break_process(world.app.resources, process_id, 0, too_large("graph"))
-    with pytest.raises(InputError, match=re.escape("its records were given up (TooLarge: the graph of the process is")):
+    with pytest.raises(InputError, match=re.escape("its records are lost (TooLarge: the graph of the process is")):
         world.app.restart(process_id)
     assert restart_selected(world.app.resources, Selection()) == Restarts()
     assert world.process(process_id).state is ProcessState.BROKEN

@@ -82,23 +82,23 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "queued without a time",
         decision(QUEUED), around(),
-        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued without a time: never pushed",
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued without a time: never pushed",
     ),
     (
         "a younger message was taken",
         decision(QUEUED, queued_at=LONG_AGO), around(queue={"taken_queued_at": NOW}),
-        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, a message of 12:00:00 was taken",
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, a message of 12:00:00 was taken",
     ),
     (
         "its queue is empty",
         decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW}, depths={"add": 0}),
-        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue was polled and empty at 11:59:58",
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 11:59:58",
     ),
     (
         "its queue was empty, and is no longer",
         decision(QUEUED, queued_at=LONG_AGO),
         around(queue={"polled_at": NOW, "found_empty_at": NOW}, depths={"add": 9}),
-        Rule.MESSAGE_LOST, Repair.PUSH_AGAIN, "queued 11:00:00, and its queue was polled and empty at 12:00:00",
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 12:00:00",
     ),
     (
         "its queue was empty when its message may have been on its way",
@@ -146,18 +146,18 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "queued for too long",
         decision(QUEUED, enqueued_at=LONG_AGO, queued_at=NOW), around(actor={"task_timeout": 3600}),
-        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "queued, first queued 11:00:00, over 3600 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_LATE, "queued, first queued 11:00:00, over 3600 s ago",
     ),
     (
         "worked on for too long, and that is forced",
         decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7"),
         around(actor={"task_timeout": 60, "force_finish_after_task_timeout": True}),
-        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "working, first queued 11:00:00, over 60 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_LATE, "working, first queued 11:00:00, over 60 s ago",
     ),
     (
         "worked on for too long, and overdue",
         decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7", recovery_time=NOW), around(actor={"task_timeout": 60}),
-        Rule.TASK_TIMEOUT, Repair.GIVE_UP, "working, first queued 11:00:00, over 60 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_LATE, "working, first queued 11:00:00, over 60 s ago",
     ),
 ]  # fmt: skip
 
@@ -231,7 +231,7 @@ def test_lost_or_still_to_come(polled: str) -> None:
         is_polled = known and polled == "now"
         expected: tuple[Rule, Repair] | None = None
         if (known and younger_taken) or (is_polled and depth == 0):
-            expected = (Rule.MESSAGE_LOST, Repair.PUSH_AGAIN)
+            expected = (Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE)
         elif overdue:
             unpolled = Rule.NO_ACTORS if other_polled else Rule.SERVERS_WERE_DOWN
             expected = (Rule.ACTORS_LAG if is_polled else unpolled, Repair.WAIT)
@@ -328,8 +328,8 @@ def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     fitting = {
         WAITING: set[Repair](),
         DELAYED: {Repair.ENQUEUE_DUE},
-        QUEUED: {Repair.PUSH_AGAIN, Repair.WAIT, Repair.GIVE_UP},
-        WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.GIVE_UP},
+        QUEUED: {Repair.REQUEUE_MESSAGE, Repair.WAIT, Repair.END_LATE},
+        WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.END_LATE},
         FINISHED: {Repair.APPLY},
     }
     if found is not None:

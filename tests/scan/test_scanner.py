@@ -67,7 +67,7 @@ def test_it_goes_on_while_pages_are_full(world: World, pages: list[list[int]], l
 def test_it_ends_when_a_page_brings_the_same_and_nothing_helps(world: World, caplog: pytest.LogCaptureFixture) -> None:
     counting = Counting(world, [[1, 2, 3], [4, 5, 6], [6, 5, 4], [7]])
     assert counting.run_once().looked_at == 9
-    assert "numbers scan: 3 records can't be brought on, first 4" in caplog.text
+    assert "numbers scan: 3 overdue records can't be repaired, first 4" in caplog.text
 
 
 def test_it_ends_as_well_where_it_looks_at_both_ends_by_turns(world: World) -> None:
@@ -87,7 +87,7 @@ def test_slow_pages_that_nothing_helps_are_told_and_not_looked_at_for_ever(
     counting = Counting(world, [[1, 2, 3], [7, 8, 9], [3, 2, 1], [1, 2, 3], [7]])
     runs = [counting.run_once(0.0) for _ in range(3)]
     assert [r.more for r in runs] == [True, True, False]
-    assert "numbers scan: 3 records can't be brought on, first 1" in caplog.text
+    assert "numbers scan: 3 overdue records can't be repaired, first 1" in caplog.text
     assert counting.run_once(0.0).more, "with the next nudge it begins anew"
     assert not counting.run_once(0.0).more
 

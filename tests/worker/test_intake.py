@@ -72,7 +72,7 @@ def test_a_million_texts_do_not_fill_a_log(
         clock.now += 2
         assert intake.command(b"[]") is None
     assert [record.getMessage() for record in caplog.records] == [
-        "a message in order is none of ours and is dropped: malformed",
-        "a message in control is none of ours and is dropped: malformed, and 5,000 more since the last line",
+        "a message in order is none of ours and is discarded: malformed",
+        "a message in control is none of ours and is discarded: malformed, and 5,000 more since the last line",
     ]
     assert metrics.REFUSED.labels("malformed")._value.get() - counted == 5_002

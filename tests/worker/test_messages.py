@@ -124,7 +124,7 @@ def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) ->
 
     wait_until(lambda: goes_on(cluster) and taken() is not None, 20, "a time")
     assert taken().year == stranger.now.year
-    assert "a message in slow is none of ours and is dropped: other task" in cluster.log(worker)
+    assert "a message in slow is none of ours and is discarded: other task" in cluster.log(worker)
     assert stranger.redis.llen(SPARK_QUEUE) == 1, "waits for a worker that sweeps"
 
 

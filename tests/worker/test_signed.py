@@ -33,7 +33,7 @@ def test_only_what_is_signed_is_taken(cluster: Cluster) -> None:
     assert goes_on(signed)
     assert goes_on(other), "the older key is still good"
     stranger = Stranger(cluster)
-    told = "a message in one_slow is none of ours and is dropped: signature"
+    told = "a message in one_slow is none of ours and is discarded: signature"
     cluster.app.start("one_slow", cluster.folder, 0)
     wait_until(lambda: told in signed.log(worker), 20, "it is refused")
     Broker(cluster.settings.broker_url, Signer(["k" * 32])).push([Queued("p/t", "slow", "k", stranger.now)])

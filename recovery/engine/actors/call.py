@@ -145,4 +145,4 @@ def _text(error: BaseException) -> str:
         # Its own text is the code alone.
         return f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else given.exact(str(error))
     except BaseException as failure:  # the application's own __str__
-        return f"(its text can't be had: {type(failure).__name__})"
+        return f"(no text: its __str__ raised {type(failure).__name__})"

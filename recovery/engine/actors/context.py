@@ -48,7 +48,7 @@ class Attempt:
         delay: float | None = None,
         fallible: bool | None = None,
     ) -> Promise:
-        """Note a child; it comes to be when this attempt's result is accepted."""
+        """Note a child; it is scheduled when this attempt's result is accepted."""
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))

@@ -170,7 +170,7 @@ class Slot:
         self._held = taken
         if not accepted:
             metrics.STALE.labels("result").inc()
-            log.info("%s %s: its result came too late and is dropped", actor.name, ended.decision.id)
+            log.info("%s %s: its result is stale and is discarded", actor.name, ended.decision.id)
             return Result.STALE_RESULT, None
         assert ended.decision.outcome is not None
         result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED

@@ -14,7 +14,7 @@ from recovery.records import Decision, DecisionState, ErrorInfo, Process, Proces
 from recovery.records.ids import record_id, split_record_id
 
 UNKNOWN = "Unknown"
-"""Kind of the error of what somebody broke, or gave up, of which nobody has kept why."""
+"""Kind of the error of what somebody broke, of which nobody has kept why."""
 
 
 def list_again(resources: Resources, record: str) -> bool:

@@ -2,7 +2,7 @@
 
 Saving the Process record alone acknowledges the start: what comes after it is restored by
 START_NOT_REGISTERED, which runs `register` again. So once it is saved, nothing that goes wrong here is an error
-to the caller; he would start the process a second time.
+to the caller, who would start the process a second time.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed. With
-    `complete` its process has ended, and it is to be laid to rest."""
+    `complete` its process has ended, and its graph's deadline is to be cleared."""
 
     applied: Applied
     taken: Decision | None = None

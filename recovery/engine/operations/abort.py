@@ -34,7 +34,7 @@ moment ago is not to be overlooked."""
 
 
 def abort_process(resources: Resources, process_id: str, reason: str) -> None:
-    """Abort a process, whether it runs or is broken. One that is aborted already is brought to rest, if it is not.
+    """Abort a process, whether it runs or is broken. One that is aborted already is finished, if it is not.
 
     Raises ProcessNotFound, and InputError for one that has finished: its result was told.
     """

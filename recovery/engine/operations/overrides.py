@@ -45,7 +45,7 @@ class Overrides(ABC, Generic[P]):
         check(self.get(name).effective.evolve(**changes))
         self._kept.override(name, changes)
         self._tell()
-        self._hurry(name, self.get(name).effective)
+        self._advance_deadlines(name, self.get(name).effective)
 
     def unset(self, name: str, settings: Iterable[str]) -> None:
         """Let the code decide these settings again. Raises InputError for one that there is not."""
@@ -53,7 +53,7 @@ class Overrides(ABC, Generic[P]):
         self.get(name)
         self._kept.unset(name, names)
         self._tell()
-        self._hurry(name, self.get(name).effective)
+        self._advance_deadlines(name, self.get(name).effective)
 
     def _tell(self) -> None:
         """Have it taken up at once: by workers, and by ourselves."""
@@ -61,7 +61,7 @@ class Overrides(ABC, Generic[P]):
         self._broker.tell_settings_changed()
 
     @abstractmethod
-    def _hurry(self, name: str, effective: P) -> None:
+    def _advance_deadlines(self, name: str, effective: P) -> None:
         """Move the deadlines that are too late by what holds now."""
 
 
@@ -89,7 +89,7 @@ class ActorOverrides(Overrides[ActorPreferences]):
         self._store.requeues.taken_up(name)
         return changed
 
-    def _hurry(self, name: str, effective: ActorPreferences) -> None:
+    def _advance_deadlines(self, name: str, effective: ActorPreferences) -> None:
         if effective.task_limit is not None:
             self._store.requeues.advance_deadline(name, effective.task_limit)
 
@@ -102,7 +102,7 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
     def __init__(self, resources: Resources) -> None:
         super().__init__(resources, resources.store.process_types)
 
-    def _hurry(self, name: str, effective: ProcessTypePreferences) -> None:
+    def _advance_deadlines(self, name: str, effective: ProcessTypePreferences) -> None:
         if effective.process_timeout:
             self._store.processes.advance_deadline(name, effective.process_timeout)
 

@@ -170,4 +170,4 @@ def _nothing_to_restart(process: Process, task: str | None, decision: Decision |
     if task is not None and decision is not None:
         return f"task {decision.id} is {decision.state} and has not failed; there is nothing to restart"
     why = f"{process.error.kind}: {process.error.message}" if process.error else "no task of it failed"
-    return f"process {process.id} can't be restarted, its records were given up ({why}); abort it, and start another"
+    return f"process {process.id} can't be restarted, its records are lost ({why}); abort it, and start another"

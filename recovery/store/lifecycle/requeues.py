@@ -47,7 +47,7 @@ been lost while it had no actors. A million that wait cost some 3,000 updates a 
 LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 _LOST_AGAIN: Document = {
-    # Doubled with each loss from then on: a queue that something eats is not fed at full rate for ever.
+    # Doubled with each loss from then on: a queue whose messages something takes is not filled at full rate for ever.
     "$min": [
         LONGEST_WAIT,
         {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}]}]}]},

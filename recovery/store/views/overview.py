@@ -1,4 +1,4 @@
-"""Queries of the whole: how much is where. For people and for monitoring, so each costs what is live, not what
+"""Queries of the whole: counts of everything. For people and for monitoring, so each costs what is live, not what
 exists.
 
 What is live comes from the partial indexes; totals come from the collections' own counts, which cost nothing

@@ -3,7 +3,7 @@
 Every `heartbeat_interval` it writes the worker's record with a new deadline and the statistics of those of its queues
 whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once
 (`rescue`), and what a child ran when the pool tells that it died. With the setting `events` off it does neither: then
-the deadlines alone bring everything on.
+everything is found by its deadline alone.
 
 With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
 all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
@@ -58,7 +58,7 @@ class Lifeline:
         self._settings = app.settings
         self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
         self._ending = threading.Event()
-        self._hurry = threading.Event()
+        self._beat_soon = threading.Event()
         self._served_since: float | None = None
         self._served_last = 0.0
         self._failed = False
@@ -72,14 +72,14 @@ class Lifeline:
 
     def start(self) -> None:
         """Begin to beat."""
-        self._polls.on_return = self._hurry.set  # what is polled again is told at once
+        self._polls.on_return = self._beat_soon.set  # what is polled again is told at once
         self._beating.start()
         self._rescue.start()
 
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
         self._ending.set()
-        self._hurry.set()
+        self._beat_soon.set()
         self._rescue.stop()
         if self._beating.is_alive():
             self._beating.join(timeout=5)
@@ -100,13 +100,13 @@ class Lifeline:
 
     def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
-        self._hurry.set()
+        self._beat_soon.set()
 
     def settings_changed(self) -> None:
         """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
         if self._settings.events:
             self._app.resources.store.preferences.invalidate()
-            self._hurry.set()
+            self._beat_soon.set()
 
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
@@ -133,8 +133,8 @@ class Lifeline:
     def _beat_always(self) -> None:
         next_beat = time.monotonic()
         while True:
-            self._hurry.wait(max(0.0, next_beat - time.monotonic()))
-            self._hurry.clear()
+            self._beat_soon.wait(max(0.0, next_beat - time.monotonic()))
+            self._beat_soon.clear()
             if self._ending.is_set():
                 break
             next_beat = time.monotonic() + self._settings.heartbeat_interval
@@ -224,7 +224,7 @@ class Lifeline:
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
                 self._hold_back()
                 self._stepped = True
-                self._hurry.set()
+                self._beat_soon.set()
         return now
 
     def _beat_for_claims(self) -> None:

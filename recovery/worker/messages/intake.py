@@ -100,7 +100,7 @@ class Intake:
 
     def _refuse(self, queue: str, reason: Refusal) -> None:
         metrics.REFUSED.labels(reason.value).inc()
-        self.said.warning("a message in %s is none of ours and is dropped: %s", queue, reason.value)
+        self.said.warning("a message in %s is none of ours and is discarded: %s", queue, reason.value)
 
 
 def _destination(sent: Mapping[str, Any]) -> Message:

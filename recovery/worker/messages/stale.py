@@ -56,10 +56,12 @@ class StaleMessages:
             try:
                 dropped = drop_stale(self._app.resources, queue)
             except (PyMongoError, RedisError) as error:
-                self._said.warning("stale messages of %s not dropped (%s): they are one by one", queue, error)
+                self._said.warning("stale messages of %s not discarded (%s): they are, one by one", queue, error)
             except Exception as error:  # what can't be judged here is taken, one by one
                 told = f"{type(error).__name__}: {error}"
-                self._said.warning("stale messages of %s could not be dropped (%s): they are one by one", queue, told)
+                self._said.warning(
+                    "stale messages of %s could not be discarded (%s): they are, one by one", queue, told
+                )
             else:
                 if dropped:
-                    log.info("%d stale messages of %s dropped", dropped, queue)
+                    log.info("%d stale messages of %s discarded", dropped, queue)

@@ -1,7 +1,7 @@
 """Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and three things differ
 from kombu's own.
 
-A channel whose connection was given up says that it lost the connection. There kombu's raises AttributeError, which no
+A channel whose connection was closed says that it lost the connection. There kombu's raises AttributeError, which no
 layer above takes for a lost connection, and the worker ends. It comes to that where an attempt ends that was begun
 before Redis went away, just when Redis goes away again.
 
@@ -34,7 +34,7 @@ class Channel(TakingChannel):
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
-            raise ConnectionError("the connection to Redis was given up; another one is made")
+            raise ConnectionError("the connection to Redis was closed; another one is made")
         return super()._connparams(asynchronous)
 
     def _brpop_start(self, timeout: float | None = None) -> None:
