@@ -90,7 +90,8 @@ PREFERENCE_REASONS = {
     "max_work_timeouts": "One time-out is a deployment, three a bad night; ten in a row is a task that kills its "
     "workers.",
     "auto_heartbeat": "A function that hangs would never time out. On for one long call that can't beat by itself.",
-    "task_timeout": "What only waits in a long queue should not fail. On where a result that comes too late is worth nothing.",
+    "task_timeout": "What only waits in a long queue should not fail. On where a result that comes too late is worth "
+    "nothing.",
     "force_finish_after_task_timeout": "Work that is nearly done is mostly worth its end. On where somebody waits for "
     "an answer, whatever it is.",
     "requeue_rate": "A queue bears as many messages as there are tasks. On where what the actor calls bears less.",
