@@ -6,6 +6,15 @@
     │   ├── ServerUnavailable    does not answer
     │   ├── ServerRefused        answers, and does not let us in
     │   ├── ServerTooOld         answers, with a version that we can't use
+    │   ├── StoreError           MongoDB did not do what it was asked for
+    │   │   ├── StoreUnavailable     it is away, has no primary, or is too busy: try again (a ServerUnavailable, too)
+    │   │   │   └── StoreTimeout     it did not answer in time, or no majority of its members did
+    │   │   └── StoreRefused         it will not do it, however often it is asked
+    │   │       ├── StoreDenied      since its user may not do that (a ServerRefused, too)
+    │   │       ├── RecordTooLarge   since a record would be over its limit of 16 MB
+    │   │       ├── IndexMissing     since an index is not there
+    │   │       └── IndexConflict    since an index is there, and not as it should be
+    │   ├── BrokerError          Redis did not do what it was asked for
     │   ├── PortTaken            a port that we were to listen on is in use
     │   ├── DataDirectoryError   a data directory that is not ours, or of another version
     │   └── SparkUnavailable     Spark, or the Java that it needs, is missing, too old or does not start
@@ -23,6 +32,9 @@
     ├── ClaimLost                this attempt no longer holds its task; stop working on it
     ├── ProcessBroken            the process ended without a result
     └── ResultTimeout            the process did not end within the time given
+
+MongoDB may be away in any call that asks it: StoreError and BrokerError come from wherever servers are asked, with the
+driver's own error as `__cause__`. Their text says what kind of error that was, and holds nothing of a document.
 
 A message names what is wrong, where, and what to do. What it repeats of what was stored or given it repeats as it
 may be shown: a traceback goes to a terminal as it is.
@@ -60,6 +72,43 @@ class ServerRefused(ServerError):
 
 class ServerTooOld(ServerError):
     """A server answers, with a version that we can't use."""
+
+
+class StoreError(ServerError):
+    """MongoDB did not do what it was asked for; `__cause__` is the driver's error."""
+
+
+class StoreUnavailable(StoreError, ServerUnavailable):
+    """MongoDB is away, has no primary, or is too busy: the same call may well be answered later. A write may have been
+    done all the same."""
+
+
+class StoreTimeout(StoreUnavailable):
+    """MongoDB did not answer in time, or no majority of its members did."""
+
+
+class StoreRefused(StoreError):
+    """MongoDB will not do this, however often it is asked: it is wrong, or not allowed."""
+
+
+class StoreDenied(StoreRefused, ServerRefused):
+    """The user of MongoDB may not do this."""
+
+
+class RecordTooLarge(StoreRefused):
+    """The record would be over MongoDB's limit of 16 MB."""
+
+
+class IndexMissing(StoreRefused):
+    """A query needs an index that is not there: somebody dropped it."""
+
+
+class IndexConflict(StoreRefused):
+    """An index is there in another form, or under another name, than it should be."""
+
+
+class BrokerError(ServerError):
+    """Redis, or Celery's remote control, did not do what it was asked for; `__cause__` is the driver's error."""
 
 
 class PortTaken(ServerError):

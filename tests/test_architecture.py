@@ -18,26 +18,16 @@ LONGEST = 400
 
 # {driver: {what may be imported of it: modules that may}}. A name stands for all below it.
 DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "pymongo": {
-        "pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set"),
-        # The steps and scanners know which errors are the database's.
-        "pymongo.errors": ("recovery",),
-        # Types only: the sweep's readers get their database from the store.
-        "pymongo.database": ("recovery.sweep",),
-    },
-    "bson": {},
+    "pymongo": {"pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set")},
+    "bson": {"bson.errors": ("recovery.store.driver_errors",)},
     "redis": {
-        "redis": (
-            "recovery.queue.bounded",
-            "recovery.queue.broker",
-            "recovery.queue.condition",
-            "recovery.queue.connection",
-            "recovery.stack.valkey",
-        ),
-        "redis.exceptions": ("recovery",),
+        "redis": ("recovery.queue", "recovery.stack.valkey"),
     },
     "celery": {"celery": ("recovery.queue.message", "recovery.queue.remote", "recovery.worker")},
-    "kombu": {"kombu": ("recovery.queue.message", "recovery.worker"), "kombu.exceptions": ("recovery.queue.remote",)},
+    "kombu": {
+        "kombu": ("recovery.queue.message", "recovery.worker"),
+        "kombu.exceptions": ("recovery.queue.driver_errors", "recovery.queue.remote"),
+    },
     "billiard": {"billiard": ("recovery.worker",)},
     "pyspark": {"pyspark": ("recovery.sweep",)},
     "py4j": {"py4j": ("recovery.sweep",)},
@@ -106,6 +96,18 @@ def test_a_driver_is_imported_by_the_modules_made_for_it() -> None:
             users = [user for part, users in (allowed or {}).items() if within(what, part) for user in users]
             if allowed is not None and not any(within(name_of(path), user) for user in users):
                 wrong.append(f"{name_of(path)} imports {what}; that may: {', '.join(users) or 'nobody'}")
+    assert wrong == []
+
+
+def test_the_database_is_nobodys_but_the_stores() -> None:
+    """Whoever wants to know something of it asks a named query."""
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(tree(path)) if not within(name_of(path), "recovery.store") else ():
+            if isinstance(node, ast.Attribute) and node.attr in ("database", "_database"):
+                of = ast.unparse(node.value)
+                if not of.endswith("settings"):
+                    wrong.append(f"{name_of(path)}, line {node.lineno}: {of}.{node.attr}")
     assert wrong == []
 
 

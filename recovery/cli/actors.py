@@ -96,14 +96,13 @@ def _say(text: str) -> None:
 def look(resources: Resources) -> dict[str, Found]:
     """All actors, as JSON has them. Ages are in seconds."""
     from recovery.cli.output import seconds_between
-    from recovery.store.views.overview import Overview
 
     store = resources.store
     actors, polled, now = store.actors.stored(), store.queues.all(), store.now()
     waiting = store.waiting.by_actor()
     names = sorted({*actors, *waiting})
     depths = resources.broker.depths(names) if names else {}
-    workers = Overview(store.database).workers_alive()
+    workers = store.overview.workers_alive()
     return {
         name: {
             "tasks": waiting[name].tasks if name in waiting else 0,

@@ -26,7 +26,16 @@ from recovery.cli import (
     workers,
 )
 from recovery.cli.output import fail
-from recovery.errors import InputError, ProcessBroken, RecoveryError, ResultTimeout
+from recovery.errors import (
+    BrokerError,
+    InputError,
+    ProcessBroken,
+    RecoveryError,
+    ResultTimeout,
+    StoreDenied,
+    StoreError,
+    StoreUnavailable,
+)
 from recovery.printable import log_printable
 from recovery.settings import load
 
@@ -147,16 +156,17 @@ def _of_typer(error: Exception) -> str | None:
 
 
 def _of_driver(error: Exception) -> str | None:
-    """What a driver says; None for another's error. By name: to import drivers for this would cost every command."""
+    """What a driver says to `recovery up`; None for another's error. By name: to import drivers for this would cost
+    every command."""
     if type(error).__module__.partition(".")[0] not in ("pymongo", "redis"):
         return None
-    from recovery.store.client import denied, is_denied
+    return f"a server did not answer: {type(error).__name__}: {_shown(error)}"
 
-    if is_denied(error):
-        return f"{denied(error)}; `recovery doctor` tells what it may do"
+
+def _shown(error: Exception) -> str:
+    """What of a driver's text may be shown."""
     settings = load()
-    said = addresses.told(error, settings.mongo_uri, settings.broker_url)
-    return f"a server did not answer: {type(error).__name__}: {said[:500]}"
+    return addresses.told(error, settings.mongo_uri, settings.broker_url)[:500]
 
 
 def _of_machine(error: Exception) -> str | None:
@@ -168,6 +178,12 @@ def _of_machine(error: Exception) -> str | None:
 
 def told(error: RecoveryError) -> str:
     """The message of an error, as the command line says it."""
+    if isinstance(error, StoreDenied):
+        return f"{error}; `recovery doctor` tells what it may do"
+    if isinstance(error, StoreUnavailable | BrokerError):
+        return f"a server did not answer: {_shown(error)}"
+    if isinstance(error, StoreError):
+        return f"MongoDB refuses: {_shown(error)}"
     if not isinstance(error, ProcessBroken):
         return str(error)
     from recovery.cli.interrupted import without_rule

@@ -89,7 +89,6 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     from recovery.engine.lookup import not_found
     from recovery.health import waiting
     from recovery.records import given
-    from recovery.store.views.overview import Overview
 
     resources = connect()
     process_id = given.text(process_id, "PROCESS_ID")
@@ -97,7 +96,7 @@ def show(process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")]) -> No
     if found is None:
         raise not_found(resources, process_id)
     process, characters = found
-    overview = Overview(resources.store.database)
+    overview = resources.store.overview
     # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
     lines, decisions = overview.task_lines(process_id), overview.decisions_of(process_id)
     # And who serves them last: whoever comes meanwhile makes nothing look lonely.

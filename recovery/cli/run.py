@@ -63,9 +63,8 @@ def require_workers(resources: Resources) -> None:
     from recovery.demo.app import APP
     from recovery.demo.app import app as demo_app
     from recovery.errors import ServerUnavailable
-    from recovery.store.views.overview import Overview
 
-    served = {queue for worker in Overview(resources.store.database).workers_alive() for queue in worker.queues}
+    served = {queue for worker in resources.store.overview.workers_alive() for queue in worker.queues}
     if missing := sorted(set(demo_app.actors) - served):
         raise ServerUnavailable(
             f"no worker that lives serves {', '.join(missing)} in database {resources.settings.database}: "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.output import AppOption, paragraphs
-from recovery.errors import InputError, ServerError, ServerUnavailable
+from recovery.errors import IndexConflict, InputError, ServerError, ServerUnavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,21 +101,17 @@ def init(
     with_roles: Annotated[bool, typer.Option("--roles", help="Make roles for MongoDB's users, too.")] = False,
 ) -> None:
     from recovery.cli.output import connect, console
-    from recovery.store import drift, roles, schema
-    from recovery.store.concerns import overridden
-    from recovery.store.views.overview import Overview
+    from recovery.store import roles, schema
 
     resources = connect()
-    database, out = resources.store.database, console()
-    before, missing = Overview(database).collections(), schema.missing(database)
+    store, out = resources.store, console()
+    before, missing = store.overview.collections(), store.layout.missing()
     try:
-        schema.create(database)
-    except Exception as error:
-        if not schema.is_index_different(error):
-            raise
-        raise ServerError(_different(drift.different(database), error)) from None
+        store.layout.create()
+    except IndexConflict as error:
+        raise ServerError(_different(store.layout.different(), error)) from None
     out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
-    if said := overridden(database.client):
+    if said := store.server.not_followed():
         out.print(f"read and write concerns are ours, not followed: {', '.join(said)}")
     for name in schema.VALIDATORS:
         told = f"was there, about {before[name]:,} records" if name in before else "created"
@@ -123,7 +119,7 @@ def init(
             told += f"; restored: {', '.join(restored)}"
         out.print(f"  {name:<13} {told}")
     if with_roles:
-        roles.create(database)
+        store.layout.create_roles()
         out.print(f"roles {', '.join(roles.ROLES)} are up to date")
 
 

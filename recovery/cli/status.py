@@ -48,9 +48,9 @@ def status(json: JsonOption = False) -> None:
 def look(resources: Resources) -> dict[str, Any]:
     """The status, as JSON has it. Ages are in seconds."""
     from recovery.cli.output import seconds_between
-    from recovery.store.views.overview import DEADLINES, Overview
+    from recovery.store.views.overview import DEADLINES
 
-    overview, store = Overview(resources.store.database), resources.store
+    overview, store = resources.store.overview, resources.store
     now, polled, actors = store.now(), store.queues.all(), store.waiting.by_actor()
     names = sorted({*actors, *polled})
     depths = resources.broker.depths(names) if names else {}

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from pymongo.errors import PyMongoError
-
+from recovery.errors import StoreError
 from recovery.records import DecisionState
 from recovery.stack import Child
 from recovery.store import Store
@@ -36,7 +35,7 @@ class AtWork:
             with time_limit(ASK_TIMEOUT):
                 ids = [worker.id for worker in self._store.workers.all() if worker.pid == pid]
                 held = self._store.decisions.held_by(ids, MAX_TASKS, DecisionState.WORKING) if ids else []
-        except PyMongoError:
+        except StoreError:
             return []
         return [decision.id for decision in held]
 
@@ -45,7 +44,7 @@ class AtWork:
         try:
             with time_limit(ASK_TIMEOUT):
                 states = self._store.decisions.states(tasks)
-        except PyMongoError:
+        except StoreError:
             return False
         return all(states.get(task) is DecisionState.FINISHED for task in tasks)
 

@@ -33,7 +33,7 @@ from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
 from recovery.stack import Stack
-from recovery.store import check_server, schema
+from recovery.store import check_server
 from recovery.wfformat import Workflow
 
 PATIENCE = {
@@ -99,7 +99,7 @@ class _Demo:
             check_server(self.settings.mongo_uri)
             resources = Resources.connect(self.settings)
             resources.broker.check()
-            schema.create(resources.store.database)
+            resources.store.layout.create()
             try:
                 wall = self._work(resources)
                 self.workforce.dismiss()
@@ -107,7 +107,7 @@ class _Demo:
             finally:
                 self.workforce.dismiss()
             if found.good:
-                resources.store.database.client.drop_database(self.settings.database)
+                resources.store.layout.drop()
             return found
 
     def _work(self, resources: Resources) -> float:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine import Resources
-from recovery.errors import ProcessNotFound
+from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import process
 from recovery.records import DecisionState, ProcessState
 from recovery.rules import Finding, Snapshot
@@ -34,7 +32,7 @@ def standing(resources: Resources, process_id: str) -> str:
         now = resources.store.now()
     except ProcessNotFound:
         return "gone: there is no record of it"
-    except PyMongoError as error:
+    except StoreError as error:
         return f"running, as far as is known: MongoDB could not be asked ({type(error).__name__}: {error})"[:MAX_TEXT]
     return judge(examined.snapshot, examined.findings, now, resources.settings)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
-
-from pymongo.errors import PyMongoError
 
 from recovery.demo import ledger, workload
 from recovery.demo.progress import Standing
 from recovery.demo.report import Counts
 from recovery.engine import Resources
-from recovery.store.transient import is_transient
-from recovery.store.views.overview import Overview, time_limit
+from recovery.errors import StoreUnavailable
+from recovery.store.views.overview import time_limit
 
 LOOK_TIMEOUT = 2.0
 MAX_READ = 200
@@ -46,16 +45,12 @@ class Watch:
 
     def look(self, resources: Resources) -> None:
         """See which processes have ended, and now and then what was accepted, and that everything has a deadline."""
-        try:
-            with time_limit(LOOK_TIMEOUT):
-                workload.look(resources, self.running())
-                if time.monotonic() > self._looked + COUNT_EVERY:
-                    self._looked = time.monotonic()
-                    workload.look_at_values(resources, self.running()[:MAX_READ])
-                    self.look_for_deadlines(resources)
-        except PyMongoError as error:
-            if not is_transient(error):
-                raise  # else it is away, which we have brought about
+        with suppress(StoreUnavailable), time_limit(LOOK_TIMEOUT):  # if it is away, we have brought that about
+            workload.look(resources, self.running())
+            if time.monotonic() > self._looked + COUNT_EVERY:
+                self._looked = time.monotonic()
+                workload.look_at_values(resources, self.running()[:MAX_READ])
+                self.look_for_deadlines(resources)
 
     def look_at_the_end(self, resources: Resources) -> None:
         """See all once more, as a majority has it: nothing that was accepted or ended may have changed since."""
@@ -66,7 +61,7 @@ class Watch:
 
     def look_for_deadlines(self, resources: Resources) -> None:
         """See that everything that lives has a deadline."""
-        without = Overview(resources.store.database).without_deadline()
+        without = resources.store.overview.without_deadline()
         self.without_deadline = max(self.without_deadline, sum(without.values()))
 
     def standing(self, *, kills: int, faults: int) -> Standing:

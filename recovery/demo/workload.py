@@ -14,7 +14,6 @@ from recovery.engine import Resources
 from recovery.engine import start as start_process
 from recovery.engine.actors.actor import encode_call
 from recovery.records import Process, ProcessState
-from recovery.store.views.overview import Overview
 from recovery.wfformat import Workflow
 
 PAGE = 500
@@ -97,7 +96,7 @@ def look(resources: Resources, runs: Iterable[Run]) -> None:
 
 def look_at_values(resources: Resources, runs: Iterable[Run]) -> None:
     """Read what is stored as accepted of these processes, task by task, as a majority has it."""
-    overview, runs = Overview(resources.store.database), list(runs)
+    overview, runs = resources.store.overview, list(runs)
     for first in range(0, len(runs), VALUES_PAGE):
         page = runs[first : first + VALUES_PAGE]
         found = overview.values_of([run.id for run in page])

@@ -12,14 +12,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from pymongo.errors import OperationFailure
-from redis.exceptions import RedisError
-
 from recovery import metrics
+from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.printable import printable
 from recovery.seldom import Seldom
-from recovery.store.client import refusal
-from recovery.store.transient import is_transient
 
 Item = TypeVar("Item")
 
@@ -74,11 +70,11 @@ def tell(record: str, error: Exception) -> None:
 
 
 def in_a_line(error: Exception) -> str:
-    """An error's kind and what it says; of one of MongoDB's without the documents that its text would hold."""
-    text = refusal(error) if isinstance(error, OperationFailure) else str(error)
-    return printable(f"{type(error).__name__}: {' '.join(text.split())}"[:LENGTH])
+    """An error's kind and what it says; a driver's error begins with its own kind."""
+    kind = "" if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: "
+    return printable(f"{kind}{' '.join(str(error).split())}"[:LENGTH])
 
 
 def is_of_servers(error: BaseException) -> bool:
     """Whether it is a server's fault, and not a record's."""
-    return isinstance(error, RedisError) or is_transient(error)
+    return isinstance(error, StoreUnavailable | BrokerError)

@@ -1,6 +1,7 @@
 """Waiting for a database that is away, where giving up would throw work away.
 
-Only for steps that may run twice. pymongo itself waits for a primary for up to 20 s, and does not try a write again.
+Only for steps that may run twice. A call of the store itself waits for a primary for up to 20 s, and no write is tried
+again by it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from pymongo.errors import PyMongoError
-
-from recovery.store.transient import is_transient
+from recovery.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -35,8 +34,8 @@ def through_outage(step: Callable[[], T], seconds: float, what: str) -> T:
             if failed:
                 log.warning("%s: the database is back, after %.1f s", what, time.monotonic() - began)
             return done
-        except PyMongoError as error:
-            if is_last or not is_transient(error):
+        except StoreUnavailable as error:
+            if is_last:
                 raise
             log.warning("%s: the database is away (%s); trying again", what, error)
             failed = True

@@ -13,7 +13,6 @@ from datetime import timedelta
 
 from recovery.engine import Resources
 from recovery.health.model import Check, Level
-from recovery.store.views import condition
 
 APART = timedelta(seconds=1)
 FAR_APART = timedelta(seconds=60)
@@ -21,7 +20,7 @@ FAR_APART = timedelta(seconds=60)
 
 def clocks(resources: Resources) -> Check:
     """This machine's clock and the servers' show the same time."""
-    mongo, uncertain = condition.clock(resources.store.database)
+    mongo, uncertain = resources.store.server.clock()
     redis = resources.broker.condition()
     return judge_clocks({"MongoDB": (mongo, uncertain), "Redis": (redis.ahead, redis.uncertain)})
 

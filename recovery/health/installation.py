@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
 from recovery.health.model import Check, join_names, ok, problem, warning
-from recovery.store import drift, schema
 from recovery.sweep import java
 
 DISTRIBUTION = "recovery-workers"
@@ -59,8 +58,8 @@ def sweeps(_: Resources) -> Check:
 
 def collections(resources: Resources) -> Check:
     """Collections, validators and indexes are there and as they should be."""
-    database = resources.store.database
-    missing, different = schema.missing(database), drift.different(database)
+    layout = resources.store.layout
+    missing, different = layout.missing(), layout.different()
     found = [f"missing or out of date: {join_names(missing)}"] if missing else []
     found += [f"not as it should be: {join_names(different)}"] if different else []
     if different:

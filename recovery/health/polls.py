@@ -12,13 +12,12 @@ from datetime import datetime, timedelta
 from recovery.engine import Resources
 from recovery.health.model import Check, join_names, ok, problem
 from recovery.records import QueueStatistics, Worker
-from recovery.store.views.overview import Overview
 
 
 def polls(resources: Resources) -> Check:
     """Redis answers the polls of all queues that workers consume."""
     store, settings = resources.store, resources.settings
-    alive, polled = Overview(store.database).workers_alive(), store.queues.all()
+    alive, polled = store.overview.workers_alive(), store.queues.all()
     within = timedelta(seconds=settings.polled_within)
     return judge_polls(alive, polled, store.now(), within)
 

@@ -12,10 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine import Applier, Resources
-from recovery.errors import ProcessNotFound
+from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import waiting
 from recovery.records import given
 from recovery.repair import Done, Reading, Repairer, diagnose, readings
@@ -79,7 +77,7 @@ def deadlines(snapshot: Snapshot) -> list[Deadline]:
 
 
 def _look(resources: Resources, process_id: str) -> Examination:
-    with suppress(PyMongoError):  # it is told as it was, then
+    with suppress(StoreError):  # it is told as it was, then
         resources.store.catch_up(CATCH_UP_TIMEOUT)
     reading = _read(resources, process_id)
     if not _has_any(reading.snapshots[0]) and resources.store.processes.is_there(process_id):

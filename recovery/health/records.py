@@ -5,8 +5,7 @@ from __future__ import annotations
 from recovery.engine import Resources
 from recovery.health.model import Check, Level, join_names, ok, problem
 from recovery.records import ProcessState
-from recovery.store import Selection, schema
-from recovery.store.views.overview import Overview
+from recovery.store import Selection
 
 DAMAGED_TOLD = 5
 """Records that are named, at most of each collection."""
@@ -16,7 +15,7 @@ def deadlines(resources: Resources) -> Check:
     """Every live record has a deadline, at which somebody looks at it: within ten years. Costs what is live."""
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
         return _unread("deadlines", lacking)
-    missing = Overview(resources.store.database).without_deadline()
+    missing = resources.store.overview.without_deadline()
     for name, count in resources.store.unreachable_deadlines.count().items():
         missing[name] += count
     found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
@@ -45,7 +44,7 @@ def broken(resources: Resources) -> Check:
     """How many processes ended without a result. For information: each was told of when it broke."""
     if lacking := _lacking(resources, "deadline", "unsuccessful"):
         return _unread("processes", lacking)
-    counts = Overview(resources.store.database).processes()
+    counts = resources.store.overview.processes()
     running, odd = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
     found = f"{running:,} running, {odd:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
     if unlisted := count_unlisted(resources):
@@ -59,7 +58,7 @@ def count_unlisted(resources: Resources) -> int:
     hides another. 0 where the index is missing without which all processes would be read. Costs what is broken."""
     if _lacking(resources, "unsuccessful"):
         return 0
-    overview = Overview(resources.store.database)
+    overview = resources.store.overview
     if not (before := overview.broken()):
         return 0
     unlisted = before - resources.store.interruptions.count_processes(Selection())
@@ -68,7 +67,7 @@ def count_unlisted(resources: Resources) -> int:
 
 
 def _lacking(resources: Resources, *names: str) -> list[str]:
-    missing = schema.missing(resources.store.database)
+    missing = resources.store.layout.missing()
     return [one for one in missing if one.startswith("index ") and one.rpartition(".")[2] in names]
 
 

@@ -9,7 +9,7 @@ from recovery.store import roles
 
 def rights(resources: Resources) -> Check:
     """This machine's user of MongoDB may do all that one of the roles may."""
-    return judge_rights(roles.held(resources.store.database))
+    return judge_rights(resources.store.server.rights())
 
 
 def judge_rights(held: roles.Held | None) -> Check:

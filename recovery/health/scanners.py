@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from redis.exceptions import RedisError
-
 from recovery.engine import Resources
+from recovery.errors import BrokerError
 from recovery.health.model import Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
 from recovery.scan.scanner import MAX_SECONDS
-from recovery.store.views.overview import DEADLINES, Overview
+from recovery.store.views.overview import DEADLINES
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner))
 NUDGES = "recovery.nudge"
@@ -35,10 +34,10 @@ LATE, VERY_LATE = 10.0, 60.0
 def beat(resources: Resources) -> Check:
     """A beat nudges, and a worker answered not long ago."""
     runs, now = resources.store.scanners.all(), resources.store.now()
-    alive = bool(Overview(resources.store.database).workers_alive())
+    alive = bool(resources.store.overview.workers_alive())
     try:
         waiting = _waiting(resources)
-    except RedisError:
+    except BrokerError:
         waiting = None
     return judge_beat(_last(runs), now, _quiet(resources), waiting, alive)
 
@@ -77,7 +76,7 @@ def nudges(resources: Resources) -> Check:
 
 def scanners(resources: Resources) -> Check:
     """Each scanner runs, was not cut off, and nothing is overdue for long."""
-    overview = Overview(resources.store.database)
+    overview = resources.store.overview
     overdue = {name: overview.oldest_overdue(name) for name in DEADLINES}
     runs, now = resources.store.scanners.all(), resources.store.now()
     return judge_scanners(overdue, runs, now, _quiet(resources), bool(overview.workers_alive()))

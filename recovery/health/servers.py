@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-from pymongo.errors import ConnectionFailure, OperationFailure
-
 from recovery.engine import Resources
-from recovery.errors import ServerError, ServerUnavailable
+from recovery.errors import ServerError, ServerUnavailable, StoreDenied, StoreUnavailable
 from recovery.health.model import Check, Level, join_names, ok, problem, unasked, warning
 from recovery.queue.condition import Condition
 from recovery.store import check_server, roles
-from recovery.store.client import is_denied
-from recovery.store.concerns import overridden
 from recovery.store.views import condition
 from recovery.store.views.overview import time_limit
 
@@ -34,8 +30,8 @@ def mongodb(resources: Resources) -> Check:
             check_server(resources.settings.mongo_uri, timeout=ANSWER_TIMEOUT)
     except ServerError as error:
         return _away("mongodb", error)
-    database = resources.store.database
-    return judge_mongodb(condition.version(database), resources.settings.database, condition.takes_zlib(database))
+    server = resources.store.server
+    return judge_mongodb(server.version(), resources.settings.database, server.takes_zlib())
 
 
 def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
@@ -52,8 +48,8 @@ def replica_set(resources: Resources) -> Check:
     """A primary is known, and a majority of the members is up. Any member tells, so it is asked without a primary."""
     try:
         with time_limit(ANSWER_TIMEOUT):
-            return judge_members(condition.members(resources.store.database))
-    except ConnectionFailure:
+            return judge_members(resources.store.server.members())
+    except StoreUnavailable:
         return unasked("replica set", "no member answers", "see `mongodb`")
 
 
@@ -80,7 +76,7 @@ def judge_members(members: condition.Members | None) -> Check:
 def concerns(resources: Resources) -> Check:
     """What is read and written with a majority is so whatever the address or the cluster says, and what they say that
     is not followed."""
-    said = overridden(resources.store.database.client)
+    said = resources.store.server.not_followed()
     found = "as each record needs it"
     return ok("concerns", f"{found}; not followed: {', '.join(said)}" if said else found)
 
@@ -88,10 +84,8 @@ def concerns(resources: Resources) -> Check:
 def writes(resources: Resources) -> Check:
     """A majority acknowledges writes. What is written matches nothing."""
     try:
-        seconds = condition.acknowledge(resources.store.database, ACKNOWLEDGE_TIMEOUT)
-    except OperationFailure as error:
-        if not is_denied(error):
-            raise
+        seconds = resources.store.server.acknowledge(ACKNOWLEDGE_TIMEOUT)
+    except StoreDenied:
         advice = f"ask as a user with the role {roles.WORKER} or {roles.OPERATOR}"
         return warning("writes", "not tried: this user of MongoDB may not write", advice)
     found = f"acknowledged by a majority in {seconds * 1000:.0f} ms"

@@ -12,7 +12,6 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.health.model import Check, ok, warning
 from recovery.records import FreedSlots, Worker
-from recovery.store.views.overview import Overview
 
 RECENT = 600.0
 """Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""
@@ -22,7 +21,7 @@ SHOWN = 5
 def slots(resources: Resources) -> Check:
     """No slot hangs, and none was freed of an attempt that hung not long ago."""
     store = resources.store
-    return judge_slots(Overview(store.database).workers_alive(), store.hung.freed(), store.now())
+    return judge_slots(store.overview.workers_alive(), store.hung.freed(), store.now())
 
 
 def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: datetime) -> Check:

@@ -8,13 +8,12 @@ from recovery.engine import Resources
 from recovery.health import waiting
 from recovery.health.model import Check, join_names, ok, problem, warning
 from recovery.store import ActorQueue
-from recovery.store.views.overview import Overview
 
 
 def workers(resources: Resources) -> Check:
     """Somebody lives, and none is silent for long."""
     store = resources.store
-    alive = Overview(store.database).workers_alive()
+    alive = store.overview.workers_alive()
     silent = store.workers.silent(100)
     found = f"{len(alive)} alive{f': {join_names(worker.name for worker in alive)}' if alive else ''}"
     if silent:

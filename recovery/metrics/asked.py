@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from recovery.metrics.slots import freed_slots
 from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
-from recovery.store.views.overview import DEADLINES, Overview, time_limit
+from recovery.store.views.overview import DEADLINES, time_limit
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Asked(Collector):
     """What the servers say when they are asked."""
 
     def __init__(self, store: Store, broker: Messages) -> None:
-        self._store, self._overview, self._broker = store, Overview(store.database), broker
+        self._store, self._overview, self._broker = store, store.overview, broker
         self._said = Seldom(log)
 
     def describe(self) -> list[Metric]:

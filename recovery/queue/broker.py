@@ -20,9 +20,11 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
+from recovery.queue.aside import ASIDE
 from recovery.queue.bounded import BoundedParser
 from recovery.queue.condition import Condition
 from recovery.queue.connection import ANSWER_TIMEOUT, connect
+from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
@@ -31,14 +33,13 @@ from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
-ASIDE = "not-a-queue"
-"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
 SCANNED_KEYS = 100_000
 """Up to so many keys, of whomever, are looked through for these: 0.1 s."""
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
 
+@translated
 class Broker:
     """The queues at one Redis address. Not to be carried over a fork; one per process is made as needed."""
 

@@ -36,7 +36,7 @@ class Condition:
 
 
 def ask(redis: Redis) -> Condition:
-    """Three round trips. Raises RedisError."""
+    """Three round trips."""
     info: dict[str, Any] = redis.info()
     before = time.time()
     told: Any = redis.time()

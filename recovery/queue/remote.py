@@ -42,7 +42,7 @@ def tell_workers(url: str, command: str) -> bool:
 
 
 def answers(url: str, worker: str, timeout: float) -> bool:
-    """Whether the main loop of a worker, `name@host`, answers in time. Raises KombuError, RedisError, OSError."""
+    """Whether the main loop of a worker, `name@host`, answers in time. Raises what its driver does."""
     with Celery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
         return bool(app.control.ping([worker], timeout=timeout))

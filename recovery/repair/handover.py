@@ -29,7 +29,7 @@ class HandOver:
         self._under_way: list[Future[None]] = []
 
     def __call__(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
-        """Hand over what was queued because of `findings`. Raises PyMongoError, within `ahead` a batch later."""
+        """Hand over what was queued because of `findings`. Raises StoreError, within `ahead` a batch later."""
         if not queued:
             return
         if self._beside is not None:

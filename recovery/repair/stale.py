@@ -29,7 +29,7 @@ Line = Sequence[tuple[bytes, MessageId | None]]
 def drop_stale(resources: Resources, queue: str) -> int:
     """Drop what is stale among the next messages of a queue, and of those behind them while most are; how many were.
 
-    Raises PyMongoError and RedisError.
+    Raises StoreError and BrokerError.
     """
     broker, dropped = resources.broker, 0
     line: Line = broker.next_in_line(queue, SAMPLE)

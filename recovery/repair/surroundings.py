@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from redis.exceptions import RedisError
-
 from recovery.engine import Resources
+from recovery.errors import BrokerError
 from recovery.rules import Surroundings
 
 
@@ -22,7 +21,7 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
     if names:
         try:
             depths = resources.broker.depths(names)
-        except RedisError:
+        except BrokerError:
             depths = {}
     actors = store.actors.stored()
     return Surroundings(

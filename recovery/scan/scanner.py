@@ -26,15 +26,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
-
 from recovery import metrics
 from recovery.engine import Applier, Resources
-from recovery.errors import DamagedRecord, ServerRefused
+from recovery.engine.isolation import in_a_line
+from recovery.errors import BrokerError, DamagedRecord, IndexMissing, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
-from recovery.store import schema
 from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
@@ -181,10 +178,10 @@ class Scanner(ABC, Generic[Item]):
                     self._recent.append(ids)
                     if more := time.perf_counter() - began > seconds:
                         break
-        except (PyMongoError, RedisError, DamagedRecord) as caught:
-            error = f"{type(caught).__name__}: {caught}"[:300]
+        except (StoreError, BrokerError, DamagedRecord) as caught:
+            error = in_a_line(caught)
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
-            if schema.is_index_missing(caught):
+            if isinstance(caught, IndexMissing):
                 self._index_again()
         self._goes_on = more
         took = time.perf_counter() - began
@@ -194,9 +191,9 @@ class Scanner(ABC, Generic[Item]):
 
     def _index_again(self) -> None:
         try:
-            schema.create(self.resources.store.database)
+            self.resources.store.layout.create()
             log.warning("indexes were missing, and were made again")
-        except (PyMongoError, ServerRefused) as error:
+        except (StoreError, ServerRefused) as error:
             log.warning("indexes are missing, and could not be made again (%s)", error)
 
     def _note_empty(self, around: Surroundings) -> None:

@@ -19,9 +19,11 @@ from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
-from recovery.store.client import Document, check_server, client, is_too_large
+from recovery.store.client import Document, check_server, client
 from recovery.store.concerns import committed as as_committed
 from recovery.store.concerns import current, named
+from recovery.store.driver_errors import translated
+from recovery.store.layout import Layout
 from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.lifecycle.decision_queries import Held
 from recovery.store.lifecycle.decisions import Decisions, Queued
@@ -37,9 +39,12 @@ from recovery.store.operations.mending import Mending
 from recovery.store.operations.restarts import Restarted, Restarts
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
+from recovery.store.views.condition import Server
 from recovery.store.views.damaged import Damaged
 from recovery.store.views.hung import Hung
+from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
+from recovery.store.views.ranges import Ranges
 from recovery.store.views.scanners import Scanners
 from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
 from recovery.store.views.waiting import ActorQueue, Waiting
@@ -62,7 +67,6 @@ __all__ = [
     "ToCome",
     "batches",
     "check_server",
-    "is_too_large",
     "portions",
     "schema",
 ]
@@ -76,35 +80,40 @@ TASK_BYTES = 50
 """What a task takes in its graph, about."""
 
 
+@translated
 class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
 
     def __init__(self, settings: Settings) -> None:
-        self.database: Database[Document] = named(client(settings.mongo_uri), settings.database)
-        self.processes = Processes(self.database[schema.PROCESSES])
-        self.tasks = Tasks(self.database[schema.TASKS])
-        self.decisions = Decisions(self.database[schema.DECISIONS])
-        self.graphs = Graphs(self.database[schema.GRAPHS])
-        self.interruptions = Interruptions(self.database[schema.INTERRUPTIONS])
-        self.aborts = Aborts(self.database)
-        self.workers = Workers(self.database[schema.WORKERS])
-        self.queues = Queues(self.database[schema.QUEUES])
-        self.actors = Actors(self.database[schema.ACTORS])
-        self.process_types = ProcessTypes(self.database[schema.PROCESS_TYPES])
+        self._database: Database[Document] = named(client(settings.mongo_uri), settings.database)
+        self.processes = Processes(self._database[schema.PROCESSES])
+        self.tasks = Tasks(self._database[schema.TASKS])
+        self.decisions = Decisions(self._database[schema.DECISIONS])
+        self.graphs = Graphs(self._database[schema.GRAPHS])
+        self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
+        self.aborts = Aborts(self._database)
+        self.workers = Workers(self._database[schema.WORKERS])
+        self.queues = Queues(self._database[schema.QUEUES])
+        self.actors = Actors(self._database[schema.ACTORS])
+        self.process_types = ProcessTypes(self._database[schema.PROCESS_TYPES])
         self.preferences = CurrentPreferences(self.actors, self.process_types)
         self.requeues = Requeues(
-            self.database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
+            self._database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
-        self.restarts = Restarts(self.database, settings.message_timeout, self.preferences.task_timeouts)
-        self.pending = Pending(self.database)
+        self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
+        self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
-        self.waiting = Waiting(self.database, self.pending, settings.polled_within)
-        self.hung = Hung(self.database, lambda: self.decisions.catch_up())
-        self.unreachable_deadlines = UnreachableDeadlines(self.database)
-        self.mending = Mending(self.database)
-        self.setting = Setting(self.database)
-        self.damaged = Damaged(self.database)
-        self.scanners = Scanners(self.database[schema.SCANNERS])
+        self.waiting = Waiting(self._database, self.pending, settings.polled_within)
+        self.hung = Hung(self._database, lambda: self.decisions.catch_up())
+        self.unreachable_deadlines = UnreachableDeadlines(self._database)
+        self.mending = Mending(self._database)
+        self.setting = Setting(self._database)
+        self.damaged = Damaged(self._database)
+        self.ranges = Ranges(self._database)
+        self.overview = Overview(self._database)
+        self.server = Server(self._database)
+        self.layout = Layout(self._database)
+        self.scanners = Scanners(self._database[schema.SCANNERS])
 
     def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has
@@ -116,11 +125,11 @@ class Store:
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them, as they are now: for repairs, which compare and
         set."""
-        return snapshots.load(self.database, process_ids, current)
+        return snapshots.load(self._database, process_ids, current)
 
     def catch_up(self, seconds: float) -> None:
         """Wait up to so many seconds until a majority has what the primary has now: what was written a moment ago is
-        then read as committed. Raises PyMongoError if the majority lags behind."""
+        then read as committed. Raises StoreUnavailable if the majority lags behind."""
         with pymongo.timeout(seconds):
             self.decisions.catch_up()
 
@@ -134,7 +143,7 @@ class Store:
         for portion in self.portions(process_ids):
             left = portion
             while left:
-                page = snapshots.load(self.database, left, concern, PORTION_TASKS, thorough)
+                page = snapshots.load(self._database, left, concern, PORTION_TASKS, thorough)
                 yield page
                 read = {snapshot.process_id for snapshot in page}
                 left = [process_id for process_id in left if process_id not in read]
@@ -151,5 +160,5 @@ class Store:
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""
         # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
-        hello = self.database.command("hello", codec_options=self.database.codec_options)
+        hello = self._database.command("hello", codec_options=self._database.codec_options)
         return cast(datetime, hello["localTime"])

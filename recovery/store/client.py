@@ -9,7 +9,6 @@ twice, lost replies included, so what somebody waits for is tried again for as l
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from functools import lru_cache
 from typing import Any
@@ -23,7 +22,6 @@ from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
-_UNAUTHORIZED = 13
 
 
 def client(uri: str) -> MongoClient[Document]:
@@ -87,33 +85,3 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
             f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
             "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
-
-
-def is_denied(error: BaseException) -> bool:
-    """Whether the user may not do what was asked for."""
-    return isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED
-
-
-def refusal(error: OperationFailure) -> str:
-    """Why MongoDB refused a write, or its first that it refused, without the documents that the error's text holds."""
-    details = error.details or {}
-    first = next(iter(details.get("writeErrors") or ()), details)
-    return str(first.get("errmsg") or f"code {first.get('code', error.code)}")
-
-
-_DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
-
-
-def denied(error: Exception) -> str:
-    """What the user may not do, in words; the server shows the whole command."""
-    details = error.details if isinstance(error, OperationFailure) else None
-    said = str((details or {}).get("errmsg", error))
-    if (found := _DENIED.search(said)) is None:
-        return f"this user of MongoDB may not do that: {said[:200]}"
-    database, command, collection = found.groups()
-    return f"this user of MongoDB may not do {command} on {database}.{collection}"
-
-
-def is_too_large(error: OperationFailure) -> bool:
-    """Whether an update failed because the document would be over MongoDB's limit."""
-    return error.code in (10334, 17419, 17420)

@@ -36,7 +36,8 @@ from recovery.records import (
     Task,
     Worker,
 )
-from recovery.store.client import Document, is_denied
+from recovery.store.client import Document
+from recovery.store.driver_errors import is_denied
 from recovery.store.wrong_types import wrong_types
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
@@ -156,17 +157,6 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
 def has_graphs(database: Database[Document]) -> bool:
     """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
     return bool(database.list_collection_names(filter={"name": GRAPHS}))
-
-
-def is_index_missing(error: Exception) -> bool:
-    """Whether a query was refused since an index is not there: somebody dropped it, or its whole collection, which
-    the next insert made again without."""
-    return isinstance(error, OperationFailure) and error.code == 2 and "hint provided" in str(error)
-
-
-def is_index_different(error: Exception) -> bool:
-    """Whether `create` was refused since an index is there in another form, or under another name."""
-    return isinstance(error, OperationFailure) and error.code in (85, 86)  # IndexOptionsConflict, …KeySpecsConflict
 
 
 def create(database: Database[Document]) -> None:

@@ -17,7 +17,8 @@ from pymongo.errors import OperationFailure
 
 from recovery.errors import DamagedRecord
 from recovery.store import schema
-from recovery.store.client import Document, is_denied, refusal
+from recovery.store.client import Document
+from recovery.store.driver_errors import is_denied, is_index_missing, refusal
 from recovery.store.expressions import OVERDUE, after
 from recovery.store.reading import tell
 from recovery.store.transient import is_transient
@@ -42,7 +43,7 @@ def is_of_record(error: Exception) -> bool:
     """Whether it is one record's fault that an update failed: the same one on others may well be done."""
     if not isinstance(error, OperationFailure) or is_transient(error):
         return False
-    return not (is_denied(error) or schema.is_index_missing(error))
+    return not (is_denied(error) or is_index_missing(error))
 
 
 def update_each(

@@ -47,7 +47,7 @@ def sweep(
     with spark(settings) as context:
         began = time.perf_counter()
         request = SweepRequest(settings, _look_around(resources), repair, process_type, thorough)
-        ranges = plan(resources.store.database, context.defaultParallelism)
+        ranges = plan(resources.store.ranges, context.defaultParallelism)
         results = run(context, ranges, request)
         seconds = time.perf_counter() - began
     report = total(results, seconds=seconds, repair=repair, process_type=process_type)

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from recovery.engine import Applier, Resources
 from recovery.repair import Done, Repairer, diagnose, judge, readings
 from recovery.rules import Finding, Rule, Surroundings
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
-from recovery.store.views.ranges import Range, damaged, damaged_among, decisions, listed, of_type, tasks
+from recovery.store.views.ranges import Range
 from recovery.sweep.outline import Source
 from recovery.sweep.outline import suspects as suspicious
 from recovery.sweep.read import Outline, RangeCounts, look_for_tasks, survey
@@ -71,30 +71,30 @@ def _suspects(
     resources: Resources, request: SweepRequest, part: Range, seen: RangeCounts, odd: set[str]
 ) -> Iterator[str]:
     """Processes to be read whole; to `odd` go those that are damaged where no rule looks."""
-    database, chosen = resources.store.database, None
+    stored, chosen = resources.store.ranges, None
     if request.process_type is not None:
-        of_this_type = of_type(database, part, request.process_type)
+        of_this_type = stored.of_type(part, request.process_type)
         chosen = frozenset(of_this_type)
         if len(chosen) <= FEW:
             yield from _among(resources, request, of_this_type, seen, odd)
             return
 
     def counted(process_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        found = tasks(database, process_ids)
+        found = stored.tasks(process_ids)
         seen.tasks += sum(map(len, found.values()))
         return found
 
-    told, source = set[str](), Source(partial(decisions, database), counted, partial(listed, database))
-    for page in _pages(survey(database, part, seen, chosen)):
-        spoilt = [*damaged_among(database, [outline.process["_id"] for outline in page])]
+    told, source = set[str](), Source(stored.decisions, counted, stored.listed)
+    for page in _pages(survey(stored, part, seen, chosen)):
+        spoilt = [*stored.damaged_among([outline.process["_id"] for outline in page])]
         suspects_here = dict.fromkeys([*suspicious(page, request.around, source), *spoilt])
         odd.update(suspects_here if request.thorough else spoilt)
         told.update(suspects_here)
         yield from suspects_here
     if chosen is None:
-        look_for_tasks(database, part, seen, thorough=request.thorough)
+        look_for_tasks(stored, part, seen, thorough=request.thorough)
     # What is of another type than it can be, at rest or where the survey does not look.
-    for process_id in dict.fromkeys(damaged(database, part) if request.thorough else ()):
+    for process_id in dict.fromkeys(stored.damaged(part) if request.thorough else ()):
         if process_id not in told and (chosen is None or process_id in chosen):
             seen.orphans.discard(process_id)
             odd.add(process_id)

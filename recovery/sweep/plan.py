@@ -13,10 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil
 
-from pymongo.database import Database
-
-from recovery.store.client import Document
-from recovery.store.views.ranges import Range, sample, volume, walk
+from recovery.store.views.ranges import Range, Ranges
 
 # A range of this size takes a third of a second: far over what starting its task costs, and short enough that
 # the last one keeps nobody waiting and that little is done again if its executor is lost.
@@ -27,12 +24,12 @@ SAMPLES_EACH = 10
 """Draws per range. A range of a fair size is drawn twice as often by chance once in 300 times, and cut for nothing."""
 
 
-def plan(database: Database[Document], cores: int) -> list[Range]:
+def plan(stored: Ranges, cores: int) -> list[Range]:
     """Ranges for so many cores, cut where the data is."""
-    processes, decisions = volume(database)
+    processes, decisions = stored.volume()
     count = how_many(processes, decisions, cores)
-    cuts = walk(database, ceil(processes / count)) if processes else []
-    return ranges(refine(cuts, sample(database, count * SAMPLES_EACH), SAMPLES_EACH))
+    cuts = stored.walk(ceil(processes / count)) if processes else []
+    return ranges(refine(cuts, stored.sample(count * SAMPLES_EACH), SAMPLES_EACH))
 
 
 def how_many(processes: int, decisions: int, cores: int) -> int:

@@ -17,14 +17,12 @@ from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pymongo.database import Database
-
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 from recovery.store import schema
 from recovery.store.briefs import children_of
 from recovery.store.client import Document
-from recovery.store.views.ranges import KEY, Range, how_many_tasks, pages
+from recovery.store.views.ranges import KEY, Range, Ranges
 
 MAX_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""
@@ -106,12 +104,10 @@ class Stream:
         return True
 
 
-def survey(
-    database: Database[Document], part: Range, seen: RangeCounts, chosen: Container[str] | None = None
-) -> Iterator[Outline]:
+def survey(stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None) -> Iterator[Outline]:
     """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
-    graphs, decisions = (Stream(pages(database, name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
-    for page in pages(database, schema.PROCESSES, part):
+    graphs, decisions = (Stream(stored.pages(name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
+    for page in stored.pages(schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
             if chosen is not None and process_id not in chosen:
@@ -130,17 +126,17 @@ def survey(
             seen.orphans |= stream.passed_over
 
 
-def look_for_tasks(database: Database[Document], part: Range, seen: RangeCounts, *, thorough: bool) -> None:
+def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> None:
     """Add to the orphans of a range that was read whole those of which nothing but Task records is left. Where there
     are as many as were seen, only if `thorough`."""
-    if thorough or how_many_tasks(database, part) != seen.tasks:
-        seen.orphans |= _without_process(database, part)
+    if thorough or stored.how_many_tasks(part) != seen.tasks:
+        seen.orphans |= _without_process(stored, part)
 
 
-def _without_process(database: Database[Document], part: Range) -> set[str]:
+def _without_process(stored: Ranges, part: Range) -> set[str]:
     """Ids of which there are Task records, and no process."""
-    tasks = Stream(pages(database, schema.TASKS, part))
-    for page in pages(database, schema.PROCESSES, part, KEY):
+    tasks = Stream(stored.pages(schema.TASKS, part))
+    for page in stored.pages(schema.PROCESSES, part, KEY):
         for process in page:
             tasks.take(process["_id"])
     tasks.pass_over_rest()

@@ -10,10 +10,9 @@ from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
 from recovery.engine import Recovery
-from recovery.errors import RecoveryError
+from recovery.errors import RecoveryError, StoreDenied
 from recovery.queue import parse_id, signer
-from recovery.store import check_server, roles, schema
-from recovery.store.client import denied, is_denied
+from recovery.store import check_server, roles
 from recovery.worker import control
 from recovery.worker.config import SPARK_QUEUE
 from recovery.worker.drain import Drain
@@ -126,13 +125,11 @@ def _prepared(app: Recovery) -> None:
     """`prepare`, when the servers are there. What no waiting helps ends the worker, and is told in one line."""
     try:
         wait_for_servers(lambda: prepare(app))
+    except StoreDenied as error:
+        log.critical("%s; a worker needs the role %s", error, roles.WORKER)
+        raise SystemExit(UNUSABLE) from None
     except RecoveryError as error:
         log.critical("%s", error)
-        raise SystemExit(UNUSABLE) from None
-    except Exception as error:
-        if not is_denied(error):
-            raise
-        log.critical("%s; a worker needs the role %s", denied(error), roles.WORKER)
         raise SystemExit(UNUSABLE) from None
 
 
@@ -141,7 +138,7 @@ def prepare(app: Recovery) -> None:
     check_server(app.settings.mongo_uri)
     resources = app.resources
     resources.broker.check()
-    schema.create(resources.store.database)
+    resources.store.layout.create()
     resources.store.actors.save(actor.preferences for actor in app.actors.values())
     kinds = (actor.process_type for actor in app.actors.values())
     resources.store.process_types.save(kind for kind in kinds if kind is not None)

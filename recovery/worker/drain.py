@@ -21,11 +21,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from celery.worker import state
-from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
 
 from recovery import metrics
 from recovery.engine import Recovery, push
+from recovery.errors import BrokerError, StoreError
 from recovery.records import DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
@@ -130,14 +129,14 @@ class Drain:
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
                 push(resources, queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
-        except PyMongoError as error:
+        except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 
     def _flush(self) -> None:
         """Have applied what is finished here. Of a process whose records are damaged others see to it."""
         try:
             self._app.applier.flush()
-        except PyMongoError:
+        except StoreError:
             raise
         except Exception:
             log.exception("could not apply all that is finished here: it is done again after the apply timeout")
@@ -147,5 +146,5 @@ class Drain:
         resources = self._app.resources
         try:
             rescue(resources, Repairer(resources, self._app.applier), [self._lifeline.worker.id])
-        except (PyMongoError, RedisError) as error:
+        except (StoreError, BrokerError) as error:
             log.warning("worker record not removed (%s): it will be overdue", error)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from pymongo.errors import PyMongoError
-
+from recovery.errors import StoreError
 from recovery.records import ScannerRun
 from recovery.scan import ScanResult
 from recovery.store.views.scanners import Scanners
@@ -42,7 +41,7 @@ class ScanNotes:
             return
         try:
             self._scanners.note(run)
-        except PyMongoError as error:
+        except StoreError as error:
             log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", run.id, error)
             return
         del self._waiting[run.id]

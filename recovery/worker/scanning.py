@@ -16,9 +16,9 @@ from typing import Any
 
 from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
-from redis.exceptions import RedisError
 
 from recovery.engine import Recovery
+from recovery.errors import BrokerError
 from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
 from recovery.seldom import Seldom
@@ -108,7 +108,7 @@ def keep_short(app: Recovery) -> Callable[..., None]:
         if sender == NUDGE:
             try:
                 broker.cut(NUDGE, NUDGES_KEPT)
-            except RedisError as error:
+            except BrokerError as error:
                 said.warning("nudges not cut (%s); after the next one", error)
 
     return cut

@@ -8,11 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
-
-from recovery.errors import ServerUnavailable
-from recovery.store.transient import is_transient
+from recovery.errors import BrokerError, ServerUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +28,8 @@ def wait_for_servers(step: Callable[[], None], seconds: float = PATIENCE) -> Non
             if failed:
                 log.warning("the servers answer now, after %.0f s", time.monotonic() - began)
             return
-        except (ServerUnavailable, PyMongoError, RedisError) as error:
-            refused = isinstance(error, PyMongoError) and not is_transient(error)
-            if refused or time.monotonic() >= until:
+        except (ServerUnavailable, BrokerError) as error:
+            if time.monotonic() >= until:
                 raise
             failed = True
             log.warning("not yet: %s; trying again for up to %.0f s", error, until - time.monotonic())

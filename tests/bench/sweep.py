@@ -48,7 +48,7 @@ def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPET
     with spark(settings) as context, ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as readers:
         context.parallelize(range(CORES), CORES).map(_import_all).collect()
         session_seconds = time.perf_counter() - began
-        parts = plan(store.database, CORES)
+        parts = plan(store.ranges, CORES)
         read = [*readers.map(_read, [settings] * len(parts), parts)]  # the readers import, and mongod's cache fills
         reports = []
 

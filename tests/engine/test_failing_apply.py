@@ -17,6 +17,7 @@ from recovery.records import DecisionState
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue
 from recovery.seldom import Seldom
+from recovery.store.driver_errors import ours
 from tests.counting import failed_steps
 from tests.store.writing import is_about
 from tests.world import World, arguments
@@ -100,8 +101,8 @@ def test_it_is_tried_ever_more_rarely(
 
 def test_a_line_tells_nothing_of_the_documents() -> None:
     refused = {"index": 0, "code": 11000, "errmsg": "E11000 duplicate\nkey", "op": {"args": SECRET}}
-    line = guarded.in_a_line(BulkWriteError({"writeErrors": [refused]}))
-    assert line == "BulkWriteError: E11000 duplicate key"
+    line = guarded.in_a_line(ours(BulkWriteError({"writeErrors": [refused]})))
+    assert line == "BulkWriteError: E11000 duplicate key (code 11000)"
 
 
 def test_it_goes_on_once_somebody_repaired_it(world: World, started: str) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
 
 from recovery import heartbeat
 from recovery.engine.outages import through_outage
+from recovery.errors import StoreUnavailable
 from recovery.records import DecisionState
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
@@ -28,7 +28,7 @@ def away(times: int, real: Callable[..., Any], *, after: bool = False) -> Callab
             return real(*args, **kwargs)
         if after:
             real(*args, **kwargs)
-        raise AutoReconnect("away")
+        raise StoreUnavailable("away")
 
     return step
 
@@ -71,7 +71,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
 
     process_id = world.app.start(order)
     monkeypatch.setattr("recovery.engine.lifecycle.apply.enqueue", away(1, lambda *_: 0))
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         world.pump()
     (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]
     assert (child.state, child.timeouts) == (DecisionState.QUEUED, 0)
@@ -83,7 +83,7 @@ def test_a_claim_whose_reply_is_lost_is_given_back(world: World, monkeypatch: py
     """Its message is used up, whether it was claimed or not."""
     process_id = world.app.start(world.app.process("order", worker_timeout=600)(lambda: "done"))
     monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim, after=after))
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         world.pump()
     world.pump()  # no scan: a message is there
     assert world.process(process_id).result == '"done"'
@@ -122,7 +122,7 @@ def test_the_same_message_twice_takes_no_claim_from_another(
     assert pass_key is not None
     world.store.decisions.claim("order", key, pass_key, other, 600)
     monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim))
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         world.pump("w#1")
     held = get(world.store, key)
     assert (held.state, held.pass_key, held.worker) == (DecisionState.WORKING, pass_key, other)
@@ -135,7 +135,7 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
 
     process_id = world.app.start(order)
     monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         world.pump()
     assert world.bring_on(process_id).result == '"done"'
 
@@ -148,7 +148,7 @@ def test_the_end_of_an_outage_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_patience_has_an_end() -> None:
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         through_outage(away(1000, lambda: None), 0.3, "a step")
 
 
@@ -160,7 +160,7 @@ def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
         tries.append(time.monotonic())
         if len(tries) == 1:
             wait_until(lambda: time.monotonic() > tries[0] + 0.2, 5, "the end of patience")
-            raise AutoReconnect("away")
+            raise StoreUnavailable("away")
         return "done"
 
     assert through_outage(hangs_once, 0.1, "a step") == "done"

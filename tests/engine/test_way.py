@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import threading
@@ -28,7 +29,7 @@ class Trace:
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "return" and frame.f_code is Processes.finish.__code__:
+        if event == "return" and frame.f_code is inspect.unwrap(Processes.finish).__code__:
             self.end()
         room, _, module = str(frame.f_globals.get("__name__")).removeprefix("recovery.").partition(".")
         if event == "call" and room in ROOMS and f"{room}.{module}" not in self.modules:

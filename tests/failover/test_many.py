@@ -59,7 +59,7 @@ class Client(threading.Thread):
             told = str(error)
         except ProcessNotFound:
             told = "there is none"
-        except (ResultTimeout, PyMongoError, ServerError):
+        except (ResultTimeout, ServerError):
             return False
         self.told[process_id].add(told)
         return True
@@ -157,7 +157,7 @@ def start(app: Recovery, kind: str, gate: Gate) -> str:
     def started() -> str | None:
         try:
             return app.start(kind, gate.folder, gate.number, custom_id=str(gate.number))
-        except (PyMongoError, ServerError):
+        except ServerError:
             return None
 
     found = wait_until(started, WITHIN, f"a start of {kind}")

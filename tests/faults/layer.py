@@ -19,6 +19,7 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 import recovery.store
+from recovery.store.driver_errors import ours
 from tests.faults import halves
 from tests.faults.plan import Plan
 
@@ -59,7 +60,7 @@ def installed(told: Told | None = None) -> Iterator[None]:
     """Within, all steps are wrapped; `told` is told of each that was done, under a plan or not."""
     with ExitStack() as wrapped:
         for name, (owner, method) in steps().items():
-            wrapped.enter_context(patch.object(owner, method, _wrap(name, vars(owner)[method], AutoReconnect, told)))
+            wrapped.enter_context(patch.object(owner, method, _wrap(name, vars(owner)[method], _lost, told)))
         # Pushes and depths alike; how a failed push is taken is the broker's to show.
         step = _wrap("Pipeline.execute", Pipeline.execute, RedisConnectionError, None)
         wrapped.enter_context(patch.object(Pipeline, "execute", step))
@@ -92,6 +93,11 @@ def pause(name: str) -> None:
     plan: Plan = _thread.plan
     assert plan.pause is not None
     plan.pause(name)
+
+
+def _lost(text: str) -> Exception:
+    """What the store makes of a lost connection."""
+    return ours(AutoReconnect(text))
 
 
 def _wrap(name: str, real: Callable[..., Any], lost: Callable[[str], Exception], told: Told | None) -> Any:

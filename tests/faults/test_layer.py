@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.queue import Broker
 from recovery.records import Child, Decision, Outcome, Task
 from recovery.settings import Settings
@@ -46,9 +46,9 @@ def test_all_collections_are_wrapped() -> None:
 @pytest.mark.parametrize(
     ("kind", "error", "left"),
     [
-        (Kind.BEFORE, AutoReconnect, 0),
-        (Kind.AFTER, AutoReconnect, 4),
-        (Kind.HALF, AutoReconnect, 2),
+        (Kind.BEFORE, StoreUnavailable, 0),
+        (Kind.AFTER, StoreUnavailable, 4),
+        (Kind.HALF, StoreUnavailable, 2),
         (Kind.DIES, Died, 0),
         (Kind.DIES_AFTER, Died, 4),
         (Kind.DIES_HALF, Died, 2),
@@ -65,7 +65,7 @@ def test_only_the_step_that_is_named_and_only_once(store: Store) -> None:
     with under(Plan(Fault(Kind.BEFORE, 1, "Tasks.get"))):
         store.tasks.insert(TASKS)
         assert store.tasks.get("p/1") == TASKS[1]
-        with pytest.raises(AutoReconnect):
+        with pytest.raises(StoreUnavailable):
             store.tasks.get("p/1")
         assert store.tasks.get("p/1") == TASKS[1]
 
@@ -74,7 +74,7 @@ def test_away_is_for_good_and_for_all_steps(store: Store) -> None:
     with under(Plan(Fault(Kind.AWAY, 1))):
         assert store.tasks.get("p/1") is None
         for _ in range(3):
-            with pytest.raises(AutoReconnect):
+            with pytest.raises(StoreUnavailable):
                 store.now()
         reach("Actor.body")
 
@@ -114,7 +114,7 @@ def finish_and_claim(store: Store) -> Callable[[], tuple[bool, Decision | None]]
     return lambda: store.decisions.finish_and_claim(claimed, outcome, successor, 60.0, None, **options)
 
 
-@pytest.mark.parametrize(("kind", "error"), [(Kind.HALF, AutoReconnect), (Kind.DIES_HALF, Died)])
+@pytest.mark.parametrize(("kind", "error"), [(Kind.HALF, StoreUnavailable), (Kind.DIES_HALF, Died)])
 def test_the_first_write_of_a_bulk_is_done_and_the_second_is_not(
     store: Store, kind: Kind, error: type[BaseException]
 ) -> None:
@@ -147,7 +147,7 @@ def test_what_is_one_write_has_no_half(store: Store) -> None:
     assert claimed is not None
     children = [Child(id=str(n), actor="a", args="[[],{}]") for n in range(4)]
     options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
-    with under(Plan(Fault(Kind.HALF))), pytest.raises(AutoReconnect):
+    with under(Plan(Fault(Kind.HALF))), pytest.raises(StoreUnavailable):
         store.decisions.finish(claimed, Outcome(pass_key="one", value="1"), children, **options)
     (document,) = store.database["decisions"].find()
     assert (document["state"], len(document["children"])) == ("finished", 4)

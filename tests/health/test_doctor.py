@@ -384,9 +384,9 @@ def test_clocks(mongo: Any, redis_: Any, level: Level) -> None:
 
 
 def test_a_clock_that_is_wrong(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = condition.clock
+    real = condition.Server.clock
     behind = timedelta(minutes=5)
-    monkeypatch.setattr(condition, "clock", lambda database: (real(database)[0] - behind, real(database)[1]))
+    monkeypatch.setattr(condition.Server, "clock", lambda server: (real(server)[0] - behind, real(server)[1]))
     check = asked(world, "clocks")
     assert check.level is PROBLEM
     assert "behind this machine" in check.found

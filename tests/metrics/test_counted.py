@@ -11,12 +11,12 @@ from unittest.mock import patch
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
-from pymongo.errors import AutoReconnect
 from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
 from recovery.engine import Slot
+from recovery.errors import StoreUnavailable
 from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
@@ -210,10 +210,10 @@ def a_claim_whose_answer_was_lost_is_given_back(world: Counted) -> Iterator[None
 
     def claim(*args: Any) -> None:
         real(*args)
-        raise AutoReconnect("away")
+        raise StoreUnavailable("away")
 
     yield
-    with patch.object(Decisions, "claim", claim), pytest.raises(AutoReconnect):
+    with patch.object(Decisions, "claim", claim), pytest.raises(StoreUnavailable):
         world.run()
 
 
@@ -316,7 +316,7 @@ def a_record_can_not_be_read(world: Counted) -> Iterator[None]:
 @moves(scanned(result="cut off"))
 def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
     yield
-    with patch.object(Decisions, "overdue", side_effect=AutoReconnect("away")):
+    with patch.object(Decisions, "overdue", side_effect=StoreUnavailable("away")):
         world.scan_decisions()
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from redis.exceptions import RedisError
 
 from recovery import seldom
-from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
+from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
@@ -67,7 +66,7 @@ def test_a_redis_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert broker.push(batch(3)) == 0
     assert "could not push 3 messages" in caplog.text
-    with pytest.raises(RedisError):
+    with pytest.raises(BrokerError):
         broker.depths(["actor0"])
     with pytest.raises(ServerUnavailable, match="RECOVERY_BROKER_URL"):
         broker.check()

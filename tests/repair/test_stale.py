@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.repair import stale
@@ -66,11 +66,11 @@ def test_a_cut_while_they_are_judged_puts_them_back(world: World, monkeypatch: p
 
     def cut(*args: Any) -> list[bytes]:
         if next(asked):
-            raise AutoReconnect("the database is away")
+            raise StoreUnavailable("the database is away")
         return judge(*args)
 
     monkeypatch.setattr(stale, "_not_stale", cut)
-    with pytest.raises(AutoReconnect):
+    with pytest.raises(StoreUnavailable):
         drop_stale(world.app.resources, "order")
     assert world.redis.lrange("order", 0, -1) == before
 

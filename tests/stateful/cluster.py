@@ -26,6 +26,7 @@ from recovery.engine import Applier, Resources, Slot
 from recovery.engine.lifecycle import attempt
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.restart import restart_process, restart_selected
+from recovery.errors import BrokerError, StoreError
 from recovery.queue import parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
@@ -254,7 +255,7 @@ class _Reported(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, PyMongoError | redis.RedisError):
+        if not isinstance(error, StoreError | BrokerError | PyMongoError | redis.RedisError):
             self.found.append(f"{record.getMessage()} ({error!r})")
 
 

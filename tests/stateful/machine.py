@@ -14,6 +14,7 @@ from pymongo.errors import PyMongoError
 from redis.exceptions import RedisError
 
 from recovery import InputError, Settings
+from recovery.errors import BrokerError, StoreError
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import HALFWAY, KILLS, PAUSES
 from tests.stateful import checks
@@ -338,7 +339,7 @@ def _is_of_a_server(error: BaseException) -> bool:
     """Whether it began with a lost connection."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return isinstance(error, PyMongoError | RedisError)
+    return isinstance(error, StoreError | BrokerError | PyMongoError | RedisError)
 
 
 def on(servers: Settings) -> type[Protocol]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pymongo.errors import PyMongoError
 
+from recovery.errors import StoreTimeout
 from recovery.settings import Settings, load
 from recovery.stack.ports import free_port
 from recovery.store import Store, schema
@@ -80,5 +80,5 @@ def test_what_is_at_rest_is_not_read(store: Store, ask: Callable[[Overview], Any
 
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     away = Overview(Store(load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")).database)
-    with time_limit(0.2), pytest.raises(PyMongoError):
+    with time_limit(0.2), pytest.raises(StoreTimeout):
         away.workers_alive()

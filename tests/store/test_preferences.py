@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.settings import Settings
 from recovery.store import Store
@@ -74,7 +74,7 @@ def test_in_an_outage_the_last_known_holds(store: Store, monkeypatch: pytest.Mon
     known = store.preferences.actor(ADD)
 
     def away(_: Actors) -> None:
-        raise AutoReconnect("away")
+        raise StoreUnavailable("away")
 
     looks = count(monkeypatch, away)
     store.preferences.invalidate()
@@ -154,11 +154,11 @@ def test_a_word_that_comes_while_it_is_read_has_it_read_once_more(
 
 def test_where_nothing_was_ever_read_nothing_is_begun(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_: Actors) -> None:
-        raise AutoReconnect("away")
+        raise StoreUnavailable("away")
 
     looks = count(monkeypatch, away)
     for _ in range(3):
-        with pytest.raises(AutoReconnect):
+        with pytest.raises(StoreUnavailable):
             store.preferences.is_blocked("add")
     assert len(looks) == 1, "nor is it asked for with each task"
     assert store.preferences.actor(ADD) == ADD, "what the code says holds"

@@ -25,7 +25,7 @@ from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.mongod import Mongod
 from recovery.store import roles, schema
-from recovery.store.client import is_denied
+from recovery.store.driver_errors import is_denied
 from tests.cli import shop
 from tests.waiting import wait_until
 from tests.world import World

@@ -70,5 +70,5 @@ def test_a_range_is_read_in_pages_that_weigh_no_more(store: Store, monkeypatch: 
         put(store, *process(name, 9))
     spoilt = {"$set": {"children": 5}}
     store.database["decisions"].update_one({"_id": "p4/start"}, spoilt, bypass_document_validation=True)
-    pages = [list(ranges.pages(store.database, name, ranges.Range())) for name in ("decisions", "tasks")]
+    pages = [list(store.ranges.pages(name, ranges.Range())) for name in ("decisions", "tasks")]
     assert [[len(page) for page in of_one] for of_one in pages] == [[4, 1], [5]]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
+from recovery.errors import StoreError
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.seldom import Seldom
 from recovery.store import Store, reading, schema
@@ -181,7 +182,7 @@ def test_what_is_no_records_fault_is_raised(store: Store, monkeypatch: pytest.Mo
 
         collection = store.requeues._current
         monkeypatch.setattr(type(collection), "update_many", fails)
-        with pytest.raises(OperationFailure):
+        with pytest.raises(StoreError):
             store.requeues.postpone_idle(IDS)
 
 

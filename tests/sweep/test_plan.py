@@ -61,12 +61,12 @@ def test_the_number_of_ranges_follows_the_volume(processes: int, decisions: int,
 
 
 def test_an_empty_database_is_one_open_range(database: Database) -> None:
-    assert plan(database.store.database, cores=2) == [Range(None, None)]
+    assert plan(database.store.ranges, cores=2) == [Range(None, None)]
 
 
 def test_ranges_of_a_database_are_even(database: Database) -> None:
     ids = sorted(database.add(finished) for _ in range(40))
-    parts = plan(database.store.database, cores=2)
+    parts = plan(database.store.ranges, cores=2)
     sizes = [sum(holds(part, process_id) for process_id in ids) for part in parts]
     assert sum(sizes) == 40
     assert max(sizes) <= 10

@@ -196,7 +196,7 @@ def test_a_survey_counts_and_sets_aside(database: Database) -> None:
         database.add(finished)
     odd = [database.add(shape) for shape in (running, *BROKEN)]
     seen = RangeCounts()
-    aside = [outline.process["_id"] for outline in survey(database.store.database, Range(), seen)]
+    aside = [outline.process["_id"] for outline in survey(database.store.ranges, Range(), seen)]
     assert seen.processes == 3 + len(odd)
     assert sorted(aside) == sorted(odd)
 
@@ -205,7 +205,7 @@ def test_an_outline_read_from_the_server_is_what_the_tests_above_take_it_for(dat
     for shape in (running, *BROKEN):
         records = shape(new_process_id(), database.now)
         database.insert(records)
-        (read,) = survey(database.store.database, Range(records.process.id), RangeCounts())
+        (read,) = survey(database.store.ranges, Range(records.process.id), RangeCounts())
         assert read == outlined(records)
 
 
@@ -225,5 +225,5 @@ def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
     database.insert(large)
     database.add(finished)
     seen = RangeCounts()
-    assert list(survey(database.store.database, Range(), seen)) == []
+    assert list(survey(database.store.ranges, Range(), seen)) == []
     assert (seen.processes, seen.decisions) == (3, 3 * SIZE + len(many))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.settings import Settings
 from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.worker.identity import identify
@@ -131,4 +131,4 @@ def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings,
 
 
 def _away(*_: object) -> None:
-    raise AutoReconnect("away")
+    raise StoreUnavailable("away")

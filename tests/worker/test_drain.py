@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 import psutil
 import pytest
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.scan import rescue
 from recovery.settings import Settings
 from recovery.worker import drain, tasks
@@ -164,12 +164,12 @@ class Ending:
         return int((self.folder / "pid").read_text())
 
     def rescue(self, *args: Any) -> None:
-        if isinstance(self.first, AutoReconnect):
+        if isinstance(self.first, StoreUnavailable):
             raise self.first
         rescue(*args)
 
 
-AWAY, DAMAGED = AutoReconnect("away"), RuntimeError("of no server")
+AWAY, DAMAGED = StoreUnavailable("away"), RuntimeError("of no server")
 
 
 @pytest.mark.parametrize(

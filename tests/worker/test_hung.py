@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from pymongo import WriteConcern
-from pymongo.errors import AutoReconnect, WTimeoutError
 
 from recovery import Settings
+from recovery.errors import StoreTimeout, StoreUnavailable
 from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_document
 from recovery.store import schema
 from recovery.store.client import Document
@@ -233,7 +233,7 @@ def test_while_a_majority_lags_behind_nothing_is_concluded(
     two_run(bench, change)
 
     def lags(_: Decisions) -> None:
-        raise WTimeoutError("waiting for replication timed out")
+        raise StoreTimeout("waiting for replication timed out")
 
     with monkeypatch.context() as patched:
         patched.setattr(Decisions, "catch_up", lags)
@@ -284,11 +284,11 @@ def test_nothing_is_freed_upon_no_answer(bench: Bench, monkeypatch: pytest.Monke
     bench.becomes("a", DecisionState.QUEUED, "another")
 
     def away(_: object) -> None:
-        raise AutoReconnect("away")
+        raise StoreUnavailable("away")
 
     with monkeypatch.context() as patched:
         patched.setattr(bench.world.store.hung, "fates", away)
-        with pytest.raises(AutoReconnect):
+        with pytest.raises(StoreUnavailable):
             bench.passes(0)
     assert bench.freed == []
     assert bench.passes(0) == 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pymongo.errors import AutoReconnect
 
+from recovery.errors import StoreUnavailable
 from recovery.records import DecisionState
 from recovery.settings import Settings
 from recovery.store import Store
@@ -80,4 +80,4 @@ def test_who_can_not_be_rescued_holds_up_nobody(world: World, monkeypatch: pytes
 
 
 def _away(*_: object) -> None:
-    raise AutoReconnect("away")
+    raise StoreUnavailable("away")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pymongo.errors import AutoReconnect, OperationFailure
 
 from recovery import Settings
-from recovery.errors import ServerRefused, ServerUnavailable
+from recovery.errors import ServerRefused, ServerUnavailable, StoreDenied, StoreUnavailable
 from recovery.queue import Broker
 from recovery.store import check_server
 from recovery.worker import start_up as patience
@@ -18,7 +17,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "PAUSE", 0.001)
 
 
-@pytest.mark.parametrize("error", [ServerUnavailable("away"), AutoReconnect("gone")], ids=["away", "gone"])
+@pytest.mark.parametrize("error", [ServerUnavailable("away"), StoreUnavailable("gone")], ids=["away", "gone"])
 def test_it_waits_for_a_server_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     left = [error, error]
 
@@ -36,7 +35,7 @@ def test_it_waits_so_long_and_no_longer() -> None:
         wait_for_servers(lambda: refuse(ServerUnavailable("away")), 0.01)
 
 
-@pytest.mark.parametrize("error", [ServerRefused("no"), OperationFailure("not authorized", 13)], ids=["server", "step"])
+@pytest.mark.parametrize("error", [ServerRefused("no"), StoreDenied("not authorized")], ids=["server", "step"])
 def test_what_no_waiting_helps_is_told_at_once(error: Exception) -> None:
     told: list[Exception] = []
 

@@ -11,10 +11,10 @@ from kombu import Connection, Consumer, Queue
 
 from recovery import seldom
 from recovery.queue import encode
+from recovery.queue.aside import ASIDE
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.worker.messages.intake import Intake
-from recovery.worker.messages.taking import ASIDE
 from recovery.worker.messages.transport import Channel, Transport
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting

@@ -16,12 +16,12 @@ import pytest
 import redis
 from kombu import Connection
 
+from recovery.queue.aside import ASIDE
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
 from recovery.stack.ports import free_port
 from recovery.worker.messages.intake import Intake
-from recovery.worker.messages.taking import ASIDE
 from recovery.worker.messages.transport import Channel, Transport
 from tests.cli import shop
 from tests.cli.command import recovery

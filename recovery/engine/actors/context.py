@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 
-from pymongo.errors import PyMongoError
-
-from recovery.errors import ClaimLost, InputError, NotInActor, TooLarge
+from recovery.errors import ClaimLost, InputError, NotInActor, StoreError, TooLarge
 from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
 from recovery.records.ids import child_task_id
 from recovery.records.values import MAX_BYTES
@@ -139,7 +137,7 @@ def heartbeat() -> None:
     attempt = current("heartbeat()")
     try:
         lost = attempt.lost.is_set() or not attempt.heartbeat()
-    except PyMongoError as error:
+    except StoreError as error:
         log.warning("%s: heartbeat not written (%s); go on", attempt.decision.id, error)
         return
     if lost:
@@ -179,6 +177,6 @@ def _beat(attempt: Attempt, done: threading.Event) -> None:
             if not attempt.heartbeat():
                 return
             pause = interval
-        except PyMongoError as error:
+        except StoreError as error:
             pause = min(interval, RETRY)
             log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)

@@ -21,13 +21,12 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.clearing import Clearing
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take
 from recovery.engine.resources import Resources
+from recovery.errors import StoreError
 from recovery.records import Decision
 
 log = logging.getLogger(__name__)
@@ -135,7 +134,7 @@ class Applier:
             if catch_up:  # what was applied a moment ago is proven then
                 self._resources.store.catch_up(CATCH_UP_TIMEOUT)
             self._clearing.write()
-        except PyMongoError as error:  # only a hint: they are found applied when they are overdue
+        except StoreError as error:  # only a hint: they are found applied when they are overdue
             log.warning("deadlines of applied decisions not cleared (%s)", error)
 
     def _start_flusher(self) -> None:
@@ -155,7 +154,7 @@ class Applier:
                     if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
                         self._clear()
                         written = time.monotonic()
-            except PyMongoError as error:
+            except StoreError as error:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception as error:  # nothing may end this thread, which applies for all
                 log.error("could not apply (%s): it is tried again after the apply timeout", in_a_line(error))

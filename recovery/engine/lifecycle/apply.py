@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pymongo.errors import OperationFailure
-
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.complete import finish_process, lacks_tasks, too_large
 from recovery.engine.lifecycle.interrupt import interrupt
@@ -20,9 +18,10 @@ from recovery.engine.lifecycle.rebuild import is_whole, made_whole, rebuild_grap
 from recovery.engine.lifecycle.reopen import reopen_for
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take, enqueue, records_of_children
 from recovery.engine.resources import Resources
+from recovery.errors import RecordTooLarge
 from recovery.records import Outcome
 from recovery.records.ids import record_id, split_record_id
-from recovery.store import Finished, GraphView, batches, is_too_large
+from recovery.store import Finished, GraphView, batches
 
 CHILDREN = 5000
 """Children whose records are made at once: each takes some 3 kB, and a task may have a hundred thousand."""
@@ -47,9 +46,7 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
     finished = [_finished(ended) for ended in together]
     try:
         view = resources.store.graphs.apply(first.process_id, first.decision.epoch, finished)
-    except OperationFailure as error:
-        if not is_too_large(error):
-            raise
+    except RecordTooLarge:
         return _outgrown(resources, together)
     if view is not None:
         return _go_on(resources, together, view, take, Applied.NOW)

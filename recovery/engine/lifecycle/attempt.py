@@ -17,8 +17,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from pymongo.errors import PyMongoError
-
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import Host, call, of_error, pass_of
@@ -28,7 +26,7 @@ from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import DamagedRecord
+from recovery.errors import DamagedRecord, StoreError
 from recovery.records import Decision, Task
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
@@ -93,7 +91,7 @@ class Slot:
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
             return Result.NOT_READY
-        except PyMongoError:
+        except StoreError:
             if self._held is not None:
                 self._give_back(self._held)
             raise
@@ -194,7 +192,7 @@ class Slot:
             timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
                 return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
-            except PyMongoError as error:
+            except StoreError as error:
                 log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
         # The work is done; an outage shorter than the time it was given must not throw it away.
         accepted = through_outage(

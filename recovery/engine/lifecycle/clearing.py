@@ -69,7 +69,7 @@ class Clearing:
         return bool(self._entries or self._complete)
 
     def write(self) -> None:
-        """Clear what is proven by now. Raises PyMongoError; then what there was is forgotten, and found applied when
+        """Clear what is proven by now. Raises StoreError; then what there was is forgotten, and found applied when
         it is overdue."""
         with self._lock:
             entries, self._entries = self._entries, {}

@@ -21,7 +21,6 @@ from recovery.errors import DamagedRecord
 from recovery.records import Graph, Process, ProcessState
 from recovery.records.ids import record_id
 from recovery.rules import graph_of, is_intact, says
-from recovery.store import schema
 
 _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 """Of a broken process the siblings of what failed go on, and what failed may be restarted."""
@@ -43,8 +42,8 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     processes = {k: p for k, p in store.processes.briefs(process_ids).items() if p.state in _GOES_ON}
     if not processes:
         return 0
-    if not schema.has_graphs(store.database):
-        schema.create(store.database)  # whoever dropped the collection dropped its indexes, and its validator
+    if not store.layout.has_graphs():
+        store.layout.create()  # whoever dropped the collection dropped its indexes, and its validator
     now, soon = store.now(), resources.settings.apply_timeout
     found = store.decisions.of_processes(list(processes))
     graphs = [graph_of(processes[key], decisions, now, first_look=soon) for key, decisions in found]

@@ -6,11 +6,9 @@ import threading
 import time
 from typing import Any
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine.lookup import not_found
 from recovery.engine.resources import Resources
-from recovery.errors import ProcessBroken, ResultTimeout
+from recovery.errors import ProcessBroken, ResultTimeout, StoreTimeout
 from recovery.records import Process, ProcessState, given
 from recovery.records.values import decode
 
@@ -49,10 +47,8 @@ def _may_be_there(resources: Resources, process_id: str, deadline: float | None)
     left = LONGEST_ASK if deadline is None else deadline - time.monotonic()
     try:
         return resources.store.processes.is_there(process_id, min(max(left, SHORTEST_ASK), LONGEST_ASK))
-    except PyMongoError as error:
-        if error.timeout:
-            return True
-        raise
+    except StoreTimeout:
+        return True
 
 
 def _broken(process: Process) -> ProcessBroken:

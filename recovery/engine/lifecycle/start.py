@@ -10,13 +10,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from pymongo.errors import PyMongoError
-
 from recovery import metrics
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import CustomIdTaken, ServerUnavailable
+from recovery.errors import CustomIdTaken, ServerUnavailable, StoreError
 from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task, given
 from recovery.records.ids import new_pass, new_process_id, record_id
@@ -51,7 +49,7 @@ def start(
         process, same_arguments = through_outage(
             lambda: _saved(resources.store, wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
         )
-    except PyMongoError as error:
+    except StoreError as error:
         raise ServerUnavailable(
             f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
             f"({error}). Start it again with a custom_id, which starts it once at the most"
@@ -69,7 +67,7 @@ def start(
     try:
         assert process.started_at is not None
         register(resources, process, process.started_at)
-    except PyMongoError as error:
+    except StoreError as error:
         log.warning(
             "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s",
             process.id,

@@ -17,10 +17,12 @@ from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, f
 from recovery.records.preferences import P, default_of, fits, setting_names, within_limits
 from recovery.store.client import Document
 from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.reading import tell
 
 
+@translated
 class KeptSettings(Generic[P]):
     """A collection of settings, one document per name."""
 
@@ -93,6 +95,7 @@ class KeptSettings(Generic[P]):
             return readable.evolve(**{name: getattr(good, name) for name in damaged})
 
 
+@translated
 class Actors(KeptSettings[ActorPreferences]):
     """The collection `actors`: the settings of each actor that a worker of any application has served."""
 
@@ -122,6 +125,7 @@ class Actors(KeptSettings[ActorPreferences]):
         self._collection.update_one({"_id": document["_id"]}, {"$setOnInsert": document}, upsert=True)
 
 
+@translated
 class ProcessTypes(KeptSettings[ProcessTypePreferences]):
     """The collection `processTypes`: the settings of each process type that a worker has served."""
 

@@ -18,6 +18,7 @@ from recovery.store.batches import find_keys
 from recovery.store.briefs import decision_of, without_outcome
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, literal, record_range, size_of, without
 from recovery.store.reading import Read, read, readable
 
@@ -62,6 +63,7 @@ _TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED,
 """States that are never without a deadline; a finished decision has none once it is applied."""
 
 
+@translated
 class DecisionQueries:
     """What is asked of the collection `decisions`."""
 

@@ -16,6 +16,7 @@ from pymongo.errors import BulkWriteError, OperationFailure
 from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, record_range, task_end
 from recovery.store.lifecycle.decision_queries import DecisionQueries
 from recovery.store.lifecycle.tasks import insert_missing
@@ -43,6 +44,7 @@ class Queued:
     first: bool = False
 
 
+@translated
 class Decisions(DecisionQueries):
     """The collection `decisions`."""
 

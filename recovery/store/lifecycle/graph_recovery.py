@@ -13,6 +13,7 @@ from recovery.records import Graph, to_document
 from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal, plus_one
 from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
@@ -35,6 +36,7 @@ class Ends:
         return self.epoch != epoch or task in self.ended or self.restarted.get(task, 0) > (restarts or 0)
 
 
+@translated
 class GraphRecovery:
     """What is done to the collection `graphs` beside an apply."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
 from recovery.store.lifecycle.tasks import insert_missing
@@ -54,6 +55,7 @@ class GraphView:
     """The graph's size in bytes, which each update of it has to write."""
 
 
+@translated
 class Graphs(GraphRecovery):
     """The collection `graphs`."""
 

@@ -19,9 +19,10 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 import pymongo
-from pymongo.errors import PyMongoError
 
+from recovery.errors import StoreError
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
+from recovery.store.driver_errors import translated
 from recovery.store.lifecycle.actors import Actors, ProcessTypes
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class _ProcessTypes:
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
 
+@translated
 class CurrentPreferences:
     """What holds now. Safe for threads; two that ask at once may both read."""
 
@@ -73,7 +75,7 @@ class CurrentPreferences:
         return stored.over(code) if stored else code
 
     def is_blocked(self, actor: str) -> bool:
-        """Whether no task of this actor may be begun. Raises PyMongoError where that could never be read."""
+        """Whether no task of this actor may be begun. Raises StoreError where that could never be read."""
         stored = self._actors.known().stored.get(actor)
         if stored is None or not stored.blocked:
             return False
@@ -103,7 +105,7 @@ class _Kept(Generic[T]):
         self._reading = Lock()
         self._heard = _news[:]
         self._asked = float("-inf")
-        self._failed: PyMongoError | None = None
+        self._failed: StoreError | None = None
 
     def get(self, refresh: float | None = None) -> T:
         """The value, read again if it is older than so many seconds, or than what was heard last: while it was read,
@@ -127,7 +129,7 @@ class _Kept(Generic[T]):
                 self._reading.release()
 
     def known(self) -> T:
-        """The same. Raises the PyMongoError that it could not be read for, if it never was."""
+        """The same. Raises the StoreError that it could not be read for, if it never was."""
         value = self.get()
         if value is self._unknown and self._failed is not None:
             raise self._failed
@@ -142,7 +144,7 @@ class _Kept(Generic[T]):
             with pymongo.timeout(ANSWER_TIMEOUT):
                 self._value = self._load()
             self._failed = None
-        except PyMongoError as error:
+        except StoreError as error:
             self._asked, self._failed = time.monotonic(), error
             log.warning("settings not read (%s): those known last hold", error)
         # Only now, or who asks meanwhile would not wait. After a failure as well: not each task is to wait again.

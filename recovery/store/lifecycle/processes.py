@@ -16,6 +16,7 @@ from recovery.store.batches import find_keys
 from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
     OVERDUE,
     after,
@@ -35,6 +36,7 @@ CERTAIN_TIMEOUT = 5.0
 _STARTED_BY_NOW: Document = past_of("$startedAt")
 
 
+@translated
 class Processes:
     """The collection `processes`."""
 
@@ -85,7 +87,7 @@ class Processes:
 
     def is_there(self, process_id: str, within: float = CERTAIN_TIMEOUT) -> bool:
         """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
-        that the one before it had acknowledged. Raises PyMongoError where no majority says so in so many seconds."""
+        that the one before it had acknowledged. Raises StoreTimeout where no majority says so in so many seconds."""
         return self._ask_certainly(process_id, {"_id": True}, within) is not None
 
     def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_TIMEOUT) -> Document | None:

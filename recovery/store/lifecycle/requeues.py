@@ -22,6 +22,7 @@ from recovery.limits import LONGEST
 from recovery.records import ErrorInfo, TaskLimit, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
     FIRST_QUEUED,
     OVERDUE,
@@ -58,6 +59,7 @@ _DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
 
 
+@translated
 class Requeues:
     """Updates of batches in the collection `decisions`.
 

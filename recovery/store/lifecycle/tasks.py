@@ -13,12 +13,14 @@ from recovery.store.batches import find_keys
 from recovery.store.briefs import LEFT_OUT
 from recovery.store.client import Document
 from recovery.store.concerns import current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import without
 from recovery.store.reading import readable
 
 _LINKS = {"args": False, "deps": False}
 
 
+@translated
 class Tasks:
     """The collection `tasks`."""
 

@@ -12,6 +12,7 @@ from pymongo.collection import Collection
 from recovery.records import QueueStatistics, Worker, is_same_deadline, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, after, latest_past, literal, near_now, read_past
 from recovery.store.reading import Read, read, readable
 
@@ -19,6 +20,7 @@ _DEADLINE = {"recoveryTime": True}
 _NAMED: Document = {"_id": {"$type": "string"}}
 
 
+@translated
 class Workers:
     """The collection `workers`: one live record per running worker."""
 
@@ -61,6 +63,7 @@ class Workers:
         self._current.delete_many({"_id": {"$in": list(worker_ids)}})
 
 
+@translated
 class Queues:
     """The collection `queues`: poll statistics per queue, brought up to date with every heartbeat.
 

@@ -16,6 +16,7 @@ from recovery.records.ids import record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, record_range
 from recovery.store.lifecycle.decisions import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
@@ -25,6 +26,7 @@ _ENDABLE = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
 _UNTOLD = ErrorInfo(kind="Aborted", message="by another program")
 
 
+@translated
 class Aborts:
     """Updates over the collections `processes`, `graphs` and `decisions`. Processes are of one epoch each time."""
 

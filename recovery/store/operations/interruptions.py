@@ -20,6 +20,7 @@ from recovery.records import Interruption, from_document, to_document
 from recovery.records.ids import SEPARATOR
 from recovery.store.client import Document
 from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, record_range
 from recovery.store.reading import readable
 
@@ -55,6 +56,7 @@ class Group:
     """`P/T`."""
 
 
+@translated
 class Interruptions:
     """The collection `interruptions`."""
 

@@ -14,6 +14,7 @@ from recovery.store import schema
 from recovery.store.briefs import decision_of
 from recovery.store.client import Document
 from recovery.store.concerns import current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.reading import tell
 
@@ -25,6 +26,7 @@ _LIVE = {
 }
 
 
+@translated
 class Mending:
     """Updates of any collection."""
 

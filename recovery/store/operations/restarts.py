@@ -18,6 +18,7 @@ from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, plus_one, task_end_by_actor
 from recovery.store.lifecycle.decisions import FINISHED, QUEUED, Queued
 from recovery.store.lifecycle.graph_recovery import IDLE
@@ -49,6 +50,7 @@ class Restarted:
         return Restarted(self.id, self.restarts + 1, self.epoch)
 
 
+@translated
 class Restarts:
     """Updates over the collections `decisions`, `graphs` and `processes`."""
 

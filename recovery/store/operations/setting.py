@@ -13,6 +13,7 @@ from recovery.records.ids import started_at
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
 
@@ -24,6 +25,7 @@ _DELAYED_UNTIL: Document = {
 }
 
 
+@translated
 class Setting:
     """Updates over the collections `processes`, `graphs` and `decisions`."""
 

@@ -10,8 +10,10 @@ from pymongo import ReadPreference, WriteConcern
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
-from recovery.store import schema
+from recovery.store import roles, schema
 from recovery.store.client import Document
+from recovery.store.concerns import overridden
+from recovery.store.driver_errors import translated
 
 _UNAUTHORIZED, _NO_SUCH_COMMAND = 13, 59
 _BEARS_DATA = ("PRIMARY", "SECONDARY")
@@ -32,37 +34,64 @@ class Members:
     """How many of them an acknowledged write needs."""
 
 
-def version(database: Database[Document]) -> str:
-    """The server's version."""
-    return str(database.client.server_info()["version"])
+@translated
+class Server:
+    """Asks the MongoDB of one database."""
 
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
 
-def takes_zlib(database: Database[Document]) -> bool:
-    """Whether the server takes messages that are compressed by zlib, as it does unless told not to."""
-    return "zlib" in database.client.admin.command("hello", compression=["zlib"]).get("compression", ())
+    def version(self) -> str:
+        """The server's version."""
+        return str(self._database.client.server_info()["version"])
 
+    def takes_zlib(self) -> bool:
+        """Whether the server takes messages that are compressed by zlib, as it does unless told not to."""
+        return "zlib" in self._database.client.admin.command("hello", compression=["zlib"]).get("compression", ())
 
-def clock(database: Database[Document]) -> tuple[timedelta, timedelta]:
-    """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
-    before = time.time()
-    hello = database.command("hello", codec_options=database.codec_options)
-    after = time.time()
-    middle = datetime.fromtimestamp((before + after) / 2, UTC)
-    return hello["localTime"] - middle, timedelta(seconds=(after - before) / 2)
+    def clock(self) -> tuple[timedelta, timedelta]:
+        """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
+        before = time.time()
+        hello = self._database.command("hello", codec_options=self._database.codec_options)
+        after = time.time()
+        middle = datetime.fromtimestamp((before + after) / 2, UTC)
+        return hello["localTime"] - middle, timedelta(seconds=(after - before) / 2)
 
+    def members(self) -> Members | None:
+        """The members of the replica set; None where they can't be asked for: behind mongos, or without the right to.
 
-def members(database: Database[Document]) -> Members | None:
-    """The members of the replica set; None where they can't be asked for: behind mongos, or without the right to.
+        The right is `replSetGetStatus`, which the role clusterMonitor has.
+        """
+        try:
+            status = self._database.client.admin.command(
+                "replSetGetStatus", read_preference=ReadPreference.SECONDARY_PREFERRED
+            )
+        except OperationFailure as error:
+            if error.code in (_UNAUTHORIZED, _NO_SUCH_COMMAND) or "not supported" in str(error):
+                return None
+            raise
+        return read_members(status)
 
-    The right is `replSetGetStatus`, which the role clusterMonitor has.
-    """
-    try:
-        status = database.client.admin.command("replSetGetStatus", read_preference=ReadPreference.SECONDARY_PREFERRED)
-    except OperationFailure as error:
-        if error.code in (_UNAUTHORIZED, _NO_SUCH_COMMAND) or "not supported" in str(error):
-            return None
-        raise
-    return read_members(status)
+    def acknowledge(self, seconds: float) -> float:
+        """Have a write acknowledged by a majority and its journals that changes nothing; how long it took, in seconds.
+
+        An update that matches no record waits for all writes before it, as one that matches does. Raises
+        StoreUnavailable.
+        """
+        concern = WriteConcern("majority", wtimeout=round(seconds * 1000), j=True)
+        began = time.perf_counter()
+        nothing: Document = {"_id": "doctor", "ranAt": {"$exists": False}}
+        scanners = self._database[schema.SCANNERS].with_options(write_concern=concern)
+        scanners.update_one(nothing, {"$unset": {"ranAt": ""}})
+        return time.perf_counter() - began
+
+    def not_followed(self) -> list[str]:
+        """What the address, or the cluster for all its clients, says of concerns: see `concerns.overridden`."""
+        return overridden(self._database.client)
+
+    def rights(self) -> roles.Held | None:
+        """What our user may do; None where nobody logs in."""
+        return roles.held(self._database)
 
 
 def read_members(status: Document) -> Members:
@@ -78,15 +107,3 @@ def read_members(status: Document) -> Members:
         primary = member["name"] if takes_part and state == "PRIMARY" else primary
     majority = status.get("writeMajorityCount") or len(status["members"]) // 2 + 1
     return Members(primary, tuple(up), tuple(down), acknowledging, majority)
-
-
-def acknowledge(database: Database[Document], seconds: float) -> float:
-    """Have a write acknowledged by a majority and its journals that changes nothing; how long it took, in seconds.
-
-    An update that matches no record waits for all writes before it, as one that matches does. Raises PyMongoError.
-    """
-    concern = WriteConcern("majority", wtimeout=round(seconds * 1000), j=True)
-    began = time.perf_counter()
-    nothing: Document = {"_id": "doctor", "ranAt": {"$exists": False}}
-    database[schema.SCANNERS].with_options(write_concern=concern).update_one(nothing, {"$unset": {"ranAt": ""}})
-    return time.perf_counter() - began

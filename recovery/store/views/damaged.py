@@ -12,6 +12,7 @@ from recovery.errors import DamagedRecord
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
 from recovery.store.reading import read
 from recovery.store.wrong_types import wrong_types
@@ -29,6 +30,7 @@ _TEXTS = {
 """Fields that hold JSON."""
 
 
+@translated
 class Damaged:
     """Queries of all collections: of those that describe processes what is live, of the others all, which are few."""
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import pymongo
 from pymongo.database import Database
-from pymongo.errors import PyMongoError
 
+from recovery.errors import StoreError
 from recovery.records import DecisionState, FreedSlots
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, plus_one
 from recovery.store.reading import readable
 
@@ -51,6 +52,7 @@ class Fate(StrEnum):
 KNOWN = frozenset({Fate.HELD, Fate.LOST, Fate.DECIDED})
 
 
+@translated
 class Hung:
     """Queries over the collection `decisions`, and what is kept of hung slots in `actors`.
 
@@ -91,7 +93,7 @@ class Hung:
         try:
             with pymongo.timeout(CATCH_UP_TIMEOUT):
                 self._catch_up()
-        except PyMongoError as error:
+        except StoreError as error:
             log.debug("a majority does not have what the primary has (%s)", error)
             return False
         return True

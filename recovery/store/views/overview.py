@@ -22,6 +22,7 @@ from recovery.store import schema
 from recovery.store.briefs import decision_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, OVERDUE, record_range
 from recovery.store.reading import readable
 
@@ -57,10 +58,11 @@ class TaskLine:
 
 
 def time_limit(seconds: float) -> AbstractContextManager[None]:
-    """All queries in this block together get this long, and end with an error of pymongo's after it."""
+    """All queries in this block together get this long, and raise StoreTimeout after it."""
     return pymongo.timeout(seconds)
 
 
+@translated
 class Overview:
     """Queries over all collections, as a majority has them; what is of this moment and takes nothing back (heartbeats,
     what is overdue) as it is now."""

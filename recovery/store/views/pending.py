@@ -19,6 +19,7 @@ from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
+from recovery.store.driver_errors import is_index_missing, translated
 from recovery.store.expressions import record_range
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
@@ -49,6 +50,7 @@ class ToCome:
     working: int = 0
 
 
+@translated
 class Pending:
     """Queries over undecided decisions, by actor."""
 
@@ -120,7 +122,7 @@ class Pending:
         try:
             return self._decisions.aggregate([{"$match": of_actor}, stage], hint="pending")
         except OperationFailure as error:
-            if not schema.is_index_missing(error):
+            if not is_index_missing(error):
                 raise
         return self._decisions.aggregate([{"$match": of_actor}, stage])  # rather dear than overlooked
 
@@ -161,7 +163,7 @@ class Pending:
         try:
             return self._decisions.aggregate([{"$match": match}, *stages], hint="pending").to_list()
         except OperationFailure as error:
-            if not schema.is_index_missing(error):
+            if not is_index_missing(error):
                 raise
         # No worker of this version, nor `recovery init`, has run yet, as `doctor` says: reads all that is live. What
         # waits for other tasks has no deadline, and is not seen; `undecided` sees it.

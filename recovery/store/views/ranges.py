@@ -8,10 +8,12 @@ whole reply at once in C, while it takes a raw batch apart and joins it again do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection as Many
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.records import Decision, DecisionState, ProcessState
@@ -21,6 +23,7 @@ from recovery.store.batches import batches
 from recovery.store.briefs import DECISION_FIELDS, decision_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
 from recovery.store.reading import Read, read
 from recovery.store.views.snapshots import NO_VALUE, interrupted
@@ -61,23 +64,6 @@ class Range:
         return {"_id": {"$gte": self.start or ""} | ({} if self.end is None else {"$lt": self.end})}
 
 
-def pages(
-    database: Database[Document], collection: str, part: Range, fields: Mapping[str, bool] | None = None
-) -> Iterator[list[Document]]:
-    """The documents of a range in key order, briefly, a page at a time. Index `_id_`."""
-    found = committed(database[collection]).find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
-    found.sort("_id", 1).hint("_id_")
-    page, heavy = list[Document](), 0
-    while some := found.to_list(STEP):
-        page += some
-        heavy += _weight(collection, some)
-        if len(page) >= PAGE or heavy > PAGE_WEIGHT:
-            yield page
-            page, heavy = [], 0
-    if page:
-        yield page
-
-
 def _weight(collection: str, documents: Sequence[Document]) -> int:
     """How many tasks these graphs or decisions name; most decisions name none."""
     try:
@@ -90,43 +76,6 @@ def _weight(collection: str, documents: Sequence[Document]) -> int:
     return 0
 
 
-def of_type(database: Database[Document], part: Range, process_type: str) -> list[str]:
-    """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
-    query = part.condition() | {"type": process_type}
-    return [
-        d["_id"] for d in committed(database[schema.PROCESSES]).find(query, {"_id": True}).sort("_id", 1).hint("_id_")
-    ]
-
-
-def how_many_tasks(database: Database[Document], part: Range) -> int:
-    """How many Task records a range has. Index `_id_`, and nothing but it: five times as fast as to read the keys."""
-    return committed(database[schema.TASKS]).count_documents(part.condition(), hint="_id_")
-
-
-def tasks(database: Database[Document], process_ids: Sequence[str]) -> dict[str, list[str]]:
-    """{process: the tasks of it that have a Task record}. Index `_id_`, and nothing but it."""
-    found: dict[str, list[str]] = {process_id: [] for process_id in process_ids}
-    of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
-    for document in committed(database[schema.TASKS]).find(of_them, KEY).hint("_id_").to_list() if found else ():
-        process_id, task = split_record_id(document["_id"])
-        found[process_id].append(task)
-    return found
-
-
-def decisions(database: Database[Document], keys: Sequence[str]) -> Read[Decision]:
-    """These decisions as rules look at them. Index `_id_`."""
-    found: Read[Decision] = Read()
-    for batch in batches(keys):
-        documents = committed(database[schema.DECISIONS]).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
-        found += read(Decision, documents, decision_of)
-    return found
-
-
-def listed(database: Database[Document], process_ids: Sequence[str]) -> dict[str, dict[str, float]]:
-    """{process: {task that is listed as interrupted: its `restarts`}} of broken processes. Index `_id`."""
-    return interrupted(database, process_ids, committed)
-
-
 _GO_ON = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
 _ODD: dict[str, list[Document]] = {
     # Only an abort begins another epoch.
@@ -137,53 +86,103 @@ _ODD: dict[str, list[Document]] = {
 """What is of the right type, and not what it says, where the survey does not look."""
 
 
-def damaged(database: Database[Document], part: Range) -> Iterator[str]:
-    """Ids of a range's processes of which a record has something of a wrong type, or is odd. Has MongoDB look at all
-    records of the range, for some 8 µs each: three times as long as all else that a sweep does."""
-    for name in schema.OF_PROCESSES:
-        yield from _damaged(database, name, part.condition())
+@translated
+class Ranges:
+    """Queries over ranges of processes, as a majority has them."""
 
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
 
-def damaged_among(database: Database[Document], process_ids: Sequence[str]) -> Iterator[str]:
-    """Those of these whose process or graph is so in what was not read of them. What is live of their decisions is read
-    in full."""
-    for name in (schema.PROCESSES, schema.GRAPHS):
-        yield from _damaged(database, name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
+    def _told(self, collection: str) -> Collection[Document]:
+        return committed(self._database[collection])
 
+    def pages(self, collection: str, part: Range, fields: Mapping[str, bool] | None = None) -> Iterator[list[Document]]:
+        """The documents of a range in key order, briefly, a page at a time. Index `_id_`."""
+        found = self._told(collection).find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
+        found.sort("_id", 1).hint("_id_")
+        page, heavy = list[Document](), 0
+        while some := found.to_list(STEP):
+            page += some
+            heavy += _weight(collection, some)
+            if len(page) >= PAGE or heavy > PAGE_WEIGHT:
+                yield page
+                page, heavy = [], 0
+        if page:
+            yield page
 
-def _damaged(database: Database[Document], name: str, among: Document, known: Collection[str] = ()) -> Iterator[str]:
-    wrong = {**among, "$or": [*wrong_types(schema.KINDS[name], known=known), *_ODD.get(name, ())]}
-    for document in committed(database[name]).find(wrong, KEY).hint("_id_"):
-        yield split_record_id(document["_id"])[0]
+    def of_type(self, part: Range, process_type: str) -> list[str]:
+        """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
+        query = part.condition() | {"type": process_type}
+        return [d["_id"] for d in self._told(schema.PROCESSES).find(query, {"_id": True}).sort("_id", 1).hint("_id_")]
 
+    def how_many_tasks(self, part: Range) -> int:
+        """How many Task records a range has. Index `_id_`, and nothing but it: five times as fast as to read the
+        keys."""
+        return self._told(schema.TASKS).count_documents(part.condition(), hint="_id_")
 
-def walk(database: Database[Document], step: int) -> list[str]:
-    """Every `step`-th process id, in order. Index `_id_`, whose keys alone are passed over: 3 million a second."""
-    found: list[str] = []
-    while True:
-        beyond = {"_id": {"$gt": found[-1] if found else ""}}
-        query = committed(database[schema.PROCESSES]).find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
-        reached = next(query.skip(step - 1).limit(1), None)
-        if reached is None:
-            return found
-        found.append(reached["_id"])
+    def tasks(self, process_ids: Sequence[str]) -> dict[str, list[str]]:
+        """{process: the tasks of it that have a Task record}. Index `_id_`, and nothing but it."""
+        found: dict[str, list[str]] = {process_id: [] for process_id in process_ids}
+        of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+        for document in self._told(schema.TASKS).find(of_them, KEY).hint("_id_").to_list() if found else ():
+            process_id, task = split_record_id(document["_id"])
+            found[process_id].append(task)
+        return found
 
+    def decisions(self, keys: Sequence[str]) -> Read[Decision]:
+        """These decisions as rules look at them. Index `_id_`."""
+        found: Read[Decision] = Read()
+        for batch in batches(keys):
+            documents = self._told(schema.DECISIONS).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
+            found += read(Decision, documents, decision_of)
+        return found
 
-def sample(database: Database[Document], size: int) -> list[str]:
-    """Process ids of about `size` decisions drawn at random, in order: a process counts by its decisions.
+    def listed(self, process_ids: Sequence[str]) -> dict[str, dict[str, float]]:
+        """{process: {task that is listed as interrupted: its `restarts`}} of broken processes. Index `_id`."""
+        return interrupted(self._database, process_ids, committed)
 
-    First in its pipeline and far below 5 % of a large collection, `$sample` jumps about with a random cursor
-    and examines nothing else; a small collection it reads whole. What was written last, and is still one page
-    in memory, it draws too rarely: of 100,000 processes just inserted, the last 28,000 made up a twentieth.
-    """
-    pipeline: list[dict[str, Any]] = [{"$sample": {"size": size}}, {"$project": {"_id": True}}]
-    drawn = committed(database[schema.DECISIONS]).aggregate(pipeline)
-    return sorted(split_record_id(document["_id"])[0] for document in drawn if isinstance(document["_id"], str))
+    def damaged(self, part: Range) -> Iterator[str]:
+        """Ids of a range's processes of which a record has something of a wrong type, or is odd. Has MongoDB look at
+        all records of the range, for some 8 µs each: three times as long as all else that a sweep does."""
+        for name in schema.OF_PROCESSES:
+            yield from self._damaged(name, part.condition())
 
+    def damaged_among(self, process_ids: Sequence[str]) -> Iterator[str]:
+        """Those of these whose process or graph is so in what was not read of them. What is live of their decisions is
+        read in full."""
+        for name in (schema.PROCESSES, schema.GRAPHS):
+            yield from self._damaged(name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
 
-def volume(database: Database[Document]) -> tuple[int, int]:
-    """How many processes and decisions there are, from the collections' metadata: cheap, roughly right."""
-    return (
-        committed(database[schema.PROCESSES]).estimated_document_count(),
-        committed(database[schema.DECISIONS]).estimated_document_count(),
-    )
+    def _damaged(self, name: str, among: Document, known: Many[str] = ()) -> Iterator[str]:
+        wrong = {**among, "$or": [*wrong_types(schema.KINDS[name], known=known), *_ODD.get(name, ())]}
+        for document in self._told(name).find(wrong, KEY).hint("_id_"):
+            yield split_record_id(document["_id"])[0]
+
+    def walk(self, step: int) -> list[str]:
+        """Every `step`-th process id, in order. Index `_id_`, whose keys alone are passed over: 3 million a second."""
+        found: list[str] = []
+        while True:
+            beyond = {"_id": {"$gt": found[-1] if found else ""}}
+            query = self._told(schema.PROCESSES).find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
+            reached = next(query.skip(step - 1).limit(1), None)
+            if reached is None:
+                return found
+            found.append(reached["_id"])
+
+    def sample(self, size: int) -> list[str]:
+        """Process ids of about `size` decisions drawn at random, in order: a process counts by its decisions.
+
+        First in its pipeline and far below 5 % of a large collection, `$sample` jumps about with a random cursor
+        and examines nothing else; a small collection it reads whole. What was written last, and is still one page
+        in memory, it draws too rarely: of 100,000 processes just inserted, the last 28,000 made up a twentieth.
+        """
+        pipeline: list[dict[str, Any]] = [{"$sample": {"size": size}}, {"$project": {"_id": True}}]
+        drawn = self._told(schema.DECISIONS).aggregate(pipeline)
+        return sorted(split_record_id(document["_id"])[0] for document in drawn if isinstance(document["_id"], str))
+
+    def volume(self) -> tuple[int, int]:
+        """How many processes and decisions there are, from the collections' metadata: cheap, roughly right."""
+        return (
+            self._told(schema.PROCESSES).estimated_document_count(),
+            self._told(schema.DECISIONS).estimated_document_count(),
+        )

@@ -7,10 +7,12 @@ from pymongo.collection import Collection
 from recovery.records import ScannerRun, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, read_past
 from recovery.store.reading import readable
 
 
+@translated
 class Scanners:
     """The collection `scanners`: one note per scanner, whichever worker ran it."""
 

@@ -15,6 +15,7 @@ from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import Expression, after
 
 _FAR_OFF: Document = {
@@ -36,6 +37,7 @@ _DUE: Expression = {
 }
 
 
+@translated
 class UnreachableDeadlines:
     """Queries and updates over the collections whose deadlines a scanner looks at. Index `deadline`."""
 

@@ -20,6 +20,7 @@ from pymongo.database import Database
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, near_now
 from recovery.store.views.pending import Pending, ToCome
 
@@ -59,6 +60,7 @@ class ActorQueue:
         return self.waiting_seconds is not None and self.blocked_seconds is not None
 
 
+@translated
 class Waiting:
     """Queries of what waits for a worker. `polled_within`: seconds for which a worker may be away to restart."""
 

@@ -20,13 +20,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine import Recovery
+from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
-from recovery.store.transient import is_transient
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
@@ -126,7 +124,7 @@ class Lifeline:
         it again. Asked before each scan; asks the database."""
         try:
             self._look_at_clock()
-        except PyMongoError as error:
+        except StoreError as error:
             log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
         return self._failed or time.monotonic() < self._hold_until
 
@@ -149,12 +147,12 @@ class Lifeline:
             told = True
             self._tell_back()
             self._tell_rest(paused)
-        except PyMongoError as error:
+        except StoreError as error:
             what = "what follows a heartbeat was not done" if told else "heartbeat not written"
             log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
             if not told:
                 # What does not pass by itself is no outage: scans must not wait for it.
-                self._served_since, self._failed = None, is_transient(error)
+                self._served_since, self._failed = None, isinstance(error, StoreUnavailable)
                 self._away_since = self._away_since or time.monotonic()
         except Exception:
             log.exception("heartbeat failed")

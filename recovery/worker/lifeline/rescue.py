@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
-
 from recovery.engine import Recovery, tell
+from recovery.errors import BrokerError, StoreError
 from recovery.repair import Repairer
 from recovery.scan import rescue
 
@@ -80,7 +78,7 @@ class Rescue:
             if how:
                 resources.store.decisions.note_lost(holder, how)
             return bool(rescue(resources, Repairer(resources, self._app.applier), [holder]))
-        except (PyMongoError, RedisError) as error:
+        except (StoreError, BrokerError) as error:
             log.warning("%s: not requeued yet (%s)", holder, error)
             self._told.put((holder, how))  # what was not done does not wait for a majority
             return True
@@ -91,7 +89,7 @@ class Rescue:
     def _caught_up(self) -> bool:
         try:
             self._app.resources.store.catch_up(CATCH_UP_TIMEOUT)
-        except PyMongoError as error:
+        except StoreError as error:
             log.debug("a majority does not have what the primary has (%s)", error)
             return False
         return True

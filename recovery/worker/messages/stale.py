@@ -8,10 +8,8 @@ import time
 from collections import Counter
 from queue import SimpleQueue
 
-from pymongo.errors import PyMongoError
-from redis.exceptions import RedisError
-
 from recovery.engine import Recovery
+from recovery.errors import BrokerError, StoreError
 from recovery.repair.stale import drop_stale
 from recovery.seldom import Seldom
 
@@ -55,7 +53,7 @@ class StaleMessages:
         while (queue := self._wanted.get()) is not None:
             try:
                 dropped = drop_stale(self._app.resources, queue)
-            except (PyMongoError, RedisError) as error:
+            except (StoreError, BrokerError) as error:
                 self._said.warning("stale messages of %s not discarded (%s): they are, one by one", queue, error)
             except Exception as error:  # what can't be judged here is taken, one by one
                 told = f"{type(error).__name__}: {error}"

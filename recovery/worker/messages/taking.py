@@ -9,18 +9,16 @@ one that ends in order had taken and not begun is put back into its queue as it 
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from queue import Empty
 from typing import Any, ClassVar
 
 from kombu.transport import redis, virtual
 from kombu.utils.encoding import bytes_to_str
-from redis.exceptions import RedisError, ResponseError, WatchError
 
+from recovery.queue.aside import set_aside
 from recovery.queue.bounded import BoundedParser
-from recovery.queue.broker import ASIDE
+from recovery.queue.driver_errors import RedisError, ResponseError
 from recovery.worker.messages.intake import Intake
 
 log = logging.getLogger(__name__)
@@ -107,16 +105,9 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
             raise error
         with self.conn_or_acquire() as client:
             for key, wanted in keys.items():
-                with suppress(WatchError), client.pipeline() as pipeline:
-                    pipeline.watch(key)  # else a queue that took its place just now could be what is renamed
-                    kind = bytes_to_str(pipeline.type(key))
-                    if kind in ("none", wanted):
-                        continue
-                    name = key.partition(self.sep)[0]
-                    aside = f"{name}.{ASIDE}.{secrets.token_hex(8)}"
-                    pipeline.multi()
-                    pipeline.renamenx(key, aside)
-                    pipeline.execute()
+                name = key.partition(self.sep)[0]
+                if (found := set_aside(client, key, name, wanted)) is not None:
+                    kind, aside = found
                     self.intake.said.warning(TOLD, name, kind, aside)
 
     def _receive_one(self, client: Any) -> bool | None:

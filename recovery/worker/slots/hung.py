@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from pymongo.errors import PyMongoError
-
 from recovery.engine import Recovery
+from recovery.errors import StoreError
 from recovery.records import HungSlot
 from recovery.store.views.hung import KNOWN, Fate
 from recovery.store.views.overview import time_limit
@@ -96,13 +95,13 @@ class HungSlots:
         while not self._ending.wait(LOOK_EVERY):
             try:
                 self.look_once()
-            except PyMongoError as error:
+            except StoreError as error:
                 log.warning("not known whose tasks those are that run past their time (%s): asked again", error)
             except Exception:
                 log.exception("could not look for slots that hang")
 
     def look_once(self) -> int:
-        """One look; how many slots were freed. Raises PyMongoError."""
+        """One look; how many slots were freed. Raises StoreError."""
         running, now = self._board.cells(), time.monotonic()
         self._freed &= set(running)  # those are not seen to be gone yet
         running = [cell for cell in running if cell not in self._freed]
@@ -165,5 +164,5 @@ class HungSlots:
         try:
             with time_limit(ASK_TIMEOUT):
                 self._app.resources.store.hung.note_freed(cell.actor, self._worker, cell.claim.decision_id)
-        except PyMongoError as error:
+        except StoreError as error:
             log.warning("not noted that a slot of %s was freed (%s)", cell.actor, error)

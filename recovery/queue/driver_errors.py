@@ -1,0 +1,25 @@
+"""Which of our errors one of Redis's, or of Celery's remote control, is above the queue.
+
+kombu's transport hands on redis-py's own: what stands in for a part of it (`recovery.worker.messages.taking`) takes
+their names from here.
+"""
+
+from __future__ import annotations
+
+from kombu.exceptions import KombuError
+from redis.exceptions import RedisError, ResponseError
+
+from recovery.boundary import boundary
+from recovery.errors import BrokerError
+
+__all__ = ["RedisError", "ResponseError", "ours", "translated"]
+
+
+def ours(error: Exception) -> BrokerError:
+    """The same error as one of ours, whose text says what kind it was."""
+    return BrokerError(f"{type(error).__name__}: {error}")
+
+
+# kombu hands on what goes wrong with its sockets as it is.
+translated = boundary((RedisError, KombuError, OSError), ours)
+"""Decorates the class that asks Redis."""

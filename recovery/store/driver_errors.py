@@ -1,0 +1,102 @@
+"""What an error of pymongo's means, and which of ours it is above the store. No text of ours has a document in it, as
+those of pymongo's do for what was refused: what the server says is told, and its code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bson.errors import BSONError, InvalidDocument
+from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
+
+from recovery.boundary import boundary
+from recovery.errors import (
+    IndexConflict,
+    IndexMissing,
+    RecordTooLarge,
+    StoreDenied,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+)
+from recovery.store.transient import is_transient
+
+_UNAUTHORIZED = 13
+_TOO_LARGE = (10334, 17419, 17420)
+_INDEX_CONFLICTS = (85, 86)  # IndexOptionsConflict, IndexKeySpecsConflict
+_DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
+
+
+def ours(error: Exception) -> StoreError:
+    """Which of our errors this one of the driver's is above the store."""
+    if is_denied(error):
+        return StoreDenied(denied(error))
+    return _kind(error)(f"{type(error).__name__}: {said(error)}")
+
+
+translated = boundary((PyMongoError, BSONError), ours)
+"""Decorates each class of the store that asks MongoDB."""
+
+
+def _kind(error: Exception) -> type[StoreError]:
+    if is_transient(error):
+        return StoreTimeout if isinstance(error, PyMongoError) and error.timeout else StoreUnavailable
+    if is_too_large(error):
+        return RecordTooLarge
+    if is_index_missing(error):
+        return IndexMissing
+    return IndexConflict if is_index_different(error) else StoreRefused
+
+
+def said(error: Exception) -> str:
+    """What an error says: of what MongoDB refused its own words, without the documents that the error's text holds."""
+    if isinstance(error, InvalidDocument) and not isinstance(error, DocumentTooLarge):
+        return "a value is of a type that MongoDB has not"
+    if not isinstance(error, OperationFailure) or not error.details:
+        return str(error)
+    code = _first(error).get("code", error.code)
+    return refusal(error) if code is None or "errmsg" not in _first(error) else f"{refusal(error)} (code {code})"
+
+
+def refusal(error: OperationFailure) -> str:
+    """Why MongoDB refused a write, or its first that it refused, without the documents that the error's text holds."""
+    first = _first(error)
+    return str(first.get("errmsg") or f"code {first.get('code', error.code)}")
+
+
+def _first(error: OperationFailure) -> dict[str, Any]:
+    details = dict(error.details or {})
+    first: dict[str, Any] = next(iter(details.get("writeErrors") or details.get("writeConcernErrors") or ()), details)
+    return first
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether the user may not do what was asked for."""
+    return isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED
+
+
+def denied(error: Exception) -> str:
+    """What the user may not do, in words; the server shows the whole command."""
+    details = error.details if isinstance(error, OperationFailure) else None
+    text = str((details or {}).get("errmsg", error))
+    if (found := _DENIED.search(text)) is None:
+        return f"this user of MongoDB may not do that: {text[:200]}"
+    database, command, collection = found.groups()
+    return f"this user of MongoDB may not do {command} on {database}.{collection}"
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether a write was refused because the document would be over MongoDB's limit."""
+    return isinstance(error, DocumentTooLarge) or (isinstance(error, OperationFailure) and error.code in _TOO_LARGE)
+
+
+def is_index_missing(error: Exception) -> bool:
+    """Whether a query was refused since an index is not there: somebody dropped it, or its whole collection, which
+    the next insert made again without."""
+    return isinstance(error, OperationFailure) and error.code == 2 and "hint provided" in str(error)
+
+
+def is_index_different(error: Exception) -> bool:
+    """Whether an index could not be made since it is there in another form, or under another name."""
+    return isinstance(error, OperationFailure) and error.code in _INDEX_CONFLICTS
