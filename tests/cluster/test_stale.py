@@ -28,4 +28,4 @@ def test_stale_messages_hold_up_nobody(cluster: Cluster) -> None:
 
 
 def dropped(log: str) -> int:
-    return sum(int(found) for found in re.findall(r"(\d+) stale messages of slow dropped", log))
+    return sum(int(found) for found in re.findall(r"(\d+) stale messages of slow discarded", log))
