@@ -67,7 +67,7 @@ def test_an_app_that_can_not_be_imported(module: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["start", "twice", "[" * 5000, "--app", APP], "nested too deeply"),
+        (["start", "twice", "[" * 100_000, "--app", APP], "nested too deeply"),
         (["start", "twice", "1" * 5000, "--app", APP], "too long a number"),
         (["worker", "--app", APP, "--queues", "doubel"], "did you mean 'double'?"),
         (["worker", "--app", APP, "--queues", "double, refusee"], "did you mean 'refuse'?"),

@@ -33,7 +33,7 @@ def test_folder(tmp_path: Path) -> None:
 
 def test_null_in_the_path() -> None:
     """Shown as what can be seen."""
-    with pytest.raises(WorkflowError, match=r"^a\\x00b: can't be read: embedded null byte$"):
+    with pytest.raises(WorkflowError, match=r"^a\\x00b: can't be read: .*embedded null (byte|character in path)$"):
         load(Path("a\0b"))
 
 
