@@ -1,0 +1,37 @@
+"""An order: its items are packed side by side and shipped together, and after a while the buyer is asked for a review.
+
+recovery up --app order:app
+recovery start order '["ring", "book", "lamp"]' --app order:app --wait 30
+"""
+
+import time
+
+from recovery import Recovery
+
+app = Recovery()
+
+REVIEW_AFTER = 2  # seconds; a timedelta(days=14) costs no more
+
+
+@app.actor()
+def pack(item):
+    time.sleep(0.5)
+    return {"item": item, "grams": 100 * len(item)}
+
+
+@app.actor()
+def ship(parcels):
+    """Runs once, when all parcels are packed."""
+    return {"items": [parcel["item"] for parcel in parcels], "grams": sum(parcel["grams"] for parcel in parcels)}
+
+
+@app.actor()
+def ask_for_review(shipment):
+    return f"asked for a review of {', '.join(shipment['items'])} ({shipment['grams']} g)"
+
+
+@app.process()
+def order(items):
+    parcels = [pack.schedule(item) for item in items]
+    shipment = ship.schedule(parcels)
+    return ask_for_review.options(delay=REVIEW_AFTER).schedule(shipment)  # so long after the shipment
