@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import re
@@ -13,9 +14,12 @@ from typing import Any
 import pytest
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
+from rich.console import Console
 
 from recovery import ProcessBroken, Recovery, Settings, metrics
 from recovery.cli.processes import value
+from recovery.demo.progress import summary
+from recovery.demo.report import Report
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, ProcessTypePreferences, ScannerRun
@@ -120,6 +124,26 @@ def _anchors(page: Path) -> set[str]:
 def test_python_in_pages_is_python(page: Path) -> None:
     for block in blocks(page, "python"):
         ast.parse(block)
+
+
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    """Its figures, in today's words."""
+    (shown,) = blocks(README, "text")
+    number = r"\d+(?:\.\d+)?"
+    kills, seed = re.search(r"workers killed +(\d+) .*seed (\d+)", shown).groups()  # type: ignore[union-attr]
+    requeued, p50, p99 = re.search(rf"tasks requeued +(\d+) +p50 ({number}) s, p99 ({number}) s", shown).groups()  # type: ignore[union-attr]
+    seconds = re.search(rf"20 of 20 +in ({number}) s", shown)[1]  # type: ignore[index]
+    applied, lost = re.search(r"decision not applied (\d+), worker lost (\d+)", shown).groups()  # type: ignore[union-attr]
+    report = Report(
+        processes=20, finished=20, tasks=240, executions=240, requeued=int(requeued), stale_rejected=0, stale_results=0,
+        accepted_twice=0, lost=0, wall_seconds=float(seconds), lag_p50=float(p50), lag_p99=float(p99), kills=int(kills),
+        seed=int(seed), faults={}, repairs={"DECISION_NOT_APPLIED": int(applied), "WORKER_LOST": int(lost)},
+        live_without_deadline=0,
+    )  # fmt: skip
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as printed:
+        console.print(summary(report))
+    assert [line.strip() for line in printed.get().splitlines()] == [line.strip() for line in shown.splitlines()]
 
 
 @pytest.mark.cluster
