@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.output import connect, paragraphs
-from recovery.cli.overrides import Found, Help, Name, group
+from recovery.cli.completion import complete_actor
+from recovery.cli.options import Command
+from recovery.cli.output import JsonOption, connect, paragraphs
+from recovery.cli.overrides import Found, Help, group
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
 
     from recovery.engine import Resources
     from recovery.engine.operations.overrides import ActorOverrides
     from recovery.records import ActorPreferences, Stored
 
 HELP = Help(
+    name="actor",
+    complete=complete_actor,
     group="""Settings of actors, and which are blocked, changed while workers run.
 
 What is set here wins over the code and survives restarts and deployments, until it is unset. Workers take it up
@@ -60,37 +64,48 @@ Example: [bold]recovery actor forget charge_card_v1[/bold]
 """
 
 
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_actor)]
+
+
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    actors = group(HELP, _overrides, look, _one, _table)
-    actors.command("block", help=paragraphs(BLOCK_HELP))(block)
-    actors.command("unblock", help=paragraphs(UNBLOCK_HELP))(unblock)
-    actors.command("forget", help=paragraphs(FORGET_HELP))(forget)
+    actors = group(HELP, _overrides, look, _one, _print, "actors")
+    actors.command("block", cls=Command, help=paragraphs(BLOCK_HELP))(block)
+    actors.command("unblock", cls=Command, help=paragraphs(UNBLOCK_HELP))(unblock)
+    actors.command("forget", cls=Command, help=paragraphs(FORGET_HELP))(forget)
     commands.add_typer(actors, name="actor")
 
 
-def block(name: Name) -> None:
-    was = "" if _overrides()(connect()).block(name) else " already"
-    _say(f"{name} is blocked{was}: no task of it begins; what waits is kept")
+def block(name: Name, json: JsonOption = False) -> None:
+    changed = _overrides()(connect()).block(name)
+    was = "is blocked" if changed else "was blocked already"
+    text = f"{name} {was}: no task of it begins, and what waits is kept. `recovery actor unblock {name}` ends that"
+    _say("block", name, text, {"changed": changed, "blocked": True}, json)
 
 
-def unblock(name: Name) -> None:
-    was = "not blocked any more" if _overrides()(connect()).unblock(name) else "not blocked, nor was it before"
-    _say(f"{name} is {was}: its tasks begin")
+def unblock(name: Name, json: JsonOption = False) -> None:
+    changed = _overrides()(connect()).unblock(name)
+    text = f"{name} is unblocked: its tasks begin" if changed else f"{name} was not blocked; nothing has changed"
+    _say("unblock", name, text, {"changed": changed, "blocked": False}, json)
 
 
-def forget(name: Name) -> None:
+def forget(name: Name, json: JsonOption = False) -> None:
     from recovery.engine.operations.forget import forget_actor
 
     overrides = forget_actor(connect(), name)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
-    _say(f"{name} is forgotten{with_it}; a worker that serves it makes it known again")
+    text = f"{name} is forgotten{with_it}; a worker that serves it makes it known again"
+    _say("forget", name, text, {"unset": sorted(overrides)}, json)
 
 
-def _say(text: str) -> None:
+def _say(how: str, name: str, text: str, found: Found, json: bool) -> None:
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import console
 
-    console().print(text, soft_wrap=True)
+    if json:
+        print_json(f"actor {how}", {"name": name, **found})
+    else:
+        console().print(text)
 
 
 def look(resources: Resources) -> dict[str, Found]:
@@ -128,19 +143,20 @@ def _one(stored: Stored[ActorPreferences]) -> Found:
     return {"blocked": stored.blocked, "settings": describe_settings(stored)}
 
 
-def _table(found: dict[str, Found]) -> RenderableType:
-    from rich.table import Table
+def _print(out: Console, found: dict[str, Found]) -> None:
     from rich.text import Text
 
-    from recovery.cli.output import short, whole_words
     from recovery.cli.settings import overridden
+    from recovery.cli.tables import print_rows
+    from recovery.durations import show_age
 
     if not found:
-        return "none: no worker has ever run here"
-    table = Table("actor", "waiting", "consumers", "polled", "", "set", box=None, padding=(0, 2))
+        out.print("none: no worker has ever run here")
+        return
+    rows = []
     for name, one in found.items():
         last = one["polled_seconds_ago"]
-        polled = "never" if last is None else f"{short(last)} ago"
+        polled = "never" if last is None else f"{show_age(last)} ago"
         state = Text("blocked" if one["blocked"] else "", style="red")
-        table.add_row(name, f"{one['tasks']:,}", str(one["consumers"]), polled, state, overridden(one["settings"]))
-    return whole_words(table)
+        rows.append((name, f"{one['tasks']:,}", str(one["consumers"]), polled, state, overridden(one["settings"])))
+    print_rows(out, ("actor", "waiting", "consumers", "polled", "state", "set"), rows, right=("waiting", "consumers"))

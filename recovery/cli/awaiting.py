@@ -6,6 +6,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from recovery.durations import show_duration
+
 if TYPE_CHECKING:
     from recovery import Recovery
     from recovery.engine import Resources
@@ -17,8 +21,29 @@ LOOK_EVERY = 2.0
 served has mostly ended by then. A look costs as many seeks as there are actors."""
 
 
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C ended, as shells have it."""
+
+
+def goes_on(process_id: str) -> typer.Exit:
+    """What to raise when Ctrl-C ends the waiting for a process: it is told that only that ends."""
+    return _stopped(f"process {process_id} goes on; `recovery show {process_id}` tells how far it is")
+
+
+def go_on(processes: str) -> typer.Exit:
+    """The same of several processes, as in `3 processes`."""
+    return _stopped(f"{processes} started, which go on; `recovery show` tells how far one is")
+
+
+def _stopped(told: str) -> typer.Exit:
+    from recovery.cli.output import messages
+
+    messages().print(f"no longer waiting: {told}", style="yellow")
+    return typer.Exit(INTERRUPTED)
+
+
 def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
-    """`app.result`, for so long. What waits for nobody is told once, when it is first seen."""
+    """`app.result`, for so long. What no worker will take is told once, when it is first seen."""
     from recovery.cli.output import messages
     from recovery.errors import ResultTimeout
 
@@ -33,9 +58,11 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
             if not told and (reasons := _reasons(app.resources, process_id)):
                 told = True
                 for reason in reasons:
-                    messages().print(f"{process_id} {reason}", style="yellow", soft_wrap=True)
+                    messages().print(f"{process_id} waits: {reason}", style="yellow")
             if last:
-                raise ResultTimeout(f"process {process_id} has not ended within {seconds:g} s; it goes on") from None
+                raise ResultTimeout(
+                    f"process {process_id} has not ended within {show_duration(seconds)}; it goes on"
+                ) from None
 
 
 def _reasons(resources: Resources, process_id: str) -> list[str]:

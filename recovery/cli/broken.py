@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recovery.cli.completion import complete_actor, complete_process, complete_type
+from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 HELP = """List, show, restart and abort what failed for good.
 
-A process is broken when one of its tasks ended with an error; the task is interrupted, and what does not depend on it
-goes on.
+A process is broken once one of its tasks has ended with an error; the task is interrupted. Tasks that do not wait for
+it go on.
 
 Example: [bold]recovery broken list[/bold]
 
@@ -27,8 +28,8 @@ Example: [bold]recovery broken restart --fingerprint 5f0c83a1b2d4 --yes[/bold]
 """
 LIST_HELP = """List interrupted tasks, alike ones together, the most frequent first.
 
-Alike are those of one process type, actor, kind of error and fingerprint: where in the code it was raised. Costs what
-is broken, not what exists.
+Alike are those of one process type, actor, kind of error and fingerprint, which tells where in the code it was raised.
+With --ids each task is listed, and its process's custom id. Costs what is broken, not what exists.
 
 Example: [bold]recovery broken list --type order --json[/bold]
 """
@@ -38,47 +39,68 @@ Example: [bold]recovery broken show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
 """
 RESTART_HELP = """Restart interrupted tasks: all of a process, one of them, or a group.
 
-What was finished is not done again. A process runs on once none of its tasks is failed any more; one that broke as a
-whole, since its time was over, is set running. For a group, says what it would do unless --yes is given.
+What was finished is not done again. A process runs again once none of its tasks is failed any more; so does one that
+broke as a whole, at its process_timeout. For a group, says what it would do unless --yes is given.
 
 Example: [bold]recovery broken restart --type order --kind TimeoutError --limit 10 --yes[/bold]
 """
 ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
 
 Attempts that run lose their claim. A process may be aborted while it runs. For a group, says what it would do unless
---yes is given. --waiting-for is the group of those that have tasks to be done by an actor which no worker serves.
+--yes is given. --waiting-for takes the processes with tasks for an actor that no worker serves.
 
 Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "order withdrawn"[/bold]
 
 Example: [bold]recovery broken abort --waiting-for charge_card_v1 --yes[/bold]
 """
 
-TypeOption = Annotated[str | None, typer.Option("--type", help="Only of processes of this type.")]
-ActorOption = Annotated[str | None, typer.Option("--actor", help="Only tasks of this actor.")]
+_TARGET = typer.Argument(
+    metavar="PROCESS_ID[/TASK]",
+    help="A process's id or custom id, or that and a task's id.",
+    show_default=False,
+    autocompletion=complete_process,
+)
+Target = Annotated[str, _TARGET]
+GivenTarget = Annotated[str | None, _TARGET]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", help="Only of processes of this type.", autocompletion=complete_type)
+]
+ActorOption = Annotated[
+    str | None, typer.Option("--actor", help="Only tasks of this actor.", autocompletion=complete_actor)
+]
 KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
-TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks of the group.")]
-ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many processes of the group.")]
+TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most tasks to restart.")]
+ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most processes to abort.")]
 WaitingForOption = Annotated[
-    str | None, typer.Option("--waiting-for", metavar="ACTOR", help="Those that wait for an actor which nobody serves.")
+    str | None,
+    typer.Option(
+        "--waiting-for",
+        metavar="ACTOR",
+        help="Processes with tasks for an actor that no worker serves.",
+        autocompletion=complete_actor,
+    ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do it for the whole group.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it: else it only says what it would do.")]
 
-app = typer.Typer(name="broken", help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(name="broken", cls=CommandGroup, help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
 
 
-@app.command("list", help=paragraphs(LIST_HELP))
+@app.command("list", cls=Command, help=paragraphs(LIST_HELP))
 def list_(
     process_type: TypeOption = None,
     actor: ActorOption = None,
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="List each task, with its process's custom id, not groups alone.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     import dataclasses
-    import json as json_module
 
-    from recovery.cli.interrupted import count, print_groups, print_none
+    from recovery.cli.envelope import print_json
+    from recovery.cli.interrupted import count, print_groups, print_none, print_tasks, tasks_of
     from recovery.cli.output import connect, console, messages
     from recovery.health.records import count_unlisted
 
@@ -86,21 +108,22 @@ def list_(
     interruptions = resources.store.interruptions
     groups = interruptions.groups(selection)
     if json:
-        print(json_module.dumps([dataclasses.asdict(group) for group in groups], default=datetime.isoformat))
+        listed = {"tasks": list(tasks_of(resources, selection))} if ids else {}
+        print_json("broken list", {"groups": [dataclasses.asdict(group) for group in groups], **listed})
+    elif groups and ids:
+        print_tasks(console(), tasks_of(resources, selection))
     elif groups:
         print_groups(console(), groups)
     else:
         print_none(console(), interruptions, selection)
     if unlisted := count_unlisted(resources):
-        lost = f"{count(unlisted, 'broken process')} not listed: interruptions were lost"
-        told = f"{lost}. `recovery sweep --repair` lists them again"
-        messages().print(told, style="yellow", soft_wrap=True)
+        left_out = f"{count(unlisted, 'broken process')} left out, since records of what was interrupted were lost"
+        messages().print(f"{left_out}. `recovery sweep --repair` lists them again", style="yellow")
 
 
-@app.command(help=paragraphs(SHOW_HELP))
-def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json: JsonOption = False) -> None:
-    import json as json_module
-
+@app.command(cls=Command, help=paragraphs(SHOW_HELP))
+def show(target: Target, json: JsonOption = False) -> None:
+    from recovery.cli.envelope import print_json
     from recovery.cli.interrupted import as_dict, lines
     from recovery.cli.output import connect, console
 
@@ -108,48 +131,61 @@ def show(target: Annotated[str, typer.Argument(metavar="PROCESS_ID|P/T")], json:
     found = _of_target(resources, target)
     decision = resources.store.decisions.get_committed  # one at a time: each may have a stack of 20 kB
     if json:
-        told = [as_dict(one, decision(one.id)) for one in found]
-        print(json_module.dumps(told, default=datetime.isoformat))
+        print_json("broken show", {"tasks": [as_dict(one, decision(one.id)) for one in found]})
         return
     out = console()
     for one in found:
         for line in lines(one, decision(one.id)):
-            out.print(line, soft_wrap=True)
+            out.print(line)
 
 
-@app.command(help=paragraphs(RESTART_HELP))
+@app.command(cls=Command, help=paragraphs(RESTART_HELP))
 def restart(
-    target: Annotated[str | None, typer.Argument(metavar="PROCESS_ID|P/T", show_default=False)] = None,
+    target: GivenTarget = None,
     process_type: TypeOption = None,
     actor: ActorOption = None,
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
     limit: TasksOption = None,
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
+    from recovery.cli.envelope import print_json
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
+    from recovery.engine.lookup import resolve_task
     from recovery.engine.operations.restart import restart_process, restart_selected
 
     selection = _selection(process_type, actor, kind, fingerprint)
     _check_target(target, selection, limit)
     resources, out = connect(), console()
     if target is not None:
-        process_id, _, task = target.partition("/")
-        done = restart_process(resources, process_id, task or None)
+        done = restart_process(resources, *resolve_task(resources, target))
     elif not yes:
         tasks = _at_most(limit, resources.store.interruptions.count(selection))
-        _print_plan(out, resources, selection, f"restart {count(tasks, 'interrupted task')}")
+        if json:
+            print_json("broken restart", {"done": False, "tasks": tasks, "processes": None})
+        else:
+            _print_plan(out, resources, selection, f"restart {count(tasks, 'interrupted task')}")
         return
     else:
         done = restart_selected(resources, selection, limit)
+    if json:
+        print_json("broken restart", {"done": True, "tasks": done.tasks, "processes": done.processes})
+        return
+    if target is None:
         _print_if_none(out, resources, selection, done.tasks)
     out.print(f"{count(done.tasks, 'task')} restarted, {count(done.processes, 'process')} set running again")
 
 
-@app.command(help=paragraphs(ABORT_HELP))
+@app.command(cls=Command, help=paragraphs(ABORT_HELP))
 def abort(
-    target: Annotated[str | None, typer.Argument(metavar="PROCESS_ID", show_default=False)] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROCESS_ID", help="Its id or custom id.", show_default=False, autocompletion=complete_process
+        ),
+    ] = None,
     process_type: TypeOption = None,
     actor: ActorOption = None,
     kind: KindOption = None,
@@ -158,10 +194,13 @@ def abort(
     limit: ProcessesOption = None,
     reason: Annotated[str, typer.Option("--reason", help="Shown with the process.")] = "aborted by an operator",
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
-    from recovery.cli.abort_waiting import print_abort_waiting
+    from recovery.cli.abort_waiting import count_abort_waiting
+    from recovery.cli.envelope import print_json
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
+    from recovery.engine.lookup import resolve_task
     from recovery.engine.operations.abort import abort_process, abort_selected
     from recovery.errors import InputError
 
@@ -169,21 +208,35 @@ def abort(
     if waiting_for is not None:
         if target is not None or selection.filter():
             raise InputError("--waiting-for goes with --limit, --reason and --yes alone")
-        print_abort_waiting(console(), connect(), waiting_for, reason, limit, yes)
+        done = count_abort_waiting(connect(), waiting_for, reason, limit, yes)
+        if json:
+            print_json("broken abort", {"done": yes, "processes": done})
+        elif yes:
+            console().print(f"{count(done, 'process')} aborted")
+        else:
+            console().print(f"would abort {count(done, 'process')} with tasks for {waiting_for}; add --yes to do it")
         return
     _check_target(target, selection, limit)
-    if target is not None and "/" in target:
-        raise InputError(f"{target}: a process is aborted as a whole; give its id, {target.partition('/')[0]}")
     resources, out = connect(), console()
     if target is not None:
-        abort_process(resources, target, reason)
+        process_id, task = resolve_task(resources, target)
+        if task is not None:
+            raise InputError(f"{target}: a process is aborted as a whole; give its id, {process_id}")
+        abort_process(resources, process_id, reason)
         done = 1
     elif not yes:
         processes = _at_most(limit, resources.store.interruptions.count_processes(selection))
-        _print_plan(out, resources, selection, f"abort {count(processes, 'process')}")
+        if json:
+            print_json("broken abort", {"done": False, "processes": processes})
+        else:
+            _print_plan(out, resources, selection, f"abort {count(processes, 'process')}")
         return
     else:
         done = abort_selected(resources, selection, reason, limit)
+    if json:
+        print_json("broken abort", {"done": True, "processes": done})
+        return
+    if target is None:
         _print_if_none(out, resources, selection, done)
     out.print(f"{count(done, 'process')} aborted")
 
@@ -208,17 +261,19 @@ def _check_target(target: str | None, selection: Selection, limit: int | None) -
 
 
 def _of_target(resources: Resources, target: str) -> list[Interruption]:
-    from recovery.engine.lookup import find_process
+    from recovery.engine.lookup import find_process, resolve_task
     from recovery.errors import InputError
     from recovery.records import ProcessState
+    from recovery.records.ids import record_id
 
-    process_id, _, task = target.partition("/")
+    process_id, task = resolve_task(resources, target)
     process = find_process(resources, process_id)
-    found = [one for one in resources.store.interruptions.of_process(process_id) if not task or one.id == target]
+    wanted = None if task is None else record_id(process_id, task)
+    found = [one for one in resources.store.interruptions.of_process(process_id) if wanted in (None, one.id)]
     if not found:
-        told = f"{target}: nothing of it is interrupted; the process is {process.state}"
+        told = f"{target}: no task of it is interrupted; the process is {process.state}"
         if process.state is ProcessState.BROKEN and not task:
-            told += f". If that was lost, `recovery check {process_id} --repair` lists it again"
+            told += f". If the list was lost, `recovery check {process_id} --repair` makes it again"
         raise InputError(told)
     return found
 

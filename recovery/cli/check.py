@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recovery.cli.completion import complete_process
 from recovery.cli.interrupted import count, without_rule
-from recovery.cli.output import JsonOption, paragraphs, seconds_between, short
+from recovery.cli.options import Command
+from recovery.cli.output import JsonOption, paragraphs, seconds_between
+from recovery.durations import show_age
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,24 +37,26 @@ MAX_LINES = 20
 
 
 def check(
-    process_id: Annotated[str, typer.Argument(metavar="PROCESS_ID")],
+    process_id: Annotated[
+        str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
+    ],
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found, then judge again.")] = False,
     json: JsonOption = False,
 ) -> None:
-    import json as json_module
-
     from recovery import health
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
+    from recovery.engine.lookup import resolve
 
     resources = connect()
-    examined = first = health.look(resources, process_id)
+    examined = first = health.look(resources, resolve(resources, process_id))
     repaired: dict[str, int] | None = None
     if repair:
         done, examined = health.repair(resources, first)
         repaired = {str(rule): count for rule, count in done.items()}
     coming = health.deadlines(examined.snapshot)
     if json:
-        print(json_module.dumps(_as_dict(first, examined, repaired, coming)))
+        print_json("check", _as_dict(first, examined, repaired, coming))
     else:
         _show(console(), first, examined, repaired, coming)
     raise typer.Exit(LEFT if examined.findings else 0)
@@ -67,7 +72,7 @@ def _show(
     from recovery.records import ProcessState
 
     for line in _summary(first.snapshot, first.around.now):
-        out.print(line, soft_wrap=True)
+        out.print(line)
     _print_findings(out, "found", first.findings)
     if repaired is not None and first.findings:
         told = ", ".join(f"{rule} {count}" for rule, count in repaired.items()) or "nothing"
@@ -78,17 +83,16 @@ def _show(
     process = last.snapshot.process
     if process is not None and process.state is ProcessState.BROKEN:
         why = f"{process.error.kind}: {without_rule(process.error.message)}" if process.error else "without an error"
-        out.print(f"broken     {why}", style="red", soft_wrap=True)
+        out.print(f"broken     {why}", style="red")
         out.print(
             f"  nothing else is wrong with it; `recovery broken show {process.id}` tells what can be done",
             style="dim",
-            soft_wrap=True,
         )
     else:
         out.print("healthy", style="green")
     for one in coming[:MAX_LINES]:
         line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
-        out.print(line, soft_wrap=True)
+        out.print(line)
     if len(coming) > MAX_LINES:
         out.print(f"  and {len(coming) - MAX_LINES} more, later", style="dim")
     if not coming:
@@ -100,7 +104,7 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     if process is None:
         yield f"{snapshot.process_id}  has no Process record"
     else:
-        lasted = short(seconds_between(process.started_at, process.ended_at or now))
+        lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
         yield f"{process.id}  {process.type}  {process.state}, {'took' if process.ended_at else 'for'} {lasted}"
     decisions = ", ".join(f"{count:,} {state}" for state, count in _states(snapshot).items()) or "none"
     yield f"records    {count(len(snapshot.tasks), 'task')}; decisions: {decisions}; {'a' if graph else 'no'} graph"
@@ -115,7 +119,7 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
 def _print_findings(out: Console, what: str, findings: Sequence[Finding]) -> None:
     for place, finding in enumerate(findings):
         line = f"{'' if place else what:<11}{finding.rule}  {finding.record}  {finding.evidence} → {finding.repair}"
-        out.print(line, style="yellow", soft_wrap=True)
+        out.print(line, style="yellow")
 
 
 def _as_dict(
@@ -170,9 +174,9 @@ def _open(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 def _when(at: datetime, now: datetime) -> str:
     seconds = (at - now).total_seconds()
-    return f"in {short(seconds)}" if seconds > 0 else f"due for {short(-seconds)}"
+    return f"in {show_age(seconds)}" if seconds > 0 else f"due for {show_age(-seconds)}"
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(check)
+    app.command(cls=Command, help=paragraphs(HELP))(check)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from recovery.cli.options import DURATION, Command, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 HELP = """Run workflows on a cluster whose workers are killed while you watch, and count what was lost.
@@ -21,9 +22,9 @@ stepped down, and messages dropped, one after the other, for as long as --for sa
 
 Example: [bold]recovery demo[/bold]
 
-Example: [bold]recovery demo montage.json --processes 30 --kill-every 1 --time-scale 0.01 --json[/bold]
+Example: [bold]recovery demo montage.json --processes 30 --kill-every 1s --time-scale 0.01 --json[/bold]
 
-Example: [bold]recovery demo --chaos --for 600 --seed 7[/bold]
+Example: [bold]recovery demo --chaos --for 10m --seed 7[/bold]
 """
 
 INTERRUPTED = 128
@@ -38,25 +39,34 @@ def demo(
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 20,
     workers: Annotated[int, typer.Option(help="Workers, of two processes each.")] = 2,
     kill_every: Annotated[
-        float, typer.Option(help="Seconds between kills of a worker, 0: none; with --chaos: between faults.")
-    ] = 2.0,
+        float,
+        typer.Option(
+            parser=duration,
+            metavar=DURATION,
+            help="Time between kills of a worker, 0: none; with --chaos: between faults.",
+        ),
+    ] = "2s",  # type: ignore[assignment]
     chaos: Annotated[bool, typer.Option("--chaos", help="Break not only workers.")] = False,
     go_on: Annotated[
         float,
         typer.Option(
-            "--for", metavar="SECONDS", help="Break things, and start another process for each that ends, so long."
+            "--for",
+            parser=duration,
+            metavar=DURATION,
+            help="How long to break things, and to start another process for each that ends.",
         ),
-    ] = 0.0,
+    ] = "0s",  # type: ignore[assignment]
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
-    timeout: Annotated[float, typer.Option(help="Seconds after which to give up, from the last start.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(parser=duration, metavar=DURATION, help="How long to wait after the last start.")
+    ] = "5m",  # type: ignore[assignment]
     seed: Annotated[int | None, typer.Option(help="Of the choice of faults and victims; default: a new one.")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep logs, which name each repair, after a good end too.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    import json as json_module
-
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import console, messages
     from recovery.demo.options import Options
     from recovery.demo.progress import Progress, summary
@@ -82,7 +92,7 @@ def demo(
         messages().print(f"stopped by {stopped}", style="yellow")
         raise typer.Exit(INTERRUPTED + stopped.number) from None
     if json:
-        print(json_module.dumps(report.as_dict()))
+        print_json("demo", report.as_dict())
     else:
         console().print(summary(report))
     raise typer.Exit(0 if report.good else 1)
@@ -90,4 +100,4 @@ def demo(
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(demo)
+    app.command(cls=Command, help=paragraphs(HELP))(demo)

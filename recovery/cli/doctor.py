@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from recovery.cli.tables import Labelled
     from recovery.health import Check
 
 HELP = """Check the cluster: servers, clocks, packages, collections, workers, queues, beat, scanners and deadlines.
@@ -22,12 +22,12 @@ Example: [bold]recovery doctor --json[/bold]
 """
 
 PROBLEM, AWAY = 1, 2
+LABEL = 21
 STYLES = {"OK": "green", "WARNING": "yellow", "PROBLEM": "bold red"}
 
 
 def doctor(json: JsonOption = False) -> None:
-    import json as json_module
-
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import console
     from recovery.engine import Resources
     from recovery.health import Level, examine
@@ -40,21 +40,23 @@ def doctor(json: JsonOption = False) -> None:
     for check in examine(Resources.connect(load())):
         checks.append(check)
         if not json:
-            out.print(_lines(check), soft_wrap=True)
+            out.print(_lines(check))
     if json:
-        print(json_module.dumps({"level": worst(checks), "checks": [_as_dict(check) for check in checks]}))
+        print_json("doctor", {"level": worst(checks), "checks": [_as_dict(check) for check in checks]})
     if any(check.name in SERVERS and not check.asked for check in checks):
         raise typer.Exit(AWAY)
     raise typer.Exit(PROBLEM if worst(checks) is Level.PROBLEM else 0)
 
 
-def _lines(check: Check) -> Text:
+def _lines(check: Check) -> Labelled:
     from recovery.cli.output import line
+    from recovery.cli.tables import Labelled
 
-    text = line((f"{check.level:<8}", STYLES[check.level]), (f"{check.name:<13}", "bold"), check.found)
+    style = STYLES[check.level]
+    rows = [(line((f"{check.level:<8}", style), (f"{check.name:<13}", "bold")), line(check.found))]
     if check.advice:
-        text.append("\n").append(line((f"{'':<21}→ {check.advice}", STYLES[check.level])))
-    return text
+        rows.append((line(" " * LABEL), line((f"→ {check.advice}", style))))
+    return Labelled(rows, LABEL)
 
 
 def _as_dict(check: Check) -> dict[str, object]:
@@ -69,4 +71,4 @@ def _as_dict(check: Check) -> dict[str, object]:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(doctor)
+    app.command(cls=Command, help=paragraphs(HELP))(doctor)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from recovery.engine import Resources
     from recovery.records import Decision, ErrorInfo, Interruption
     from recovery.store import Group, Selection
     from recovery.store.operations.interruptions import Interruptions
 
+PAGE = 1000
+"""Tasks that are read at once."""
+
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
     """A table of groups, a line for each; there must be some."""
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
-    from recovery.cli.output import UNLIMITED, line, whole_words
+    from recovery.cli.output import line
+    from recovery.cli.tables import fits
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
@@ -29,11 +34,45 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
         example = Text("\n").join([line(_first_line(group.message)), line((group.example.partition("/")[0], "dim"))])
         cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *_times(group))
         table.add_row(*cells, example)
-    if Measurement.get(out, out.options.update_width(UNLIMITED), whole_words(table)).minimum <= out.width:
+    if fits(table, out.width):
         out.print(table)
     else:
         for block in _blocks(groups):
-            out.print(block, soft_wrap=True)
+            out.print(block)
+
+
+def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, Any]]:
+    """All tasks selected, as JSON has them, in the order of their processes' starts."""
+    from recovery.engine.operations.restart import pages
+
+    for page in pages(resources, selection, PAGE):
+        custom_ids = resources.store.custom_ids.of({one.process_id for one in page})
+        for one in page:
+            yield {
+                "id": one.id,
+                "process": one.process_id,
+                "task": one.task_id,
+                "custom_id": custom_ids.get(one.process_id),
+                "type": one.type,
+                "actor": one.actor,
+                "kind": one.kind,
+                "fingerprint": one.fingerprint,
+                "at": one.at,
+            }
+
+
+def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
+    """A line for each, with its id first: there may be a million, so it is no table. In a narrow terminal the rest goes
+    on below, indented."""
+    from recovery.cli.tables import Labelled
+
+    for one in tasks:
+        custom_id = f"  {one['custom_id']}" if one["custom_id"] else ""
+        rest = f"{one['type']}, {one['actor']}: {one['kind']}, {moment(one['at'])}, fingerprint {one['fingerprint']}"
+        if len(one["id"]) + len(custom_id) + len(rest) + 2 <= out.width:
+            out.print(f"{one['id']}{custom_id}  {rest}")
+        else:
+            out.print(f"{one['id']}{custom_id}", Labelled([("", rest)], 4), sep="\n")
 
 
 def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
@@ -54,15 +93,15 @@ def print_none(out: Console, interruptions: Interruptions, selection: Selection)
     from recovery.engine.naming import hint
     from recovery.store import Selection
 
-    told = "nothing is interrupted"
+    told = "no task is interrupted"
     groups = interruptions.groups(Selection()) if selection.filter() else []
     for what, wanted in selection.filter().items():
         known = sorted({getattr(group, what) for group in groups})
         if known and wanted not in known:
             told += f"; no {what} {wanted!r} is listed, {hint(wanted, known, '')}"
-    if groups and told == "nothing is interrupted":
-        told += " that is all of this at once"
-    out.print(told, soft_wrap=True)
+    if groups and told == "no task is interrupted":
+        told = "no interrupted task matches all of these options"
+    out.print(told)
 
 
 def without_rule(message: str) -> str:
@@ -78,8 +117,12 @@ def _first_line(message: str) -> str:
 
 
 def _times(group: Group) -> tuple[str, str]:
-    first, last = (f"{at:%Y-%m-%d %H:%M:%S}" if at else "?" for at in (group.first, group.last))
-    return first, last
+    return moment(group.first), moment(group.last)
+
+
+def moment(at: datetime | None) -> str:
+    """A time in UTC, as tables have it; a record that another program wrote may have none."""
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
 
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
@@ -89,7 +132,7 @@ def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
     from recovery.cli.output import line
 
     yield line(one.id, style="bold")
-    at = f"{one.at:%Y-%m-%d %H:%M:%S} UTC" if one.at else "?"
+    at = f"{moment(one.at)} UTC"
     life = f", restarted {count(one.restarts, 'time')}" if one.restarts else ""
     what = f"{one.actor} of {one.type}, attempt {one.attempt}"
     if not one.attempt and _error(decision) is None:

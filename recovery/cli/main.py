@@ -18,13 +18,15 @@ from recovery.cli import (
     demo,
     doctor,
     process_types,
-    processes,
     run,
     servers,
+    show,
+    start,
     status,
     sweep,
     workers,
 )
+from recovery.cli.options import CommandGroup
 from recovery.cli.output import fail
 from recovery.errors import (
     BrokerError,
@@ -48,6 +50,7 @@ Code = str | int | None
 
 app = typer.Typer(
     name="recovery",
+    cls=CommandGroup,
     help="Long-running processes on Celery workers that always end, whatever is killed.",
     epilog="Every command ends with 0 if all is well, 1 for a bad result (a process that broke, a finding, a problem), "
     "2 for an error: a wrong option, setting or id, or a server that does not answer; 3 if what was waited for has "
@@ -75,7 +78,21 @@ def options(
     """What goes before a command. Only the help of the app itself is shown, not this."""
 
 
-for commands in (demo, servers, workers, processes, run, status, actors, process_types, doctor, check, broken, sweep):
+for commands in (
+    demo,
+    servers,
+    workers,
+    start,
+    show,
+    run,
+    status,
+    actors,
+    process_types,
+    doctor,
+    check,
+    broken,
+    sweep,
+):
     commands.add_to(app)
 
 

@@ -6,8 +6,6 @@ read JSON, which has escapes of its own.
 
 from __future__ import annotations
 
-import io
-import math
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,10 +13,9 @@ from datetime import datetime
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from recovery.errors import ServerUnavailable
@@ -34,7 +31,7 @@ AppOption = Annotated[
         "--app", "-A", help="Your Recovery object, package.module:name; default: RECOVERY_APP.", metavar="APP"
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs (docs/commands.md).")]
 
 UNLIMITED = 100_000
 """Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
@@ -42,6 +39,8 @@ UNLIMITED = 100_000
 MAX_MESSAGE, MAX_WORD = 10_000, 300
 """Characters of an error, a hundred lines or so; and of what it repeats without a space, as an argument may be."""
 _LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
+
+_WORD = re.compile(r"\s*\S+\s*")
 
 _LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
@@ -61,6 +60,16 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
         super().__init__(stderr=stderr, file=file, width=width, markup=False, emoji=False, highlight=False)
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print it: texts wrapped between words, and a word that is wider than the terminal is not cut."""
+        wrapped = [
+            Text("\n").join(wrap(self.render_str(one) if isinstance(one, str) else one, self.width))
+            if isinstance(one, str | Text)
+            else one
+            for one in objects
+        ]
+        super().print(*wrapped, **{"overflow": "ignore", "crop": False, **options})
+
     def render_str(self, text: str, **options: Any) -> Text:
         """What rich makes of a str."""
         return super().render_str(printable(text), **options)
@@ -71,46 +80,44 @@ class PlainConsole(Console):
             yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
 
+def wrap(text: Text, width: int) -> list[Text]:
+    """A text's lines, wrapped between words. Of rich's own ways one cuts a long word, and the other wraps nothing."""
+    lines: list[Text] = []
+    for one in text.split(allow_blank=True):
+        breaks, used = [], 0
+        for word in _WORD.finditer(one.plain):
+            size = cell_len(word[0].rstrip())
+            if used and used + size > width:
+                breaks.append(word.start())
+                used = 0
+            used += cell_len(word[0])
+        parts = list(one.divide(breaks)) or [one]
+        for part in parts:
+            part.rstrip()
+        lines += parts
+    return lines or [text]
+
+
 def line(*parts: str | tuple[str, str], style: str = "") -> Text:
     """One line of texts and (text, style): no part of it begins another."""
     shown = [printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts]
     return Text.assemble(*shown, style=style)
 
 
-def finite(value: float | None) -> float | None:
-    """What Typer is to ask of a time: Python reads nan and inf as numbers, and nan passes for any limit."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter("must be a number of seconds")
-    return value
-
-
 def console() -> Console:
     """Where results go. Lines are as wide as a terminal, or as long as they are where there is none."""
-    made = PlainConsole()
-    if not made.is_terminal:
-        made.width = UNLIMITED
-    return made
+    return _unlimited(PlainConsole())
 
 
 def messages() -> Console:
-    """Where what is said beside the results goes."""
-    return PlainConsole(stderr=True)
+    """Where what is said beside the results goes, in lines as long."""
+    return _unlimited(PlainConsole(stderr=True))
 
 
-def whole_words(table: Table, *folded: str) -> Table:
-    """The same table, which in a narrow terminal is wrapped between words only: ids and names are copied from it.
-
-    `folded` are the headers of columns that hold nothing but prose. To be printed with `crop=False`: where even the
-    words don't fit the terminal wraps the line.
-    """
-    bare = PlainConsole(width=UNLIMITED, file=io.StringIO())
-    for column in table.columns:
-        if column.header in folded:
-            column.overflow = "fold"
-        else:
-            cells = [column.header, *column.cells] if table.show_header else column.cells
-            column.min_width = max((Measurement.get(bare, bare.options, cell).minimum for cell in cells), default=1)
-    return table
+def _unlimited(made: PlainConsole) -> Console:
+    if not made.is_terminal:
+        made.width = UNLIMITED
+    return made
 
 
 def fail(message: str, notes: Iterable[str] = ()) -> None:
@@ -119,9 +126,8 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
     # What somebody else wrote may have lines, and none of them looks like an error of its own.
     message = message.replace("\n", "\n  ")
     text = Text.assemble(("error: ", "bold red"), (message, "red"), *(f"\n{note}" for note in notes))
-    # Not wrapped: an address or a path in it is copied from here.
     with suppress(OSError):  # who can't be told learns by the exit code
-        messages().print(text, soft_wrap=True)
+        messages().print(text)
 
 
 def connect(settings: Settings | None = None) -> Resources:
@@ -153,13 +159,3 @@ def _up(settings: Settings) -> str | None:
 def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
     """How long it was from one moment to another."""
     return None if earlier is None else max(0.0, (later - earlier).total_seconds())
-
-
-def short(seconds: float | None) -> str:
-    """A time span as a person says it: 0.4 s, 12 s, 3 min, 5 h, 2 d."""
-    if seconds is None:
-        return "–"
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

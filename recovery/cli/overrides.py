@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
 
     from recovery.engine import Resources
     from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
     Kind = type[ActorOverrides] | type[ProcessTypeOverrides]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-Assignments = Annotated[list[str], typer.Argument(metavar="SETTING=VALUE", show_default=False)]
-Names = Annotated[list[str], typer.Argument(metavar="SETTING", show_default=False)]
+ASSIGNMENTS: list[str] = typer.Argument(metavar="SETTING=VALUE", show_default=False)
+NAMES: list[str] = typer.Argument(metavar="SETTING", show_default=False)
 Found = dict[str, Any]
 
 
@@ -29,6 +29,9 @@ Found = dict[str, Any]
 class Help:
     """The texts of a group's commands."""
 
+    name: str
+    complete: Callable[[str], list[str]]
+    """What a shell offers for a name."""
     group: str
     list: str
     show: str
@@ -41,74 +44,80 @@ def group(
     kind: Callable[[], Kind],
     look: Callable[[Resources], dict[str, Found]],
     one: Callable[[Stored[Any]], Found],
-    table: Callable[[dict[str, Found]], RenderableType],
+    show_all: Callable[[Console, dict[str, Found]], None],
+    plural: str,
 ) -> typer.Typer:
     """The commands `list`, `show`, `set` and `unset` over one kind of settings.
 
     `kind` imports what is worked with, when a command is run. `look` and `one` give all, or what is kept under one
-    name, as JSON has it; `table` shows all of them to people.
+    name, as JSON has it, all of them under `plural`; `show_all` shows them to people.
     """
-    made = typer.Typer(help=paragraphs(texts.group), no_args_is_help=True)
+    made = typer.Typer(cls=CommandGroup, help=paragraphs(texts.group), no_args_is_help=True)
+    # Not in the annotation, which is read where this name is not known.
+    which = typer.Argument(metavar="NAME", show_default=False, autocompletion=texts.complete)
 
-    @made.command("list", help=paragraphs(texts.list))
+    @made.command("list", cls=Command, help=paragraphs(texts.list))
     def list_(json: JsonOption = False) -> None:
-        from recovery.cli.output import connect
+        from recovery.cli.envelope import print_json
+        from recovery.cli.output import connect, console
 
-        _print(look(connect()), json, table)
+        found = look(connect())
+        if json:
+            print_json(f"{texts.name} list", {plural: found})
+        else:
+            show_all(console(), found)
 
-    @made.command(help=paragraphs(texts.show))
-    def show(name: Name, json: JsonOption = False) -> None:
-        from recovery.cli.output import connect
+    @made.command(cls=Command, help=paragraphs(texts.show))
+    def show(name: str = which, json: JsonOption = False) -> None:
+        from recovery.cli.envelope import print_json
+        from recovery.cli.output import connect, console
 
-        _print({"name": name, **one(kind()(connect()).get(name))}, json, _shown)
+        found = {"name": name, **one(kind()(connect()).get(name))}
+        if json:
+            print_json(f"{texts.name} show", found)
+        else:
+            _show(console(), found)
 
-    @made.command("set", help=paragraphs(texts.set))
-    def set_(name: Name, settings: Assignments) -> None:
+    @made.command("set", cls=Command, help=paragraphs(texts.set))
+    def set_(name: str = which, settings: list[str] = ASSIGNMENTS, json: JsonOption = False) -> None:
         from recovery.cli.output import connect
         from recovery.cli.settings import parse
 
         changes = parse(kind().kind, settings, name)
         overrides = kind()(connect())
         overrides.set(name, changes)
-        _tell(name, overrides.get(name), changes)
+        changed("set", name, overrides.get(name), changes, json)
 
-    @made.command(help=paragraphs(texts.unset))
-    def unset(name: Name, settings: Names) -> None:
+    @made.command(cls=Command, help=paragraphs(texts.unset))
+    def unset(name: str = which, settings: list[str] = NAMES, json: JsonOption = False) -> None:
         from recovery.cli.output import connect
         from recovery.cli.settings import check_names
 
         check_names(kind().kind, settings, f"unset {name} {' '.join(settings)}")
         overrides = kind()(connect())
         overrides.unset(name, settings)
-        _tell(name, overrides.get(name), dict.fromkeys(settings))
+        changed("unset", name, overrides.get(name), dict.fromkeys(settings), json)
+
+    def changed(how: str, name: str, stored: Stored[Any], settings: Iterable[str], json: bool) -> None:
+        """Tell what holds now that these settings were changed."""
+        from recovery.cli.envelope import print_json
+        from recovery.cli.output import console
+        from recovery.cli.settings import effective_line
+
+        if json:
+            print_json(f"{texts.name} {how}", {"name": name, **one(stored)})
+        else:
+            console().print(f"{name}: {effective_line(stored, settings)}")
 
     return made
 
 
-def _tell(name: str, stored: Stored[Any], settings: Iterable[str]) -> None:
-    """What holds now that these settings were changed."""
-    from recovery.cli.output import console
-    from recovery.cli.settings import effective_line
-
-    console().print(f"{name}: {effective_line(stored, settings)}", soft_wrap=True)
-
-
-def _print(found: Found, json: bool, shown: Callable[[Found], RenderableType]) -> None:
-    import json as json_module
-
-    from recovery.cli.output import console
-
-    if json:
-        print(json_module.dumps(found))
-    else:
-        console().print(shown(found), crop=False)
-
-
-def _shown(found: Found) -> RenderableType:
-    from rich.console import Group
+def _show(out: Console, found: Found) -> None:
     from rich.text import Text
 
-    from recovery.cli.settings import table
+    from recovery.cli.settings import rows
+    from recovery.cli.tables import print_rows
 
     state = (" blocked", "red") if found.get("blocked") else ""
-    return Group(Text.assemble((found["name"], "bold"), state), table(found["settings"]))
+    out.print(Text.assemble((found["name"], "bold"), state))
+    print_rows(out, ("setting", "value", "from"), list(rows(found["settings"])))

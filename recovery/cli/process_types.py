@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from recovery.cli.completion import complete_type
 from recovery.cli.overrides import Found, Help, group
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
 
     from recovery.engine import Resources
     from recovery.engine.operations.overrides import ProcessTypeOverrides
     from recovery.records import ProcessTypePreferences, Stored
 
 HELP = Help(
+    name="process-type",
+    complete=complete_type,
     group="""Settings of process types, changed while workers run.
 
 Example: [bold]recovery process-type set order process_timeout=1h[/bold]
@@ -43,7 +46,7 @@ Example: [bold]recovery process-type unset order process_timeout[/bold]
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    commands.add_typer(group(HELP, _overrides, look, _one, _table), name="process-type")
+    commands.add_typer(group(HELP, _overrides, look, _one, _print, "process_types"), name="process-type")
 
 
 def look(resources: Resources) -> dict[str, Found]:
@@ -63,16 +66,15 @@ def _one(stored: Stored[ProcessTypePreferences]) -> Found:
     return {"settings": describe_settings(stored)}
 
 
-def _table(found: dict[str, Found]) -> RenderableType:
-    from rich.table import Table
-
-    from recovery.cli.output import whole_words
+def _print(out: Console, found: dict[str, Found]) -> None:
     from recovery.cli.settings import overridden, shown
+    from recovery.cli.tables import print_rows
 
     if not found:
-        return "none: no worker has ever run here"
-    table = Table("process type", "idle_timeout", "process_timeout", "set", box=None, padding=(0, 2))
+        out.print("none: no worker has ever run here")
+        return
+    rows = []
     for name, one in found.items():
         idle, whole = (shown(key, one["settings"][key]["value"]) for key in ("idle_timeout", "process_timeout"))
-        table.add_row(name, idle, whole, overridden(one["settings"]))
-    return whole_words(table)
+        rows.append((name, idle, whole, overridden(one["settings"])))
+    print_rows(out, ("process type", "idle_timeout", "process_timeout", "set"), rows)

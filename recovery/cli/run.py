@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.output import paragraphs
+from recovery.cli.awaiting import go_on
+from recovery.cli.options import DURATION, Command, duration
+from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.demo import workload
@@ -29,12 +31,17 @@ def run(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.")],
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 1,
     time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 1.0,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait; the processes go on.")] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(parser=duration, metavar=DURATION, help="How long to wait; the processes go on.")
+    ] = "1h",  # type: ignore[assignment]
+    json: JsonOption = False,
 ) -> None:
+    from recovery.cli.envelope import print_json
     from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.demo import workload
     from recovery.demo.options import Options
+    from recovery.durations import show_age
 
     options = Options(files=files, processes=processes, time_scale=time_scale, timeout=timeout)
     workflows = options.workflows()
@@ -45,16 +52,24 @@ def run(
     for started in workload.start(resources, workflows, processes, time_scale):
         runs.append(started)
         tasks = count(len(started.workflow.tasks), "task")
-        out.print(f"{started.id}  {started.workflow.name}, {tasks}", soft_wrap=True)
-    good = _wait(resources, runs, began + timeout)
+        if not json:
+            out.print(f"{started.id}  {started.workflow.name}, {tasks}")
+    try:
+        good = _wait(resources, runs, began + timeout)
+    except KeyboardInterrupt:
+        raise go_on(count(len(runs), "process")) from None
+    seconds = time.monotonic() - began
+    if json:
+        found = [{"process": r.id, "workflow": r.workflow.name, "state": r.state, "error": r.error} for r in runs]
+        print_json("run", {"processes": found, "finished": good, "seconds": round(seconds, 3)})
+        raise typer.Exit(0 if good == len(runs) else 1)
     for one in runs:
         if one.error or not one.ended:
             out.print(
                 f"{one.id}  {one.state}{f': {one.error}' if one.error else ''}",
                 style="red",
-                soft_wrap=True,
             )
-    out.print(f"{good} of {len(runs)} finished in {time.monotonic() - began:.1f} s")
+    out.print(f"{good} of {len(runs)} finished in {show_age(seconds)}")
     raise typer.Exit(0 if good == len(runs) else 1)
 
 
@@ -67,7 +82,7 @@ def require_workers(resources: Resources) -> None:
     served = {queue for worker in resources.store.overview.workers_alive() for queue in worker.queues}
     if missing := sorted(set(demo_app.actors) - served):
         raise ServerUnavailable(
-            f"no worker that lives serves {', '.join(missing)} in database {resources.settings.database}: "
+            f"no worker serves {', '.join(missing)} in database {resources.settings.database}: "
             f"start one with `recovery worker --app {APP}`, and `recovery beat --app {APP}`"
         )
 
@@ -86,4 +101,4 @@ def _wait(resources: Resources, runs: list[workload.Run], deadline: float) -> in
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(run)
+    app.command(cls=Command, help=paragraphs(HELP))(run)

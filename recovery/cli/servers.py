@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.output import AppOption, paragraphs
+from recovery.cli.options import Command
+from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.errors import IndexConflict, InputError, ServerError, ServerUnavailable
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def up(
     )
     with stack:
         for name, value in stack.environment().items():
-            out.print(f"export {name}='{value}'", soft_wrap=True)
-        out.print(f"logs in {stack.data_dir / 'logs'}", style="dim", soft_wrap=True)
+            out.print(f"export {name}='{value}'")
+        out.print(f"logs in {stack.data_dir / 'logs'}", style="dim")
         children = _start_workers(stack, settings.app, workers, out)
         out.print("running; Ctrl-C stops everything", style="green")
         _watch(stack, children, stop, out)
@@ -91,7 +92,7 @@ def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Cons
         for child in [child for child in children if not child.running]:
             children.remove(child)
             lines = "\n  ".join(child.last_lines(10))
-            out.print(Text(f"{child.name} ended with code {child.exit_code}:\n  {lines}", "red"), soft_wrap=True)
+            out.print(Text(f"{child.name} ended with code {child.exit_code}:\n  {lines}", "red"))
         for server in (stack.mongod, stack.valkey):
             if server is not None and not server.running:
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
@@ -99,7 +100,10 @@ def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Cons
 
 def init(
     with_roles: Annotated[bool, typer.Option("--roles", help="Make roles for MongoDB's users, too.")] = False,
+    json: JsonOption = False,
 ) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.store import roles, schema
 
@@ -110,16 +114,23 @@ def init(
         store.layout.create()
     except IndexConflict as error:
         raise ServerError(_different(store.layout.different(), error)) from None
-    out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
-    if said := store.server.not_followed():
-        out.print(f"read and write concerns are ours, not followed: {', '.join(said)}")
-    for name in schema.VALIDATORS:
-        told = f"was there, about {before[name]:,} records" if name in before else "created"
-        if name in before and (restored := _of_collection(name, missing)):
-            told += f"; restored: {', '.join(restored)}"
-        out.print(f"  {name:<13} {told}")
+    restored = {name: _of_collection(name, missing) if name in before else [] for name in schema.VALIDATORS}
     if with_roles:
         store.layout.create_roles()
+    if json:
+        created = {name: {"created": name not in before, "restored": restored[name]} for name in restored}
+        found = {"database": resources.settings.database, "collections": created, "roles": with_roles}
+        print_json("init", found)
+        return
+    out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
+    if said := store.server.not_followed():
+        out.print(f"recovery names its own read and write concerns; these have no effect: {', '.join(said)}")
+    for name in restored:
+        told = f"was there, with about {count(before[name], 'record')}" if name in before else "created"
+        if restored[name]:
+            told += f"; restored: {', '.join(restored[name])}"
+        out.print(f"  {name:<15} {told}")
+    if with_roles:
         out.print(f"roles {', '.join(roles.ROLES)} are up to date")
 
 
@@ -143,5 +154,5 @@ def _of_collection(name: str, missing: Sequence[str]) -> list[str]:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(UP_HELP))(up)
-    app.command(help=paragraphs(INIT_HELP))(init)
+    app.command(cls=Command, help=paragraphs(UP_HELP))(up)
+    app.command(cls=Command, help=paragraphs(INIT_HELP))(init)

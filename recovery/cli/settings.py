@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from recovery.durations import parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import MOST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)?")
-_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _DIGITS = 100
 _SWITCHES = {"true": True, "false": False}
 
@@ -61,13 +58,13 @@ def _value(name: str, text: str, default: Any) -> Any:
             return int(text)
         raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MOST:,}")
     if name in RATES:
-        found = _TIME.fullmatch(text.removesuffix("/s"))
-        if found and found[2] is None:
-            return float(found[1])
+        if found := _NUMBER.fullmatch(text.removesuffix("/s")):
+            return float(found[0])
         raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
-    if found := _TIME.fullmatch(text):
-        return float(found[1]) * _SECONDS[found[2]]
-    raise InputError(f"{name}={text}: must be a time, for example 90, 90s, 2m, 1h or 1d")
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"{name}={text}: {error}") from None
 
 
 def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
@@ -83,17 +80,11 @@ def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table(settings: dict[str, dict[str, Any]]) -> RenderableType:
-    """The settings for people."""
-    from rich.table import Table
-
-    from recovery.cli.output import whole_words
-
-    made = Table(box=None, show_header=False, padding=(0, 2))
+def rows(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """(name, value, where it comes from) of each, for people."""
     for name, one in settings.items():
         origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
-        made.add_row(name, shown(name, one["value"]), origin)
-    return whole_words(made)
+        yield name, shown(name, one["value"]), origin
 
 
 def effective_line(stored: Stored[Any], names: Iterable[str]) -> str:
@@ -114,5 +105,6 @@ def shown(name: str, value: Any) -> str:
     """A setting's value as it may be given to `set`."""
     if isinstance(value, bool):
         return str(value).lower()
-    unit = "/s" if name in RATES else "s"
-    return f"{value:g}{unit}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:g}/s" if name in RATES else show_duration(value)

@@ -1,4 +1,4 @@
-"""`recovery status`: how much is where."""
+"""`recovery status`: the state of the cluster, in counts."""
 
 from __future__ import annotations
 
@@ -6,47 +6,54 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from recovery.engine import Resources
     from recovery.records import Worker
     from recovery.store import ActorQueue
 
-HELP = """Show how much is where: processes and tasks by state, queues, workers, slots that hang, and what
-is overdue.
+HELP = """Show the cluster's servers, processes and tasks by state, queues, workers, and what is overdue.
 
-Decisions (one per task) are counted while something is to happen to them; [italic]applying[/italic] are finished
-ones whose effects are on the way, [italic]at rest[/italic] are those that wait for others or are done.
+Tasks are counted while something is to happen to them: [italic]applying[/italic] are finished ones whose effects are on
+the way, [italic]at rest[/italic] are those that wait for others or are done.
 
-Costs what is live, not what exists, so it may be asked of a cluster that is busy. Overdue by more than a few
-seconds means that nobody scans: is a beat running, and a worker?
+Costs what is live, not what exists, so it may be asked of a cluster that is busy. What is overdue by more than a few
+seconds is not seen to: no scanner runs, since there is no beat or no worker.
 
 Example: [bold]recovery status --json[/bold]
 """
+LABEL = 13
+RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process"}
+"""{collection: what people call a record of it}."""
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
 """What is told of the tasks that are not queued yet: counted of actors that nobody serves."""
 
 
 def status(json: JsonOption = False) -> None:
-    import json as json_module
-
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
+    from recovery.cli.tables import Labelled
 
     found = look(connect())
     if json:
-        print(json_module.dumps(found))
+        print_json("status", found)
     else:
-        console().print(_table(found), crop=False)
+        from rich.text import Text
+
+        rows = [(Text(label, style="bold"), text) for label, text in _rows(found)]
+        console().print(Labelled(rows, LABEL))
 
 
 def look(resources: Resources) -> dict[str, Any]:
     """The status, as JSON has it. Ages are in seconds."""
+    from recovery.addresses import public
     from recovery.cli.output import seconds_between
     from recovery.store.views.overview import DEADLINES
 
@@ -64,6 +71,8 @@ def look(resources: Resources) -> dict[str, Any]:
         }
     overdue, alive = overview.overdue(), overview.workers_alive()
     return {
+        "mongodb": public(resources.settings.mongo_uri),
+        "redis": public(resources.settings.broker_url),
         "database": resources.settings.database,
         "processes": overview.processes(),
         "decisions": overview.decisions(),
@@ -104,39 +113,52 @@ def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def _table(found: dict[str, Any]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
+def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
+    """(label, text) of each line."""
+    from recovery.cli.interrupted import count
+    from recovery.durations import show_age
 
-    from recovery.cli.output import short, whole_words
+    yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
+    yield "Redis", found["redis"]
+    yield "processes", ", ".join(f"{number:,} {state}" for state, number in found["processes"].items())
+    yield "tasks", ", ".join(f"{number:,} {state}" for state, number in found["decisions"].items())
+    yield from _labelled("queues", map(_queue, found["queues"].items()), "none: no worker has ever run here")
+    names = ", ".join(worker["name"] for worker in found["workers"])
+    yield "workers", f"{len(found['workers'])} alive{f': {names}' if names else ''}"
+    hung = (f"{s['actor']} {s['task']} for {show_age(s['seconds'])}, on {s['worker']}" for s in found["hung"])
+    yield from _labelled("hung slots", hung)
+    freed = (
+        f"{name}: {count(one['slots'], 'slot')}, the last {show_age(one['seconds_ago'])} ago"
+        for name, one in found["freed"].items()
+    )
+    yield from _labelled("freed slots", freed)
+    overdue = (
+        f"{count(late['count'], RECORDS[name])}, the oldest for {show_age(late['oldest_seconds'])}"
+        for name, late in found["overdue"].items()
+        if late["count"]
+    )
+    yield from _labelled("overdue", overdue, "nothing")
 
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    for part in ("processes", "decisions"):
-        for place, (state, count) in enumerate(found[part].items()):
-            table.add_row(Text("" if place else part, style="bold"), state, f"{count:,}")
-    for place, (name, queue) in enumerate(found["queues"].items()):
-        last = queue["polled_seconds_ago"]
-        polled = "never polled" if last is None else f"polled {short(last)} ago"
-        label = Text("" if place else "queues", style="bold")
-        counts = [f"{queue['tasks']:,} waiting"]
-        counts += [f"{queue[key]:,} {what}" for key, what in TO_COME.items() if queue[key]]
-        table.add_row(label, name, ", ".join(counts), polled, Text(queue["problem"] or "", style="red"))
-    if not found["queues"]:
-        table.add_row(Text("queues", style="bold"), "none: no worker has ever run here")
-    names = ", ".join(worker["name"] for worker in found["workers"]) or "none"
-    table.add_row(Text("workers", style="bold"), names, f"{len(found['workers'])} alive")
-    for place, slot in enumerate(found["hung"]):
-        since = f"for {short(slot['seconds'])}, on {slot['worker']}"
-        table.add_row(Text("" if place else "hung slots", style="bold"), slot["actor"], slot["task"], since)
-    for place, (name, freed) in enumerate(found["freed"].items()):
-        last = f"last {short(freed['seconds_ago'])} ago"
-        table.add_row(Text("" if place else "freed of hangs", style="bold"), name, f"{freed['slots']:,} slots", last)
-    for place, (name, late) in enumerate(found["overdue"].items()):
-        oldest = f"oldest {short(late['oldest_seconds'])}" if late["count"] else ""
-        table.add_row(Text("" if place else "overdue", style="bold"), name, f"{late['count']:,}", oldest)
-    return whole_words(table)
+
+def _labelled(label: str, texts: Iterable[str | Text], none: str = "") -> Iterator[tuple[str, str | Text]]:
+    """The label before the first; `none` where there is no text."""
+    found = list(texts) or ([none] if none else [])
+    yield from ((label if place == 0 else "", text) for place, text in enumerate(found))
+
+
+def _queue(named: tuple[str, dict[str, Any]]) -> Text:
+    from recovery.cli.output import line
+    from recovery.durations import show_age
+
+    name, queue = named
+    last = queue["polled_seconds_ago"]
+    parts = [f"{queue['tasks']:,} waiting"]
+    parts += [f"{queue[key]:,} {what}" for key, what in TO_COME.items() if queue[key]]
+    parts.append("never polled" if last is None else f"polled {show_age(last)} ago")
+    problem = f"; {queue['problem']}" if queue["problem"] else ""
+    return line((f"{name}  ", "bold"), ", ".join(parts), (problem, "red"))
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(status)
+    app.command(cls=Command, help=paragraphs(HELP))(status)

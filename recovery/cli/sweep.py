@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recovery.cli.completion import complete_type
+from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -21,19 +23,20 @@ Example: [bold]recovery sweep --type order --repair[/bold]
 
 
 def sweep(
-    process_type: Annotated[str | None, typer.Option("--type", help="Only processes of this type.")] = None,
+    process_type: Annotated[
+        str | None, typer.Option("--type", help="Only processes of this type.", autocompletion=complete_type)
+    ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found.")] = False,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Look for damage in what is at rest, too: takes three times as long.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    import json as json_module
-
-    from rich.table import Table
     from rich.text import Text
 
-    from recovery.cli.output import connect, console, whole_words
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+    from recovery.cli.tables import Labelled
     from recovery.settings import load
 
     settings = load()
@@ -44,12 +47,10 @@ def sweep(
     if process_type is not None and not found["processes"]:
         check_type(resources, process_type)
     if json:
-        print(json_module.dumps(found))
+        print_json("sweep", found)
         return
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    for name, value in found.items():
-        table.add_row(str(name).replace("_", " "), Text(text(value)))
-    console().print(whole_words(table), crop=False)
+    rows = [(str(name).replace("_", " "), Text(text(value))) for name, value in found.items()]
+    console().print(Labelled(rows, max(len(label) for label, _ in rows) + 2))
 
 
 def check_type(resources: Resources, process_type: str) -> None:
@@ -78,4 +79,4 @@ def text(value: object) -> str:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(HELP))(sweep)
+    app.command(cls=Command, help=paragraphs(HELP))(sweep)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from rich.tree import Tree
 
-from recovery.cli.interrupted import without_rule
-from recovery.cli.output import line, seconds_between, short
+from recovery.cli.calls import SHORT_ID, call_line
+from recovery.cli.hints import hint
+from recovery.cli.interrupted import count, without_rule
+from recovery.cli.output import line, seconds_between
+from recovery.durations import show_age
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
 
+if TYPE_CHECKING:
+    from recovery.cli.show import Shown
+
 MAX_LINES = 200
 """More tasks than anybody reads: from there on siblings of one actor and state are one line."""
-SHORT_ID = 8
+GUIDE = 4
+"""Characters that a level of the tree takes."""
+CALL_SHOWN, MIN_CALL_SHOWN = 100, 20
+"""Characters of a call and its value on a line, at most, and at least: with fewer they stand on the next."""
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""
 
@@ -41,7 +51,7 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     yield line((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
     if process.custom_id:
         yield line(f"custom id  {process.custom_id}")
-    lasted = short(seconds_between(process.started_at, process.ended_at or now))
+    lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
     started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
     if process.result is not None:
@@ -52,31 +62,28 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
         yield line(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
 
 
-def tree(
-    start: str,
-    tasks: Sequence[TaskLine],
-    decisions: Mapping[str, Decision],
-    now: datetime,
-    lonely: Mapping[str, str] = {},
-) -> Tree:
-    """The tasks from the start task on; tasks whose parent is not there stand beside it. `lonely` is {actor: what its
-    tasks wait for}, of those that no worker will take."""
+def tree(found: Shown, width: int) -> Tree:
+    """The tasks from the start task on, for lines of `width` characters; tasks whose parent is not there stand beside
+    it."""
     children: dict[str | None, list[TaskLine]] = defaultdict(list)
-    known = {task.id for task in tasks}
-    for task in tasks:
+    known = {task.id for task in found.lines}
+    for task in found.lines:
         children[task.parent if task.parent in known else None].append(task)
-    order = _order(decisions)
-    root = Tree(Text(f"{len(tasks)} tasks", style="bold"))
+    order = _order(found.decisions)
+    root = Tree(Text(count(len(found.lines), "task"), style="bold"))
     # A stack, not a recursion: a chain of deciders may be longer than Python's stack.
-    rest = [(root, sorted(children[None], key=lambda task: task.id != start))]
+    rest = [(root, sorted(children[None], key=lambda task: task.id != found.process.start_task), GUIDE)]
     while rest:
-        branch, siblings = rest.pop()
-        if len(tasks) > MAX_LINES:
-            siblings = _counted(branch, siblings, children, decisions, lonely)
+        branch, siblings, indent = rest.pop()
+        if len(found.lines) > MAX_LINES:
+            siblings = _counted(branch, siblings, children, found)
         for task in siblings:
-            node = branch.add(_line(task, decisions.get(task.id), now, lonely))
+            label = _line(task, found, width - indent)
+            label.overflow = "fold"  # rich cuts what is wider than a branch
+            node = branch.add(label)
             if children[task.id]:
-                rest.append((node, sorted(children[task.id], key=lambda task: order.get(task.id, 0))))
+                below = sorted(children[task.id], key=lambda task: order.get(task.id, 0))
+                rest.append((node, below, indent + GUIDE))
     return root
 
 
@@ -86,16 +93,12 @@ def _order(decisions: Mapping[str, Decision]) -> dict[str, int]:
 
 
 def _counted(
-    branch: Tree,
-    siblings: Sequence[TaskLine],
-    children: Mapping[str | None, Sequence[TaskLine]],
-    decisions: Mapping[str, Decision],
-    lonely: Mapping[str, str],
+    branch: Tree, siblings: Sequence[TaskLine], children: Mapping[str | None, Sequence[TaskLine]], found: Shown
 ) -> list[TaskLine]:
     """Add one line for each actor and state; what is left to be shown alone: deciders, and what is alone."""
     groups: dict[tuple[str, str], list[TaskLine]] = defaultdict(list)
     for task in siblings:
-        groups[task.actor, _state(decisions.get(task.id))].append(task)
+        groups[task.actor, state_of(found.decisions.get(task.id))].append(task)
     alone = []
     for (actor, state), group in groups.items():
         without = [task for task in group if not children.get(task.id)]
@@ -103,53 +106,57 @@ def _counted(
             alone += group
             continue
         alone += [task for task in group if children.get(task.id)]
-        attempts = Counter(decisions[task.id].attempts for task in without if task.id in decisions)
-        again = sum(count for number, count in attempts.items() if number > 1)
-        more = f", {again} of them more than once attempted" if again else ""
-        waits = lonely.get(actor, "") if state in NOT_TAKEN else ""
-        branch.add(line(f"{len(without)} × {actor}  ", (state, STYLES.get(state, "")), more, _waits(waits)))
+        attempts = Counter(found.decisions[task.id].attempts for task in without if task.id in found.decisions)
+        again = sum(tasks for number, tasks in attempts.items() if number > 1)
+        more = f", {again:,} of them with more than one attempt" if again else ""
+        why = found.unserved.get(actor, "") if state in NOT_TAKEN else ""
+        branch.add(line(f"{len(without):,} × {actor}  ", (state, STYLES.get(state, "")), more, _hint(why, True)))
     return alone
 
 
-def _line(task: TaskLine, decision: Decision | None, now: datetime, lonely: Mapping[str, str]) -> Text:
-    state = _state(decision)
+def _line(task: TaskLine, found: Shown, width: int) -> Text:
+    """One task. What it was called with and what it gave takes what is left of the line."""
+    decision = found.decisions.get(task.id)
+    state = state_of(decision)
     text = line((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
-    if decision is None:
-        return text
-    if decision.attempts > 1:
-        text.append(f"  {decision.attempts} attempts")
-    if decision.timeouts:
-        text.append(f"  {decision.timeouts} timeouts", style="yellow")
-    if (lost := decision.lost_attempt) is not None:
-        text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
-    if age := _age(decision, now):
-        text.append(line((f"  {age}", "dim")))
-    if decision.state in NOT_TAKEN:
-        text.append(line(_waits(lonely.get(decision.actor, ""))))
-    if decision.outcome and decision.outcome.error:
+    if decision is not None:
+        if decision.attempts > 1:
+            text.append(f"  {count(decision.attempts, 'attempt')}")
+        if decision.timeouts:
+            text.append(f"  {count(decision.timeouts, 'timeout')}", style="yellow")
+        if (lost := decision.lost_attempt) is not None:
+            text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
+        if age := _age(decision, found.now):
+            text.append(line((f"  {age}", "dim")))
+    if why := hint(decision, found.unserved, found.links, found.decisions, found.now):
+        text.append(line(_hint(why, task.actor in found.unserved or decision is None)))
+    if decision is not None and decision.outcome and decision.outcome.error:
         error = decision.outcome.error
         text.append(line((f"  {error.kind}: {error.message.splitlines()[0] if error.message else ''}", "red")))
+    left = min(CALL_SHOWN, width - text.cell_len - 2)
+    # Where too little is left it goes on below.
+    if call := call_line(found.calls.get(task.id), left if left >= MIN_CALL_SHOWN else min(CALL_SHOWN, width)):
+        text.append(line((f"  {call}", "dim")))
     return text
 
 
-def _waits(reason: str) -> tuple[str, str]:
-    return f"  {reason}" if reason else "", "bold red"
+def _hint(reason: str, is_trouble: bool) -> tuple[str, str]:
+    return f"  {reason}" if reason else "", "bold red" if is_trouble else "yellow"
 
 
 def _age(decision: Decision, now: datetime) -> str:
     """How long it has been in its state, or how long its last attempt took."""
     if decision.state is DecisionState.QUEUED:
-        return f"for {short(seconds_between(decision.queued_at, now))}"
+        return f"for {show_age(seconds_between(decision.queued_at, now))}"
     if decision.state is DecisionState.WORKING:
-        return f"for {short(seconds_between(decision.claimed_at, now))} by {decision.worker}"
-    if decision.state is DecisionState.DELAYED and decision.recovery_time:
-        return f"due in {short(seconds_between(now, decision.recovery_time))}"
+        return f"for {show_age(seconds_between(decision.claimed_at, now))} by {decision.worker}"
     if decision.state is DecisionState.FINISHED and decision.outcome and decision.outcome.finished_at:
-        return f"took {short(seconds_between(decision.claimed_at, decision.outcome.finished_at))}"
+        return f"took {show_age(seconds_between(decision.claimed_at, decision.outcome.finished_at))}"
     return ""
 
 
-def _state(decision: Decision | None) -> str:
+def state_of(decision: Decision | None) -> str:
+    """A task's state as people are told it."""
     if decision is None:
         return "no decision"
     failed = decision.outcome is not None and decision.outcome.error is not None

@@ -14,7 +14,9 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.output import AppOption, finite, paragraphs
+from recovery.cli.options import DURATION, Command, duration
+from recovery.cli.output import AppOption, JsonOption, paragraphs
+from recovery.durations import show_duration
 from recovery.errors import InputError, SettingsError
 from recovery.settings import Settings, load
 
@@ -38,6 +40,8 @@ Example: [bold]recovery ping --name mail[/bold]
 
 SPARK = "spark"
 SILENT = 1
+MIN_PING, MAX_PING = 0.1, 60.0
+"""Seconds that a ping may wait."""
 
 
 class Pool(StrEnum):
@@ -56,7 +60,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-LevelOption = Annotated[LogLevel, typer.Option(help="What is logged.")]
+LevelOption = Annotated[LogLevel, typer.Option(metavar="LEVEL", help="What is logged: debug, info, warning or error.")]
 
 
 def worker(
@@ -95,18 +99,26 @@ def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> Non
 def ping(
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name.")] = "worker",
     timeout: Annotated[
-        float, typer.Option(min=0.1, max=60, metavar="SECONDS", callback=finite, help="How long to wait.")
-    ] = 5.0,
+        float, typer.Option(parser=duration, metavar=DURATION, help="How long to wait, up to 1m.")
+    ] = "5s",  # type: ignore[assignment]
+    json: JsonOption = False,
 ) -> None:
     import socket
 
+    from recovery.cli.envelope import print_json
     from recovery.cli.output import console
     from recovery.queue import Broker
 
+    if not MIN_PING <= timeout <= MAX_PING:
+        raise InputError(f"--timeout {show_duration(timeout)}: must be {show_duration(MIN_PING)} to 1m")
     broker, worker_name = Broker(load().broker_url), f"{_checked(name)}@{socket.gethostname()}"
     broker.check()
     answers = broker.answers(worker_name, timeout)
-    console().print(f"{worker_name} {'answers' if answers else f'does not answer within {timeout:g} s'}")
+    if json:
+        print_json("ping", {"worker": worker_name, "answers": bool(answers)})
+    else:
+        said = "answers" if answers else f"does not answer within {show_duration(timeout)}"
+        console().print(f"{worker_name} {said}")
     raise typer.Exit(0 if answers else SILENT)
 
 
@@ -147,6 +159,6 @@ def _known(queues: str, settings: Settings) -> list[str]:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command(help=paragraphs(WORKER_HELP))(worker)
-    app.command(help=paragraphs(BEAT_HELP))(beat)
-    app.command(help=paragraphs(PING_HELP))(ping)
+    app.command(cls=Command, help=paragraphs(WORKER_HELP))(worker)
+    app.command(cls=Command, help=paragraphs(BEAT_HELP))(beat)
+    app.command(cls=Command, help=paragraphs(PING_HELP))(ping)

@@ -1,11 +1,16 @@
-"""A process by the id that a caller gives. What is no text is not looked up: to MongoDB it might be a query."""
+"""A process by the id that a caller gives, or its custom id. What is no text is not looked up: to MongoDB it might be
+a query."""
 
 from __future__ import annotations
 
 from recovery.engine.resources import Resources
-from recovery.errors import ProcessNotFound
+from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Process, given
-from recovery.records.ids import is_process_id
+from recovery.records.ids import SEPARATOR, is_process_id
+from recovery.store.views.custom_ids import Named
+
+MAX_LISTED = 10
+"""Processes of one custom id that an error lists."""
 
 
 def find_process(resources: Resources, process_id: str) -> Process:
@@ -21,6 +26,41 @@ def find_process(resources: Resources, process_id: str) -> Process:
 
 def not_found(resources: Resources, process_id: str) -> ProcessNotFound:
     """The error for an id that no process has."""
-    form = "" if is_process_id(process_id) else "; an id has 32 hex digits, as `start` gives it"
-    where = f"database {resources.settings.database}"
-    return ProcessNotFound(f"no process has the id {given.shown(process_id)} in {where}{form}")
+    form = "; an id has 32 hex digits, as `start` gives it. Commands take a custom id, too"
+    where = f"database {resources.settings.database}{'' if is_process_id(process_id) else form}"
+    return ProcessNotFound(f"no process has the id {given.shown(process_id)} in {where}")
+
+
+def resolve(resources: Resources, name: str) -> str:
+    """The id of the process that has this id or, if none has, this custom id; as it was given if neither is there.
+
+    Raises InputError for a custom id that processes of several types have: it lists them.
+    """
+    name = given.text(name, "process_id")
+    if resources.store.processes.get_committed_brief(name) is not None:
+        return name
+    found = resources.store.custom_ids.find(name, MAX_LISTED + 1)
+    if len(found) > 1:
+        raise InputError(_ambiguous(name, found))
+    return found[0].id if found else name
+
+
+def resolve_task(resources: Resources, target: str) -> tuple[str, str | None]:
+    """(process id, task or None) of `P` or `P/T`, P an id or a custom id, which may have slashes in it."""
+    target = given.text(target, "process_id")
+    process_id, _, task = target.partition(SEPARATOR)
+    if task and resources.store.processes.get_committed_brief(process_id) is None:
+        if (whole := resolve(resources, target)) != target:
+            return whole, None
+        custom_id, _, last = target.rpartition(SEPARATOR)
+        if (of_task := resolve(resources, custom_id)) != custom_id:
+            return of_task, last
+        return process_id, task
+    return resolve(resources, process_id), task or None
+
+
+def _ambiguous(custom_id: str, found: list[Named]) -> str:
+    listed = ", ".join(f"{one.id} ({one.type})" for one in found[:MAX_LISTED])
+    more = " and more" if len(found) > MAX_LISTED else ""
+    number = f"over {MAX_LISTED}" if more else len(found)
+    return f"{custom_id!r} is the custom id of {number} processes: {listed}{more}; give the id of one of them"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health.model import Check, join_names, ok, problem
 from recovery.records import QueueStatistics, Worker
@@ -38,4 +39,4 @@ def judge_polls(
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:
-    return "never" if moment is None else f"{(now - moment).total_seconds():,.0f} s ago"
+    return "never" if moment is None else f"{show_age((now - moment).total_seconds())} ago"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health.model import Check, Level, join_names, ok, problem, warning
@@ -120,7 +121,7 @@ def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
 
 
 def _last_run(last: datetime | None, now: datetime) -> str:
-    return f"the last ran {(now - last).total_seconds():,.0f} s ago" if last else "none ever did"
+    return f"the last ran {show_age((now - last).total_seconds())} ago" if last else "none ever did"
 
 
 def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:

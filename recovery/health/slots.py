@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health.model import Check, ok, warning
 from recovery.records import FreedSlots, Worker
@@ -45,7 +46,7 @@ def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: dat
 
 
 def _ago(moment: datetime, now: datetime) -> str:
-    return f"{max(0.0, (now - moment).total_seconds()):,.0f} s"
+    return show_age(max(0.0, (now - moment).total_seconds()))
 
 
 def _shown(found: Sequence[str]) -> str:

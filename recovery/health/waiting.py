@@ -1,10 +1,11 @@
-"""What waits for nobody, in words: the same for all who tell it: `doctor`, `status`, `show`, `check`, `start`."""
+"""What no worker will take, in words: the same for all who tell it: `doctor`, `status`, `show`, `check`, `start`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from recovery.durations import show_age
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot
 from recovery.store import ActorQueue
@@ -24,9 +25,10 @@ def why(queue: ActorQueue | None) -> str | None:
     if queue is None:
         return None
     if queue.blocked_seconds is not None:
-        return f"waits for `recovery actor unblock {queue.actor}`: blocked for {seconds(queue.blocked_seconds)}"
+        since = show_age(queue.blocked_seconds)
+        return f"{queue.actor} has been blocked for {since}: `recovery actor unblock {queue.actor}`"
     if not queue.is_served:
-        return f"waits for a worker that serves {queue.actor}: none does"
+        return f"no worker serves {queue.actor}"
     return None
 
 
@@ -111,8 +113,3 @@ def _soonest(decisions: Sequence[Decision]) -> str:
     """When the first of those that are delayed is due."""
     due = min((one.recovery_time for one in decisions if one.recovery_time), default=None)
     return f"{due:%Y-%m-%d %H:%M:%S}" if due else "a time that is not known"
-
-
-def seconds(number: float | None) -> str:
-    """A time span."""
-    return f"{number or 0.0:,.0f} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health import waiting
 from recovery.health.model import Check, join_names, ok, problem, warning
@@ -79,7 +80,7 @@ def queues(resources: Resources) -> Check:
     now, names = store.now(), []
     for name in lonely:
         last = polled[name].polled_at if name in polled else None
-        since = f"polled {(now - last).total_seconds():,.0f} s ago" if last else "never polled"
+        since = f"polled {show_age((now - last).total_seconds())} ago" if last else "never polled"
         names.append(f"{name} ({full[name]:,}, {since})")
     found += f"; nobody consumes {join_names(names)}"
     waited_for = (actors[name] for name in lonely if name in actors)
@@ -96,9 +97,9 @@ def _name(queues: Sequence[ActorQueue]) -> str:
 def _waiting(queue: ActorQueue) -> str:
     found = waiting.amounts(queue)
     if queue.waiting_seconds is not None:
-        found.insert(1, f"the oldest for {waiting.seconds(queue.waiting_seconds)}")
+        found.insert(1, f"the oldest for {show_age(queue.waiting_seconds)}")
     return f"{queue.actor} ({', '.join(found)})"
 
 
 def _blocked(queue: ActorQueue) -> str:
-    return f"{queue.actor} (for {waiting.seconds(queue.blocked_seconds)}, {queue.tasks:,} waiting)"
+    return f"{queue.actor} (for {show_age(queue.blocked_seconds)}, {queue.tasks:,} waiting)"

@@ -39,7 +39,9 @@ from recovery.store.operations.mending import Mending
 from recovery.store.operations.restarts import Restarted, Restarts
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
+from recovery.store.views.calls import Calls
 from recovery.store.views.condition import Server
+from recovery.store.views.custom_ids import CustomIds
 from recovery.store.views.damaged import Damaged
 from recovery.store.views.hung import Hung
 from recovery.store.views.overview import Overview
@@ -111,6 +113,8 @@ class Store:
         self.damaged = Damaged(self._database)
         self.ranges = Ranges(self._database)
         self.overview = Overview(self._database)
+        self.calls = Calls(self._database)
+        self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)
         self.layout = Layout(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])

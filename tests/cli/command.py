@@ -29,15 +29,18 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "recovery", *arguments]
 
 
-def recovery(*arguments: str, env: Mapping[str, str] = {}, cwd: Path = ROOT, timeout: float = 120) -> Done:
-    """Run it to its end, in a process of its own; see `template`."""
+def recovery(
+    *arguments: str, env: Mapping[str, str] = {}, cwd: Path = ROOT, timeout: float = 120, terminal: str | None = None
+) -> Done:
+    """Run it to its end, in a process of its own; see `template`. With the path of a `terminal` all that it says goes
+    there."""
     with tempfile.NamedTemporaryFile() as stdout, tempfile.NamedTemporaryFile() as stderr:
         order = {
             "arguments": arguments,
             "env": environment(env),
             "cwd": str(cwd),
-            "stdout": stdout.name,
-            "stderr": stderr.name,
+            "stdout": terminal or stdout.name,
+            "stderr": terminal or stderr.name,
         }
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as template:
             template.settimeout(timeout)

@@ -67,6 +67,9 @@ def become(order: Mapping[str, Any]) -> None:
         opened = os.open(path, flags)
         os.dup2(opened, descriptor)
         os.close(opened)
+    # Anew: those that are there know what they wrote to before.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.environ.clear()
     os.environ.update(order["env"])
     os.chdir(order["cwd"])

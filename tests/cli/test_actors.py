@@ -63,8 +63,8 @@ def test_a_process_types_settings(store: Store) -> None:
     done("process-type", "set", "order", "process_timeout=1.5h", "break_after_process_timeout=true")
     assert store.process_types.all()["order"] == TYPE.evolve(process_timeout=5400, break_after_process_timeout=True)
     listed = json.loads(done("process-type", "list", "--json"))
-    assert listed["order"]["settings"]["idle_timeout"] == {"value": 7.0, "from": "code"}
-    assert "5400s" in done("process-type", "list") and "5400s" in done("process-type", "show", "order")
+    assert listed["process_types"]["order"]["settings"]["idle_timeout"] == {"value": 7.0, "from": "code"}
+    assert "90m" in done("process-type", "list") and "90m" in done("process-type", "show", "order")
     done("process-type", "unset", "order", "process_timeout", "break_after_process_timeout")
     assert store.process_types.all()["order"] == TYPE
 
@@ -74,26 +74,28 @@ def test_list_and_block(store: Store) -> None:
     store.workers.beat(worker, 60)
     store.queues.polled({"send": None})
     done("actor", "block", "charge")
-    listed: dict[str, dict[str, Any]] = json.loads(done("actor", "list", "--json"))
+    listed: dict[str, dict[str, Any]] = json.loads(done("actor", "list", "--json"))["actors"]
     assert {name: one["blocked"] for name, one in listed.items()} == {"charge": True, "send": False}
     assert {name: one["consumers"] for name, one in listed.items()} == {"charge": 0, "send": 1}
     assert listed["charge"]["polled_seconds_ago"] is None and listed["send"]["polled_seconds_ago"] >= 0
     assert {one["depth"] for one in listed.values()} == {0}
     assert "blocked" in done("actor", "list")
-    assert done("actor", "block", "charge").startswith("charge is blocked already: ")
-    assert done("actor", "unblock", "charge") == "charge is not blocked any more: its tasks begin\n"
+    assert done("actor", "block", "charge").startswith("charge was blocked already: ")
+    assert done("actor", "unblock", "charge") == "charge is unblocked: its tasks begin\n"
     assert not store.actors.stored()["charge"].blocked
-    assert done("actor", "unblock", "charge").startswith("charge is not blocked, nor was it before")
-    assert done("actor", "block", "charge") == "charge is blocked: no task of it begins; what waits is kept\n"
+    assert done("actor", "unblock", "charge") == "charge was not blocked; nothing has changed\n"
+    assert done("actor", "block", "charge").startswith(
+        "charge is blocked: no task of it begins, and what waits is kept."
+    )
 
 
 @pytest.mark.usefixtures("store")
 def test_a_change_says_what_holds_now() -> None:
     told = done("actor", "set", "charge", "worker_timeout=2m", "max_work_timeouts=3")
-    assert told == "charge: worker_timeout=120s (set), max_work_timeouts=3 (set)\n"
+    assert told == "charge: worker_timeout=2m (set), max_work_timeouts=3 (set)\n"
     told = done("actor", "unset", "charge", "worker_timeout", "max_work_timeouts")
     assert told == "charge: worker_timeout=30s (by the code), max_work_timeouts=10 (by default)\n"
-    assert done("process-type", "set", "order", "process_timeout=1h") == "order: process_timeout=3600s (set)\n"
+    assert done("process-type", "set", "order", "process_timeout=1h") == "order: process_timeout=1h (set)\n"
 
 
 @pytest.mark.parametrize("width", [30, 80])
@@ -106,7 +108,7 @@ def test_list_cuts_nothing(store: Store, monkeypatch: pytest.MonkeyPatch, width:
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     told = done("actor", "list")
-    for word in (name, "worker_timeout=120s", "task_timeout=3600s", "max_work_timeouts=3", "auto_heartbeat=true"):
+    for word in (name, "worker_timeout=2m", "task_timeout=1h", "max_work_timeouts=3", "auto_heartbeat=true"):
         assert word in told
     assert "…" not in told
 

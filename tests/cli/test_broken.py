@@ -82,20 +82,20 @@ def test_list(world: World, run: Run) -> None:
     assert lines[1].split()[:4] == ["3", "order", "pay", "ValueError"]
     assert "[red]" in lines[1]
     assert "and more" not in lines[1]
-    groups = json.loads(run("list", "--json"))
+    groups = json.loads(run("list", "--json"))["groups"]
     assert [(g["type"], g["actor"], g["kind"], g["count"]) for g in groups] == [
         ("order", "pay", "ValueError", 3),
         ("trip", "trip", "KeyError", 1),
     ]
     assert all(groups[0][moment].endswith("+00:00") for moment in ("first", "last"))
     for option, value in (("type", "trip"), ("actor", "trip"), ("kind", "KeyError")):
-        assert json.loads(run("list", "--json", f"--{option}", value)) == groups[1:]
-    assert json.loads(run("list", "--json", "--fingerprint", groups[0]["fingerprint"])) == groups[:1]
+        assert json.loads(run("list", "--json", f"--{option}", value))["groups"] == groups[1:]
+    assert json.loads(run("list", "--json", "--fingerprint", groups[0]["fingerprint"]))["groups"] == groups[:1]
     none = run("list", "--type", "none")
-    assert none == "nothing is interrupted; no type 'none' is listed, there are: order, trip\n"
+    assert none == "no task is interrupted; no type 'none' is listed, there are: order, trip\n"
     none = run("restart", "--kind", "ValueEror")
-    assert none == "nothing is interrupted; no kind 'ValueEror' is listed, did you mean 'ValueError'?\n"
-    assert "that is all of this at once" in run("abort", "--kind", "KeyError", "--type", "order")
+    assert none == "no task is interrupted; no kind 'ValueEror' is listed, did you mean 'ValueError'?\n"
+    assert "no interrupted task matches all of these options" in run("abort", "--kind", "KeyError", "--type", "order")
     assert recovery("broken", "list", env=world.settings.environment()).stdout.splitlines()[0].startswith("tasks")
 
 
@@ -126,13 +126,13 @@ def test_list_of_a_pipe_is_a_line_for_each(world: World, monkeypatch: pytest.Mon
 def test_show(world: World, run: Run) -> None:
     process_id = broken(world)
     told = run("show", process_id)
-    (one,) = json.loads(run("show", process_id, "--json"))
+    (one,) = json.loads(run("show", process_id, "--json"))["tasks"]
     assert told.startswith(f"{one['id']}\npay of order, attempt 1, ")
     assert "ValueError: [red]0[/red] is too much" in told
     assert 'raise ValueError(f"[red]{amount}[/red] is too much' in told
     assert one["stack"].startswith("Traceback")
     assert run("show", one["id"]) == told
-    with pytest.raises(InputError, match="nothing of it is interrupted; the process is broken"):
+    with pytest.raises(InputError, match="no task of it is interrupted; the process is broken"):
         run("show", f"{process_id}/other")
     with pytest.raises(ProcessNotFound):
         run("show", "f" * 32)
@@ -160,16 +160,16 @@ def test_broken_processes_that_are_not_listed_are_told_of(world: World) -> None:
     assert told()[1] == "", "all are listed"
     interruptions = world.store.database["interruptions"]
     interruptions.delete_one({"_id": {"$regex": f"^{broken(world)}"}})
-    advice = "interruptions were lost. `recovery sweep --repair` lists them again\n"
-    assert told()[1] == f"1 broken process not listed: {advice}"
+    advice = "left out, since records of what was interrupted were lost. `recovery sweep --repair` lists them again\n"
+    assert told()[1] == f"1 broken process {advice}"
     interruptions.drop()
-    assert told() == ("nothing is interrupted\n", f"4 broken processes not listed: {advice}")
+    assert told() == ("no task is interrupted\n", f"4 broken processes {advice}")
 
 
 def test_show_of_a_process_that_is_not_listed(world: World, run: Run) -> None:
     process_id = broken(world)
     world.store.database["interruptions"].delete_many({})
-    with pytest.raises(InputError, match=f"`recovery check {process_id} --repair` lists it again"):
+    with pytest.raises(InputError, match=f"`recovery check {process_id} --repair` makes it again"):
         run("show", process_id)
 
 
@@ -183,7 +183,7 @@ def test_restart(world: World, run: Run) -> None:
     assert run("restart", "--actor", "pay", "--limit", "1", "--yes").startswith("1 task restarted")
     assert run("restart", "--actor", "pay", "--yes").startswith("1 task restarted, 1 process")
     assert run("restart", "--actor", "pay", "--yes").splitlines() == [
-        "nothing is interrupted; no actor 'pay' is listed, there are: trip",
+        "no task is interrupted; no actor 'pay' is listed, there are: trip",
         "0 tasks restarted, 0 processes set running again",
     ]
     world.pump()
@@ -191,7 +191,7 @@ def test_restart(world: World, run: Run) -> None:
 
 
 def test_restart_of_one_task(world: World, run: Run) -> None:
-    (one,) = json.loads(run("show", broken(world), "--json"))
+    (one,) = json.loads(run("show", broken(world), "--json"))["tasks"]
     assert run("restart", one["id"]).startswith("1 task restarted")
     with pytest.raises(InputError, match="is running; only tasks of a broken one"):
         run("restart", one["id"])

@@ -16,7 +16,7 @@ import pytest
 from pymongo import MongoClient
 
 from recovery.cli.main import exit_code, told
-from recovery.cli.processes import value
+from recovery.cli.start import value
 from recovery.errors import ProcessBroken
 from recovery.settings import Settings
 from recovery.stack import Stack
@@ -189,7 +189,7 @@ def test_not_waited_long_enough(env: dict[str, str]) -> None:
     assert recovery("init", env=env).returncode == 0
     done = recovery("start", "twice", "1", "--wait", "0", env=env)
     assert done.returncode == 3
-    assert "has not ended within 0 s" in done.stderr
+    assert "has not ended within 0s" in done.stderr
     assert done.stdout.strip() in done.stderr, "its id, to ask again with"
 
 

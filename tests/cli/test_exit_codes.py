@@ -35,4 +35,4 @@ def test_of_what_was_run_not_all_has_finished() -> None:
 def test_a_worker_does_not_answer() -> None:
     done = CliRunner().invoke(app, ["ping", "--timeout", "0.1"])
     assert done.exit_code == 1, done.output
-    assert "does not answer within 0.1 s" in done.output
+    assert "does not answer within 0.1s" in done.output

@@ -18,7 +18,7 @@ from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
 
-LONELY = "waits for a worker that serves {}: none does"
+LONELY = "no worker serves {}"
 
 
 @pytest.fixture
@@ -159,4 +159,4 @@ def test_start_tells_of_what_is_to_come(
     monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.1)
     with pytest.raises(ResultTimeout):
         awaiting.await_result(world.app, later, 0.3)
-    assert capsys.readouterr().err == f"{later} {LONELY.format('price_list')}\n"
+    assert capsys.readouterr().err == f"{later} waits: {LONELY.format('price_list')}\n"

@@ -34,4 +34,4 @@ def test_ping(cluster: Cluster, tmp_path: Path) -> None:
     worker.freeze()
     code, said = ping("--timeout", "0.5")
     worker.thaw()
-    assert code == 1 and said.endswith(" does not answer within 0.5 s\n")
+    assert code == 1 and said.endswith(" does not answer within 0.5s\n")

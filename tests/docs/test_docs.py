@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from rich.console import Console
 
 from recovery import ProcessBroken, Recovery, Settings, metrics
-from recovery.cli.processes import value
+from recovery.cli.start import value
 from recovery.demo.progress import summary
 from recovery.demo.report import Report
 from recovery.metrics.asked import Asked

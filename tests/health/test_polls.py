@@ -29,7 +29,7 @@ def polled(**ago: float) -> dict[str, QueueStatistics]:
     ("workers", "queues", "level", "found"),
     [
         ([worker(60)], polled(add=1, sum=2), Level.OK, "2 queues are polled"),
-        ([worker(60)], polled(add=1, sum=9), Level.PROBLEM, "polls of sum (9 s ago)"),
+        ([worker(60)], polled(add=1, sum=9), Level.PROBLEM, "polls of sum (9s ago)"),
         ([worker(60)], polled(add=1), Level.PROBLEM, "polls of sum (never)"),
         ([worker(60, paused=("sum",))], polled(add=1, sum=9), Level.OK, "1 queues are polled"),
         ([worker(3)], {}, Level.OK, "0 queues are polled"),

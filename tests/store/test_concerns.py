@@ -185,6 +185,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Processes.get_committed": lambda store: store.processes.get_committed("p"),
     "Processes.is_there": lambda store: store.processes.is_there("p"),
     "Processes.shown": lambda store: store.processes.shown("p", 10),
+    "Processes.get_committed_brief": lambda store: store.processes.get_committed_brief("p"),
     "Processes.find_committed": lambda store: store.processes.find_committed("p"),
 }
 """{query: the query, asked}: what is told to somebody, or concluded from for good."""

@@ -99,6 +99,11 @@ class Processes:
         found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
         return _brief(found) if found else None
 
+    def get_committed_brief(self, process_id: str) -> Process | None:
+        """The same, if a majority has it, as it has it."""
+        found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
+        return _brief(found) if found else None
+
     def find_committed(self, process_id: str) -> Process | None:
         """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)

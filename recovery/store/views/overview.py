@@ -155,6 +155,13 @@ class Overview:
         found = self._told(schema.DECISIONS).find(record_range(process_id), _TEXTS_LEFT_OUT)
         return {decision.task_id: decision for decision in readable(Decision, found, decision_of)}
 
+    def open_links(self, process_id: str) -> dict[str, list[str]]:
+        """{task: those that it waits for} of a process's tasks that are not finished. Index `_id`."""
+        found = self._told(schema.GRAPHS).find_one({"_id": process_id}, {"links": True}) or {}
+        links = found.get("links")
+        links = links if isinstance(links, dict) else {}
+        return {task: list(open_ones) for task, open_ones in links.items() if isinstance(open_ones, dict)}
+
     def values_of(self, process_ids: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """{process: {task: its value's JSON text}} of the finished tasks of these; None for one without a value. Index
         `_id`, one range for each process. Reads all of them at once: for some processes whose values are small."""

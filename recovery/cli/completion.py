@@ -1,0 +1,52 @@
+"""What a shell offers for an id, an actor or a process type: what there is in the database, if it answers at once.
+
+Silent where it does not, and where a setting is wrong: a shell that completes is no place for an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recovery.store import Store
+
+TIMEOUT = 1.0
+"""Seconds that a person waits for a completion; a server that is well answers in a few milliseconds."""
+MAX_OFFERED = 50
+"""Of ids the newest so many; more than that nobody reads."""
+
+
+def complete_actor(incomplete: str) -> list[str]:
+    """Actors that a worker told of."""
+    return _ask(lambda store: store.actors.stored(), incomplete)
+
+
+def complete_type(incomplete: str) -> list[str]:
+    """Process types that a worker told of."""
+    return _ask(lambda store: store.process_types.stored(), incomplete)
+
+
+def complete_process(incomplete: str) -> list[str]:
+    """Ids and custom ids of processes."""
+
+    def find(store: Store) -> Iterable[str]:
+        ids = store.custom_ids
+        return [
+            *ids.newest(incomplete, MAX_OFFERED),
+            *(one.custom_id for one in ids.starting_with(incomplete, MAX_OFFERED)),
+        ]
+
+    return _ask(find, incomplete)
+
+
+def _ask(find: Callable[[Store], Iterable[str]], incomplete: str) -> list[str]:
+    try:
+        from recovery.settings import load
+        from recovery.store import Store
+        from recovery.store.views.overview import time_limit
+
+        with time_limit(TIMEOUT):
+            return [name for name in find(Store(load())) if name.startswith(incomplete)]
+    except Exception:  # whatever it is: nothing is offered
+        return []

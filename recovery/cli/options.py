@@ -1,0 +1,66 @@
+"""How commands take options: durations, flags without a type in the help, `--wait` with and without a duration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from recovery.durations import parse_duration, show_duration
+
+DURATION = "DURATION"
+"""What help texts call one."""
+WAIT, WAIT_DEFAULT = "--wait", 3600.0
+"""Seconds of --wait alone."""
+
+
+def duration(text: str | float) -> float:
+    """The seconds of an option's duration, or of its default."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+class Command(TyperCommand):
+    """A command as all of ours are."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """All options; what takes no value shows none."""
+        return _without_flag_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """With what --wait alone means."""
+        if any(WAIT in param.opts for param in self.params):
+            args = _with_wait(args)
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The same of the group's own options."""
+        return _without_flag_types(super().get_params(ctx))
+
+
+def _without_flag_types(params: Any) -> Any:
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+def _with_wait(args: list[str]) -> list[str]:
+    """With its default where no duration, which begins with a digit, comes after it."""
+    found: list[str] = []
+    for place, argument in enumerate(args):
+        if argument == "--":
+            return found + args[place:]
+        after = args[place + 1] if place + 1 < len(args) else ""
+        takes_default = argument == WAIT and not after[:1].isdigit()
+        found.append(f"{WAIT}={show_duration(WAIT_DEFAULT)}" if takes_default else argument)
+    return found

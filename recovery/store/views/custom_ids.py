@@ -1,0 +1,77 @@
+"""Processes by their custom ids: the names that who started them gave. One is unique within its process type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+from recovery.store import schema
+from recovery.store.batches import find_keys
+from recovery.store.client import Document
+from recovery.store.concerns import committed
+from recovery.store.driver_errors import is_index_missing, translated
+
+INDEX = "customId"
+# As its partial index has it, so that it is used: a custom id is a text, and so is a type.
+_HAS_BOTH: Document = {"type": {"$gte": ""}, "customId": {"$gte": ""}}
+_LAST = "\U0010ffff"
+"""After all that begins as a text before it."""
+_TEXT: Document = {"$type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A process with a custom id."""
+
+    id: str
+    type: str
+    custom_id: str
+
+
+@translated
+class CustomIds:
+    """Queries over the collection `processes`, as a majority has it."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._processes = committed(database[schema.PROCESSES])
+
+    def find(self, custom_id: str, limit: int) -> list[Named]:
+        """Up to `limit` processes of this custom id, by type. Index `customId`: a seek for each process type."""
+        try:
+            types = [one["_id"] for one in self._processes.aggregate(_TYPES, hint=INDEX)]
+            query = {"type": {"$in": types}, "customId": custom_id}
+            found = self._processes.find(query, _FIELDS).hint(INDEX).limit(limit).to_list()
+        except OperationFailure as error:
+            if not is_index_missing(error):
+                raise
+            # `doctor` tells of the index. Rather dear than not found.
+            found = self._processes.find(_HAS_BOTH | {"customId": custom_id}, _FIELDS).limit(limit).to_list()
+        return sorted(map(_named, found), key=lambda one: (one.type, one.id))
+
+    def starting_with(self, start: str, limit: int) -> list[Named]:
+        """Up to `limit` processes whose custom id starts so, for shells that complete it. Index `customId`: a range for
+        each process type."""
+        types = [one["_id"] for one in self._processes.aggregate(_TYPES, hint=INDEX)]
+        query = {"type": {"$in": types}, "customId": {"$gte": start, "$lt": f"{start}{_LAST}"}}
+        return [_named(one) for one in self._processes.find(query, _FIELDS).hint(INDEX).limit(limit)]
+
+    def newest(self, start: str, limit: int) -> list[str]:
+        """Up to `limit` ids of processes that start so, the newest first: ids sort by time. Index `_id`."""
+        among = {"_id": {"$gte": start, "$lt": f"{start}{_LAST}"}}
+        return [one["_id"] for one in self._processes.find(among, {"_id": True}).sort("_id", -1).limit(limit)]
+
+    def of(self, process_ids: Iterable[str]) -> dict[str, str]:
+        """{process: its custom id} of those of these that have one. Index `_id`."""
+        found = find_keys(self._processes, process_ids, {"customId": True}, {"customId": _TEXT})
+        return {document["_id"]: document["customId"] for document in found}
+
+
+_TYPES: list[Document] = [{"$match": _HAS_BOTH}, {"$group": {"_id": "$type"}}]
+_FIELDS = {"type": True, "customId": True}
+
+
+def _named(document: Document) -> Named:
+    return Named(document["_id"], document["type"], document["customId"])

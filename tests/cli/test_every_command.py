@@ -1,0 +1,202 @@
+"""Every command at 80 columns of a terminal, in a pipe, and as JSON."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import threading
+from collections.abc import Iterator, Mapping
+
+import pytest
+import typer
+
+from recovery import Promise, Settings
+from recovery.cli.main import app
+from recovery.cli.options import Command
+from recovery.demo.app import app as demo_app
+from recovery.records import Worker
+from recovery.store import schema
+from tests.cli import schemas
+from tests.cli.command import ROOT, recovery
+from tests.world import World
+
+WIDTH = 80
+LONG_NAME = "recalculate_prices_of_all_items_in_stock"
+EXAMPLE = "recovery/wfformat/example.json"
+SERVERS = {"up", "worker", "beat"}
+"""Commands that run until they are stopped, and have no JSON."""
+COMMANDS = {
+    "show": ["show", "order-4711"],
+    "start": ["start", "echo", "1", "--app", "tests.cli.shop:app"],
+    "run": ["run", EXAMPLE, "--timeout", "10ms"],
+    "status": ["status"],
+    "doctor": ["doctor"],
+    "check": ["check", "order-4711"],
+    "init": ["init"],
+    "ping": ["ping", "--timeout", "100ms"],
+    "actor list": ["actor", "list"],
+    "actor show": ["actor", "show", LONG_NAME],
+    "actor set": ["actor", "set", LONG_NAME, "worker_timeout=2m", "max_work_timeouts=3", "requeue_rate=50"],
+    "actor unset": ["actor", "unset", LONG_NAME, "worker_timeout", "max_work_timeouts"],
+    "actor block": ["actor", "block", LONG_NAME],
+    "actor unblock": ["actor", "unblock", LONG_NAME],
+    "actor forget": ["actor", "forget", "gone"],
+    "process-type list": ["process-type", "list"],
+    "process-type show": ["process-type", "show", "order"],
+    "process-type set": ["process-type", "set", "order", "process_timeout=1h", "idle_timeout=90s"],
+    "process-type unset": ["process-type", "unset", "order", "process_timeout"],
+    "broken list": ["broken", "list"],
+    "broken list --ids": ["broken", "list", "--ids"],
+    "broken show": ["broken", "show", "order-4711"],
+    "broken restart": ["broken", "restart", "--type", "order"],
+    "broken abort": ["broken", "abort", "--type", "order"],
+    "broken abort --waiting-for": ["broken", "abort", "--waiting-for", LONG_NAME],
+}
+"""{command, with options: its line}. `sweep` takes a Spark session, `demo` a cluster: their JSON is tried where they
+are."""
+ELSEWHERE = {"sweep", "demo"}
+ONCE = {"start", "run", "actor forget", "actor block"}
+"""They say something else the second time."""
+TABLES = {"broken list", "broken restart", "broken abort", "actor list", "process-type list"}
+"""Where a table is too wide there are blocks, without its header."""
+HEADER = re.compile(r"\S+")
+CUT = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def world(settings: Settings) -> World:
+    """With a process that is broken, and has a task that no worker serves."""
+    made = World(settings, apply_timeout=60, message_timeout=60, idle_timeout=60)
+    schema.create(made.store.database)
+
+    @made.app.actor()
+    def pack(item: str) -> str:
+        raise ValueError(f"{item} can't be packed: there is no box in which it would fit, be it as small as it may")
+
+    def recalculate(item: str) -> str:
+        return item
+
+    made.app.actor(LONG_NAME)(recalculate)
+
+    @made.app.process()
+    def order(item: str) -> list[Promise]:
+        return [pack.schedule(item), made.app.actors[LONG_NAME].schedule(item)]
+
+    made.app.start("order", "a ring", custom_id="order-4711")
+    made.pump(serve={name: made.app.actors[name] for name in ("order", "pack")})
+    queues = (*demo_app.actors, "order", "pack")
+    made.store.workers.beat(Worker(id="w", name="worker@host", host="host", pid=1, pid_started=1, queues=queues), 600)
+    made.store.actors.save([made.app.actors["pack"].preferences.evolve(id="gone")])
+    made.store.catch_up(10)
+    return made
+
+
+@pytest.fixture
+def env(world: World) -> dict[str, str]:
+    return {**world.settings.environment(), "RECOVERY_APP": "tests.cli.shop:app", "TERM": "xterm"}
+
+
+def in_terminal(*arguments: str, env: Mapping[str, str]) -> str:
+    """What a command prints on a terminal of 80 columns, with its errors."""
+    master, slave = pty.openpty()
+    read: list[bytes] = []
+
+    def drain() -> None:
+        try:
+            while data := os.read(master, 65536):
+                read.append(data)
+        except OSError:  # the last of those that write has closed it
+            pass
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    recovery(*arguments, env={**env, "COLUMNS": str(WIDTH)}, terminal=os.ttyname(slave))
+    os.close(slave)
+    reader.join(30)
+    os.close(master)
+    return b"".join(read).decode().replace("\r\n", "\n")
+
+
+def names(group: typer.core.TyperGroup, before: str = "") -> Iterator[tuple[str, Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from names(command, f"{before}{name} ")
+        else:
+            assert isinstance(command, Command)
+            yield f"{before}{name}", command
+
+
+def all_commands() -> dict[str, Command]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return dict(names(group))
+
+
+def test_none_is_left_out() -> None:
+    tried = {name.partition(" --")[0] for name in COMMANDS}
+    found = all_commands()
+    assert set(found) == tried | ELSEWHERE | SERVERS
+    with_json = {name for name, command in found.items() if any("--json" in p.opts for p in command.params)}
+    assert with_json == set(found) - SERVERS
+    assert {schemas.path(name) for name in with_json} == set(schemas.SCHEMAS.iterdir())
+    page = (ROOT / "docs" / "commands.md").read_text()
+    rows = re.findall(r"^\| `recovery ([a-z -]+)` \| \[[a-z.-]+\]\(schemas/([a-z.-]+)\) \|$", page, re.MULTILINE)
+    assert {name: schemas.path(name).name for name in with_json} == dict(rows)
+
+
+def words(text: str) -> set[str]:
+    """Those without digits: ages and times are others each time; and ids, which are not."""
+    found = {word.strip(".,:;()'`") for word in re.sub("[│─╭╮╰╯]", " ", text).split()}
+    return {word for word in found if not re.search(r"\d", word) or len(word) >= 32} - {"ahead", "behind"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_in_a_terminal_and_in_a_pipe(name: str, env: dict[str, str]) -> None:
+    told = in_terminal(*COMMANDS[name], env=env)
+    plain = CUT.sub("", told)
+    assert plain.strip() and ("Traceback" not in plain or name == "broken show")
+    for line in plain.splitlines():
+        assert len(line) <= WIDTH or " " not in line.strip(), f"{len(line)} characters: {line}"
+    done = recovery(*COMMANDS[name], env={**env, "COLUMNS": str(WIDTH)})
+    assert "\x1b" not in done.stdout + done.stderr, "no colours in a pipe"
+    if name not in ONCE:
+        header = set(HEADER.findall(done.stdout.splitlines()[0])) if name in TABLES else set[str]()
+        # What a task was called with and what it gave is cut to the line.
+        missing = {word for word in words(done.stdout) - words(plain) - header if "…" not in word}
+        assert not missing, plain
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_as_json(name: str, env: dict[str, str]) -> None:
+    command = name.partition(" --")[0]
+    done = recovery(*COMMANDS[name], "--json", env=env)
+    assert "Traceback" not in done.stderr
+    found = schemas.read(command, done.stdout)
+    assert (found["version"], found["command"]) == (1, command)
+
+
+@pytest.mark.parametrize("name", ["", *all_commands()])
+def test_help_in_a_terminal(name: str) -> None:
+    told = CUT.sub("", in_terminal(*name.split(), "--help", env={"TERM": "xterm"}))
+    assert all(len(line) <= WIDTH for line in told.splitlines())
+    wide = recovery(*name.split(), "--help").stdout
+    # An example's line may be longer than the terminal.
+    assert words(wide) - words(told) == set()
+    assert "<bool>" not in told
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_the_doctors_colours(env: dict[str, str], no_color: bool) -> None:
+    told = in_terminal("doctor", env={**env, **({"NO_COLOR": "1"} if no_color else {})})
+    colours = {"OK": "32", "WARNING": "33", "PROBLEM": "31"}
+    for level, colour in colours.items():
+        coloured = re.search(rf"\x1b\[[0-9;]*{colour}m{level}", told)
+        assert bool(coloured) is (level in told and not no_color)
+    assert "OK" in told and "PROBLEM" in told
+
+
+def test_an_error_in_a_terminal_keeps_its_words(env: dict[str, str]) -> None:
+    told = CUT.sub("", in_terminal("show", "nothing", env=env))
+    assert "error: no process has the id 'nothing' in database" in " ".join(told.split())
+    assert all(len(line) <= WIDTH for line in told.splitlines())
