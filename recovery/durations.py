@@ -9,7 +9,7 @@ UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 EXAMPLES = "90, 90s, 10m, 2h or 1d"
 
-_DURATION = re.compile(rf"([0-9]{{1,400}}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}})({'|'.join(UNITS)})?")
+_DURATION = re.compile(rf"([0-9]{{1,20}}(?:\.[0-9]{{0,20}})?|\.[0-9]{{1,20}})(e[+-]?[0-9]{{1,2}})?({'|'.join(UNITS)})?")
 _DIGITS = 6
 """After the point: records keep milliseconds, and what is measured is no more exact than microseconds."""
 
@@ -17,13 +17,13 @@ _DIGITS = 6
 def parse_duration(text: str) -> float:
     """Seconds of a text: a number, and a unit (`ms`, `s`, `m`, `h`, `d`) unless it is seconds. Bounds are the caller's.
 
-    Raises ValueError, which says what is right, for any other text: also for a negative number, `inf`, `nan` and `1e3`.
+    Raises ValueError, which says what is right, for any other text: also for a negative number, `inf` and `nan`.
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"must be a duration, for example {EXAMPLES}")
-    number, unit = found.groups()
-    return float(number) * UNITS[unit or "s"]
+    number, exponent, unit = found.groups()
+    return float(f"{number}{exponent or ''}") * UNITS[unit or "s"]
 
 
 def show_duration(seconds: float) -> str:

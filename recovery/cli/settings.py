@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from recovery.durations import parse_duration, show_duration
+from recovery.durations import EXAMPLES, parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import MOST
 from recovery.records import ActorPreferences, ProcessTypePreferences
@@ -62,9 +62,11 @@ def _value(name: str, text: str, default: Any) -> Any:
             return float(found[0])
         raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
     try:
+        if "e" in text:  # settings in a file may be computed; what a person types as 1e3 is a slip
+            raise ValueError(f"must be a duration, for example {EXAMPLES}")
         return parse_duration(text)
     except ValueError as error:
-        raise InputError(f"{name}={text}: {error}") from None
+        raise InputError(f"{name}={text[:_DIGITS]}: {error}") from None
 
 
 def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
