@@ -33,7 +33,6 @@ UNREADABLE = (
     "10 minutes",
     "inf",
     "nan",
-    "1e3",
     "1_000",
     "٣",
     "0x10",
