@@ -37,7 +37,7 @@ PHRASES = [
     "bring on", "brought on", "brings it on", "pushed? again", "put off", "late results?", "gave up", "given up",
     "how much is where", "all of this at once", "text can't be had", "nor was it before", "served by nobody",
     "stand in what is broken", r"\b1 (timeouts|tasks|attempts|processes)\b", "which is its max_work_timeouts",
-    "see the next but one", "queue that something eats", "he would start", "design §",
+    "see the next but one", "queue that something eats", "he would start",
 ]  # fmt: skip
 """What readers stumbled over, in sources and pages."""
 
