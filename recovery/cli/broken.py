@@ -100,9 +100,10 @@ def list_(
     import dataclasses
 
     from recovery.cli.envelope import print_json
-    from recovery.cli.interrupted import count, print_groups, print_none, print_tasks, tasks_of
+    from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
     from recovery.cli.output import connect, console, messages
     from recovery.health.records import count_unlisted
+    from recovery.plurals import count
 
     resources, selection = connect(), _selection(process_type, actor, kind, fingerprint)
     interruptions = resources.store.interruptions
@@ -151,10 +152,10 @@ def restart(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.envelope import print_json
-    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve_task
     from recovery.engine.operations.restart import restart_process, restart_selected
+    from recovery.plurals import count
 
     selection = _selection(process_type, actor, kind, fingerprint)
     _check_target(target, selection, limit)
@@ -198,11 +199,11 @@ def abort(
 ) -> None:
     from recovery.cli.abort_waiting import count_abort_waiting
     from recovery.cli.envelope import print_json
-    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve_task
     from recovery.engine.operations.abort import abort_process, abort_selected
     from recovery.errors import InputError
+    from recovery.plurals import count
 
     selection = _selection(process_type, actor, kind, fingerprint)
     if waiting_for is not None:
@@ -271,10 +272,10 @@ def _of_target(resources: Resources, target: str) -> list[Interruption]:
     wanted = None if task is None else record_id(process_id, task)
     found = [one for one in resources.store.interruptions.of_process(process_id) if wanted in (None, one.id)]
     if not found:
-        told = f"{target}: no task of it is interrupted; the process is {process.state}"
+        message = f"{target}: no task of it is interrupted; the process is {process.state}"
         if process.state is ProcessState.BROKEN and not task:
-            told += f". If the list was lost, `recovery check {process_id} --repair` makes it again"
-        raise InputError(told)
+            message += f". If the list was lost, `recovery check {process_id} --repair` makes it again"
+        raise InputError(message)
     return found
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.completion import complete_process
-from recovery.cli.interrupted import count, without_rule
+from recovery.cli.interrupted import without_rule
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs, seconds_between
 from recovery.durations import show_age
+from recovery.plurals import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from recovery.health import Deadline, Examination
     from recovery.rules import Finding, Snapshot
 
-HELP = """Judge one process by the rules that the scanners use, whether a deadline is past or not.
+HELP = """Judge one process by the rules that the scanners use, whether its deadlines are past or not.
 
 Shows its records, what is open, and each finding with its evidence and the repair that is due. With --repair that is
 done at once and the process is judged again. A healthy process is shown with its next deadlines. What is missing
-counts once nobody has worked on the process for RECOVERY_APPLY_TIMEOUT (5 s). Ends with 0 if it is healthy or was
+counts once nothing has changed in the process for RECOVERY_APPLY_TIMEOUT (5 s). Ends with 0 if it is healthy or was
 repaired, or is broken and nothing else is wrong with it; 1 if a finding is left.
 
 Example: [bold]recovery check 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --repair[/bold]
@@ -75,8 +76,8 @@ def _show(
         out.print(line)
     _print_findings(out, "found", first.findings)
     if repaired is not None and first.findings:
-        told = ", ".join(f"{rule} {count}" for rule, count in repaired.items()) or "nothing"
-        out.print(f"repaired   {told}", style="green" if repaired else "yellow")
+        done = ", ".join(f"{rule} {number}" for rule, number in repaired.items()) or "nothing"
+        out.print(f"repaired   {done}", style="green" if repaired else "yellow")
         _print_findings(out, "left", last.findings)
     if last.findings:
         return
@@ -96,7 +97,7 @@ def _show(
     if len(coming) > MAX_LINES:
         out.print(f"  and {len(coming) - MAX_LINES} more, later", style="dim")
     if not coming:
-        out.print("  all records are at rest: nobody has to look again", style="dim")
+        out.print("  no record has a deadline: nothing is left to be done", style="dim")
 
 
 def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
@@ -106,8 +107,8 @@ def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     else:
         lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
         yield f"{process.id}  {process.type}  {process.state}, {'took' if process.ended_at else 'for'} {lasted}"
-    decisions = ", ".join(f"{count:,} {state}" for state, count in _states(snapshot).items()) or "none"
-    yield f"records    {count(len(snapshot.tasks), 'task')}; decisions: {decisions}; {'a' if graph else 'no'} graph"
+    states = ", ".join(f"{number:,} {state}" for state, number in _states(snapshot).items()) or "no decision"
+    yield f"records    {count(len(snapshot.tasks), 'task')} ({states}); {'a' if graph else 'no'} graph"
     open_tasks = _open(snapshot)
     for place, task in enumerate(open_tasks[:MAX_LINES]):
         waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recovery.plurals import count
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -93,15 +95,15 @@ def print_none(out: Console, interruptions: Interruptions, selection: Selection)
     from recovery.engine.naming import hint
     from recovery.store import Selection
 
-    told = "no task is interrupted"
+    message = "no task is interrupted"
     groups = interruptions.groups(Selection()) if selection.filter() else []
     for what, wanted in selection.filter().items():
         known = sorted({getattr(group, what) for group in groups})
         if known and wanted not in known:
-            told += f"; no {what} {wanted!r} is listed, {hint(wanted, known, '')}"
-    if groups and told == "no task is interrupted":
-        told = "no interrupted task matches all of these options"
-    out.print(told)
+            message += f"; no {what} {wanted!r} is listed, {hint(wanted, known, '')}"
+    if groups and message == "no task is interrupted":
+        message = "no interrupted task matches all of these options"
+    out.print(message)
 
 
 def without_rule(message: str) -> str:
@@ -157,10 +159,3 @@ def _stack(decision: Decision | None) -> str | None:
 
 def _error(decision: Decision | None) -> ErrorInfo | None:
     return decision.outcome.error if decision is not None and decision.outcome is not None else None
-
-
-def count(number: int, what: str) -> str:
-    """1 task, 2 tasks, 3 processes."""
-    if number == 1:
-        return f"1 {what}"
-    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"

@@ -37,11 +37,11 @@ def run(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.envelope import print_json
-    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
     from recovery.demo import workload
     from recovery.demo.options import Options
     from recovery.durations import show_age
+    from recovery.plurals import count
 
     options = Options(files=files, processes=processes, time_scale=time_scale, timeout=timeout)
     workflows = options.workflows()

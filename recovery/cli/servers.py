@@ -77,7 +77,7 @@ def up(
 def _start_workers(stack: Stack, app: str | None, workers: int | None, out: Console) -> list[Child]:
     if not app or workers == 0:
         return []
-    from recovery.cli.interrupted import count
+    from recovery.plurals import count
 
     children = [stack.start_worker(app) for _ in range(workers or 1)]
     out.print(f"{count(len(children), 'worker')} and a beat for {app}")
@@ -103,8 +103,8 @@ def init(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.envelope import print_json
-    from recovery.cli.interrupted import count
     from recovery.cli.output import connect, console
+    from recovery.plurals import count
     from recovery.store import roles, schema
 
     resources = connect()
@@ -126,10 +126,10 @@ def init(
     if said := store.server.not_followed():
         out.print(f"recovery names its own read and write concerns; these have no effect: {', '.join(said)}")
     for name in restored:
-        told = f"was there, with about {count(before[name], 'record')}" if name in before else "created"
+        state = f"was there, with about {count(before[name], 'record')}" if name in before else "created"
         if restored[name]:
-            told += f"; restored: {', '.join(restored[name])}"
-        out.print(f"  {name:<15} {told}")
+            state += f"; restored: {', '.join(restored[name])}"
+        out.print(f"  {name:<15} {state}")
     if with_roles:
         out.print(f"roles {', '.join(roles.ROLES)} are up to date")
 

@@ -33,7 +33,7 @@ LABEL = 13
 RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process"}
 """{collection: what people call a record of it}."""
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
-"""What is told of the tasks that are not queued yet: counted of actors that nobody serves."""
+"""What is shown of the tasks that are not queued yet: counted of actors that no worker serves."""
 
 
 def status(json: JsonOption = False) -> None:
@@ -95,7 +95,7 @@ def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
     return {
         "tasks": queue.tasks if queue else 0,
         "oldest_seconds": queue.waiting_seconds if queue else None,
-        # Of those that nobody serves.
+        # Of those that no worker serves.
         "delayed": queue.to_come.delayed if queue else 0,
         "after_others": queue.to_come.after_others if queue else 0,
         "workers": list(queue.workers) if queue else [],
@@ -115,8 +115,8 @@ def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     """(label, text) of each line."""
-    from recovery.cli.interrupted import count
     from recovery.durations import show_age
+    from recovery.plurals import count
 
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
     yield "Redis", found["redis"]

@@ -12,9 +12,10 @@ from rich.tree import Tree
 
 from recovery.cli.calls import SHORT_ID, call_line
 from recovery.cli.hints import hint
-from recovery.cli.interrupted import count, without_rule
+from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between
 from recovery.durations import show_age
+from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
 

@@ -36,4 +36,4 @@ def judge_clocks(ahead: dict[str, tuple[timedelta, timedelta]]) -> Check:
 
 def _difference(ahead: timedelta) -> str:
     seconds = ahead.total_seconds()
-    return f"{abs(seconds):,.3f} s {'ahead of' if seconds >= 0 else 'behind'} this machine"
+    return f"{abs(seconds):,.3f}s {'ahead of' if seconds >= 0 else 'behind'} this machine"

@@ -1,4 +1,4 @@
-"""Runs all checks. What one of them can't find out stands in no other's way, and is told with its reason."""
+"""Runs all checks. What one of them can't find out stops no other, and is a finding with its reason."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ def keys(resources: Resources) -> Check:
     """Nothing else stands in the place of a queue, or was set aside by workers for that and not seen to since."""
     store, broker = resources.store, resources.broker
     names = {*store.waiting.by_actor(count_served=False), *store.queues.all(), NUDGES}
-    odd, aside = broker.not_queues(sorted(names)), broker.set_aside()
+    others, aside = broker.not_queues(sorted(names)), broker.set_aside()
     found = []
-    if odd:
-        found.append(f"in the place of a queue: {join_names(f'{name} is a {kind}' for name, kind in odd.items())}")
+    if others:
+        found.append(f"not a queue: {join_names(f'{name} is a {kind}' for name, kind in others.items())}")
     if aside:
         found.append(f"set aside by workers: {join_names(aside)}")
     if not found:
         unsaid = "; what was set aside is not known: this user may not list keys, or they are too many"
-        return ok("keys", f"nothing else in the place of a queue{'' if aside is not None else unsaid}")
+        return ok("keys", f"no other key has the name of a queue{'' if aside is not None else unsaid}")
     # Workers set it aside with the next poll; where none polls, a message that is pushed is refused.
-    return problem("keys", "; ".join(found), ADVICE) if odd else warning("keys", "; ".join(found), ADVICE)
+    return problem("keys", "; ".join(found), ADVICE) if others else warning("keys", "; ".join(found), ADVICE)

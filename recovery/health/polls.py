@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health.model import Check, join_names, ok, problem
+from recovery.plurals import count
 from recovery.records import QueueStatistics, Worker
 
 
@@ -32,10 +33,13 @@ def judge_polls(
     last = {queue: polled[queue].polled_at if queue in polled else None for queue in consumed}
     silent = [queue for queue, moment in last.items() if moment is None or moment < now - within]
     if not silent:
-        return ok("polls", f"{len(consumed)} queues are polled")
+        return ok("polls", f"{count(len(consumed), 'queue')} polled")
     names = [f"{queue} ({_ago(last[queue], now)})" for queue in silent]
-    advice = "see whether workers reach Redis (address, firewall); their logs tell. No task begins, and no nudge comes"
-    return problem("polls", f"workers live, and Redis does not answer their polls of {join_names(names)}", advice)
+    advice = (
+        "see whether workers reach Redis (address, firewall); their logs tell. Until they do they begin no task and "
+        "get no nudge"
+    )
+    return problem("polls", f"workers are alive, but Redis does not answer their polls of {join_names(names)}", advice)
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

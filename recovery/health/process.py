@@ -1,7 +1,7 @@
 """One process, judged by the scanners' own rules and repaired by the scanners' own repairs.
 
 What a scanner would do at the next deadline is done at once; there is no second code path. A finding that asks to
-wait (nobody serves the queue) or only to report is left: no write of ours would change what it says.
+wait (no worker serves the queue) or only to report is left: no write of ours would change what it says.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def damaged(resources: Resources) -> Check:
     if not found:
         return ok("damage", "every live record can be read")
     first = "; ".join(str(damage) for damage in found[:DAMAGED_TOLD])
-    more = f"; and {len(found) - DAMAGED_TOLD} more or over" if len(found) > DAMAGED_TOLD else ""
+    more = f"; and {len(found) - DAMAGED_TOLD} more, or over" if len(found) > DAMAGED_TOLD else ""
     # What nothing is lost with scanners drop when they look at it, and what workers tell of they tell anew.
     advice = "find out who wrote that; put it right by hand, or abort the process. `recovery check` tells what is done"
     return problem("damage", f"can't be read: {first}{more}", advice)
@@ -45,12 +45,12 @@ def broken(resources: Resources) -> Check:
     if lacking := _lacking(resources, "deadline", "unsuccessful"):
         return _unread("processes", lacking)
     counts = resources.store.overview.processes()
-    running, odd = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
-    found = f"{running:,} running, {odd:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
+    running, broken_ones = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
+    found = f"{running:,} running, {broken_ones:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
     if unlisted := count_unlisted(resources):
         found += f"; {unlisted:,} of the broken ones {'is' if unlisted == 1 else 'are'} not listed as interrupted"
         return Check("processes", Level.WARNING, found, "run `recovery sweep --repair`, which lists them again")
-    return Check("processes", Level.OK, found, "`recovery broken list` shows why" if odd else "")
+    return Check("processes", Level.OK, found, "`recovery broken list` shows why" if broken_ones else "")
 
 
 def count_unlisted(resources: Resources) -> int:

@@ -3,7 +3,7 @@
 A scanner runs only upon a nudge, and its worker notes that it ran. So a fresh note of any scanner says that a beat
 nudges and a worker answers; a single old note says that this scanner fails; fresh notes and records long overdue say
 that scanners can't keep up. Without a worker that lives, however fresh a note is, no scanner runs, and of a beat
-nothing is known: nobody would answer it.
+nothing is known: no worker would answer it.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int 
     """What the last answer to a nudge means; `waiting` nudges are in the queue, None: Redis does not answer;
     `workers`: there are some."""
     ago = (now - last).total_seconds() if last else None
-    found = "no nudge was ever answered" if ago is None else f"last nudge answered {ago:,.1f} s ago"
+    found = "no nudge was ever answered" if ago is None else f"last nudge answered {show_age(ago)} ago"
     if waiting is None:
         return problem("beat", f"{found}; none comes while Redis does not answer", "see `redis`")
     if not workers:
-        found = f"not known, since no worker lives that would answer one; {found}, {waiting} wait"
+        found = f"not known, since no worker is alive to answer a nudge; {found}, {waiting} waiting"
         return warning("beat", found, "start workers, see `workers`; then ask again")
     if ago is not None and ago <= quiet:
         return ok("beat", found)
     if waiting:
         return warning(
-            "beat", f"{found}; {waiting} wait", "see `nudges`: a beat runs, or did, and no worker answers it"
+            "beat", f"{found}; {waiting} waiting", "see `nudges`: a beat runs, or did, and no worker answers it"
         )
     advice = (
-        "start one: `recovery beat`. If one runs: does it use this Redis and the workers' RECOVERY_MESSAGE_KEY, and do "
-        "workers have RECOVERY_SCANNERS on?"
+        "start the service that runs your beat, or one by hand: `recovery beat`. If one runs: does it use this Redis "
+        "and the workers' RECOVERY_MESSAGE_KEY, and do workers have RECOVERY_SCANNERS on?"
     )
     return problem("beat", f"{found}, and none waits", advice)
 
@@ -70,9 +70,9 @@ def nudges(resources: Resources) -> Check:
     """Nudges are taken: the queue is nearly empty."""
     waiting = _waiting(resources)
     if waiting < NUDGES_WAITING:
-        return ok("nudges", f"{waiting} wait")
-    advice = "start a worker whose scanners are on; one takes them all at once, however many they are"
-    return warning("nudges", f"{waiting:,} wait in {NUDGES}: nobody answers the beat", advice)
+        return ok("nudges", f"{waiting} waiting")
+    advice = "start a worker with RECOVERY_SCANNERS on; it takes all of them at once"
+    return warning("nudges", f"{waiting:,} waiting in {NUDGES}: no worker answers the beat", advice)
 
 
 def scanners(resources: Resources) -> Check:
@@ -91,11 +91,11 @@ def judge_scanners(
     elsewhere = "see `beat`" if workers else "start workers, see `workers`"
     oldest = max(overdue.values(), default=0.0)
     late = {name: seconds for name, seconds in overdue.items() if seconds > LATE}
-    found = [f"overdue for up to {seconds:,.1f} s: {name}" for name, seconds in late.items()]
+    found = [f"overdue for up to {show_age(seconds)}: {name}" for name, seconds in late.items()]
     last = _last(runs)
     running = workers and last is not None and (now - last).total_seconds() <= quiet
     if not running:
-        found.append(f"none runs{'' if workers else ', since no worker lives'}: {_last_run(last, now)}")
+        found.append(f"none runs{'' if workers else ', since no worker is alive'}: {_last_run(last, now)}")
     silent = [name for name in SCANNERS if running and _age(runs, name, now) > quiet]
     cut_off = [f"{name} ({run.error})" for name, run in runs.items() if run.error]
     if silent:
@@ -105,15 +105,15 @@ def judge_scanners(
     if silent:
         return problem("scanners", "; ".join(found), "read the workers' log: these scanners fail")
     if oldest > LATE:
-        advice = "they run, and can't keep up: start workers, look at MongoDB's load" if running else elsewhere
+        advice = "they run, but can't keep up: start more workers, and look at MongoDB's load" if running else elsewhere
         return Check("scanners", Level.PROBLEM if oldest > VERY_LATE else Level.WARNING, "; ".join(found), advice)
     if not running:
         return warning("scanners", "; ".join(found), elsewhere)
     if cut_off:
         return warning("scanners", "; ".join(found), "the next nudge goes on; if it stays, read the workers' log")
     lasted = max(run.seconds for run in runs.values())
-    overdue_now = f"overdue for {oldest:,.1f} s at most" if oldest else "nothing overdue"
-    return ok("scanners", f"{overdue_now}; the longest last run took {lasted:,.1f} s")
+    overdue_now = f"overdue for {show_age(oldest)} at most" if oldest else "nothing overdue"
+    return ok("scanners", f"{overdue_now}; the longest last run took {show_age(lasted)}")
 
 
 def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
@@ -121,7 +121,7 @@ def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
 
 
 def _last_run(last: datetime | None, now: datetime) -> str:
-    return f"the last ran {show_age((now - last).total_seconds())} ago" if last else "none ever did"
+    return f"the last ran {show_age((now - last).total_seconds())} ago" if last else "none ever ran"
 
 
 def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:

@@ -88,7 +88,7 @@ def writes(resources: Resources) -> Check:
     except StoreDenied:
         advice = f"ask as a user with the role {roles.WORKER} or {roles.OPERATOR}"
         return warning("writes", "not tried: this user of MongoDB may not write", advice)
-    found = f"acknowledged by a majority in {seconds * 1000:.0f} ms"
+    found = f"acknowledged by a majority in {seconds * 1000:.0f}ms"
     if seconds > SLOW_WRITE:
         return warning("writes", found, "look at the disks, the load and the replication lag of MongoDB's members")
     return ok("writes", found)
@@ -133,7 +133,9 @@ def memory(resources: Resources) -> Check:
     if now.limit and now.memory >= now.limit:
         return problem(name, f"{found}: full, it takes no messages", "raise maxmemory")
     if now.limit and now.memory > MEMORY_LOW * now.limit:
-        return warning(name, f"{found}: nearly full", "raise maxmemory, or find out who does not take messages")
+        return warning(
+            name, f"{found}: nearly full", "raise maxmemory, or see `queues` for those that no worker consumes"
+        )
     if now.policy != "noeviction":
         # It drops only what has an expiry, and a list of messages has none.
         return warning(

@@ -86,7 +86,7 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     served = any(queue.is_served for queue in queues.values())
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
     if process is not None and runs and not all_found and not served:
-        evidence = "no worker that lives serves an actor: nothing of it goes on"
+        evidence = "no worker is alive that serves an actor: nothing of it goes on"
         all_found.append(Finding(Rule.SERVERS_WERE_DOWN, process.id, Repair.WAIT, evidence))
     return all_found
 

@@ -8,7 +8,10 @@ from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health import waiting
 from recovery.health.model import Check, join_names, ok, problem, warning
+from recovery.plurals import count
 from recovery.store import ActorQueue
+
+START = "start the service that runs your workers, or one by hand: `recovery worker --app package.module:name`"
 
 
 def workers(resources: Resources) -> Check:
@@ -20,12 +23,12 @@ def workers(resources: Resources) -> Check:
     if silent:
         found += f"; silent: {join_names(worker.name for worker in silent)}"
     if not alive:
-        return problem("workers", found, "start some: `recovery worker`")
+        return problem("workers", found, START)
     if not any(worker.queues for worker in alive):  # a sweep's, say
-        return problem("workers", f"{found}; none of them serves an actor", "start some that do: `recovery worker`")
+        return problem("workers", f"{found}; none of them serves an actor", START)
     if silent:
         # Others take what a silent one held and remove its record, within a nudge.
-        return warning("workers", found, "they are dead or hang; if they stay here, nobody scans: is a beat running?")
+        return warning("workers", found, "they are dead or hang. If they stay listed no scanner runs: see `beat`")
     return ok("workers", found)
 
 
@@ -73,7 +76,7 @@ def queues(resources: Resources) -> Check:
     actors, polled = store.waiting.by_actor(count_served=False), store.queues.all()
     depths = resources.broker.depths(sorted({*actors, *polled}))
     full = {name: depth for name, depth in depths.items() if depth}
-    found = f"{sum(full.values()):,} messages wait in {len(full)} of {len(depths)} queues"
+    found = f"{count(sum(full.values()), 'message')} in {count(len(depths), 'queue')}"
     lonely = [name for name in full if name not in actors or not actors[name].is_served]
     if not lonely:
         return ok("queues", found)
@@ -82,12 +85,14 @@ def queues(resources: Resources) -> Check:
         last = polled[name].polled_at if name in polled else None
         since = f"polled {show_age((now - last).total_seconds())} ago" if last else "never polled"
         names.append(f"{name} ({full[name]:,}, {since})")
-    found += f"; nobody consumes {join_names(names)}"
+    found += f"; no worker consumes {join_names(names)}"
     waited_for = (actors[name] for name in lonely if name in actors)
     if any(queue.waiting_seconds is not None or queue.waits_for_nobody for queue in waited_for):
-        return problem("queues", found, "start a worker that serves them: `recovery worker --queues …`, see `actors`")
-    # Left by processes that were aborted, or by others than us: whoever takes one drops it.
-    return warning("queues", f"{found}; no task waits for them", "nothing: a worker that serves them drops them")
+        return problem("queues", found, "start a worker that serves them, see `actors`")
+    # Left by processes that were aborted, or by others than us: whoever takes one discards it.
+    return warning(
+        "queues", f"{found}; no task waits for them", "nothing is to be done: a worker that serves them discards them"
+    )
 
 
 def _name(queues: Sequence[ActorQueue]) -> str:

@@ -173,8 +173,8 @@ class Broker:
                 ) from None
             # A full disk (MISCONF) or a primary that is away (MASTERDOWN) among them: answers that change.
             raise ServerUnavailable(
-                f"Redis at {public(self._url)} does not answer: {said}. Start one with `recovery up`, "
-                "or set RECOVERY_BROKER_URL to one that runs"
+                f"Redis at {public(self._url)} does not answer: {said}. Check that it runs, and that this "
+                "machine reaches it: RECOVERY_BROKER_URL, network, TLS. For development `recovery up` starts one"
             ) from None
 
 

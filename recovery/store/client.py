@@ -74,8 +74,8 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
             ) from None
         reason = told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
         raise ServerUnavailable(
-            f"MongoDB at {public(uri)} does not answer: {reason}. Start one with `recovery up`, or set "
-            "RECOVERY_MONGO_URI to one that runs"
+            f"MongoDB at {public(uri)} does not answer: {reason}. Check that it runs, and that this "
+            "machine reaches it: RECOVERY_MONGO_URI, network, TLS. For development `recovery up` starts one"
         ) from None
     if tuple(version[:2]) < OLDEST_SERVER:
         found = ".".join(map(str, version[:3]))

@@ -45,7 +45,7 @@ def test_healthy(env: dict[str, str], process_id: str) -> None:
     done = recovery("check", process_id, env=env)
     assert done.returncode == 0, done.stderr
     assert f"{process_id}  twice  running" in done.stdout
-    assert "1 task; decisions: 1 queued; a graph" in done.stdout
+    assert "1 task (1 queued); a graph" in done.stdout
     assert "start  twice  queued" in done.stdout
     assert "healthy" in done.stdout
     assert all(f"{name} scanner" in done.stdout for name in ("decisions", "graphs", "processes"))

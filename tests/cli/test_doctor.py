@@ -74,7 +74,7 @@ def test_nothing_runs(settings: Settings, env: dict[str, str]) -> None:
     done = recovery("doctor", env=env)
     assert done.returncode == 1
     assert "PROBLEM workers" in done.stdout
-    assert "→ start some: `recovery worker`" in done.stdout
+    assert "→ start the service that runs your workers" in done.stdout
 
 
 def test_a_server_does_not_answer(env: dict[str, str]) -> None:

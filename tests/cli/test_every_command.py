@@ -15,6 +15,7 @@ from recovery import Promise, Settings
 from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
+from recovery.engine.operations.overrides import ActorOverrides
 from recovery.records import Worker
 from recovery.store import schema
 from tests.cli import schemas
@@ -88,6 +89,7 @@ def world(settings: Settings) -> World:
     queues = (*demo_app.actors, "order", "pack")
     made.store.workers.beat(Worker(id="w", name="worker@host", host="host", pid=1, pid_started=1, queues=queues), 600)
     made.store.actors.save([made.app.actors["pack"].preferences.evolve(id="gone")])
+    ActorOverrides(made.app.resources).set(LONG_NAME, {"worker_timeout": 120.0, "max_work_timeouts": 3})
     made.store.catch_up(10)
     return made
 

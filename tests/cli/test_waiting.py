@@ -107,7 +107,7 @@ def test_check_with_all_workers_gone(store: Store, process_id: str) -> None:
     (finding,) = json.loads(done("check", process_id, "--json", code=1))["findings"]
     assert (finding["record"], finding["evidence"]) == (
         process_id,
-        "no worker that lives serves an actor: nothing of it goes on",
+        "no worker is alive that serves an actor: nothing of it goes on",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from recovery.demo.faults import Kind
 from recovery.rules import Rule
 from recovery.settings import Settings
+from tests.cli import schemas
 from tests.cli.command import ROOT, command, environment, recovery
 from tests.waiting import wait_until
 
@@ -42,7 +42,7 @@ def of_this(folder: Path) -> list[psutil.Process]:
 def test_kills_and_nothing_lost(tmp_path: Path) -> None:
     done = recovery(*SMALL, "--kill-every", "1", "--seed", "3", "--json", env={"TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = schemas.read("demo", done.stdout)
     assert set(found) >= FIGURES
     assert (found["processes"], found["finished"], found["tasks"], found["seed"]) == (4, 4, 48, 3)
     assert (found["lost"], found["accepted_twice"], found["problems"]) == (0, 0, [])
@@ -60,7 +60,7 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
     timeout = seconds + 200
     done = recovery(*SMALL, *options, env={"TMPDIR": str(tmp_path)}, timeout=timeout)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = schemas.read("demo", done.stdout)
     assert found["processes"] == found["finished"] >= 4
     assert (found["lost"], found["accepted_twice"], found["live_without_deadline"]) == (0, 0, 0)
     assert done.stderr.count("fault: ") == sum(found["faults"].values()) > 0
@@ -96,7 +96,7 @@ def test_what_has_not_ended_in_time_is_said(settings: Settings, tmp_path: Path) 
     options = ("demo", "--processes", "1", "--workers", "1", "--time-scale", "100", "--timeout", "0.5", "--json")
     done = recovery(*options, env=env)
     assert done.returncode == 1
-    found = json.loads(done.stdout)
+    found = schemas.read("demo", done.stdout)
     assert (found["finished"], found["lost"], found["accepted_twice"]) == (0, 0, 0)
     assert "is still running: " in found["problems"][0]
     (kept,) = tmp_path.glob("recovery-demo-*")

@@ -28,12 +28,12 @@ def polled(**ago: float) -> dict[str, QueueStatistics]:
 @pytest.mark.parametrize(
     ("workers", "queues", "level", "found"),
     [
-        ([worker(60)], polled(add=1, sum=2), Level.OK, "2 queues are polled"),
+        ([worker(60)], polled(add=1, sum=2), Level.OK, "2 queues polled"),
         ([worker(60)], polled(add=1, sum=9), Level.PROBLEM, "polls of sum (9s ago)"),
         ([worker(60)], polled(add=1), Level.PROBLEM, "polls of sum (never)"),
-        ([worker(60, paused=("sum",))], polled(add=1, sum=9), Level.OK, "1 queues are polled"),
-        ([worker(3)], {}, Level.OK, "0 queues are polled"),
-        ([], polled(add=3600), Level.OK, "0 queues are polled"),
+        ([worker(60, paused=("sum",))], polled(add=1, sum=9), Level.OK, "1 queue polled"),
+        ([worker(3)], {}, Level.OK, "0 queues polled"),
+        ([], polled(add=3600), Level.OK, "0 queues polled"),
     ],
     ids=["all", "one not", "one never", "one blocked", "just started", "no worker"],
 )

@@ -27,6 +27,7 @@ from recovery.store.views.ranges import Range
 from recovery.sweep import examine, sweep
 from recovery.sweep.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep.report import SHOWN
+from tests.cli import schemas
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
     BROKEN,
@@ -61,6 +62,8 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
     told = CliRunner().invoke(app, ["sweep", "--type", process.type]).stdout
     (sample,) = (line.split() for line in told.splitlines() if "sample" in line)
     assert sample[:2] == ["sample", "DEADLINE_MISSING"] and sample[2].startswith(process_id) and "{" not in told
+    found = schemas.read("sweep", CliRunner().invoke(app, ["sweep", "--type", process.type, "--json"]).stdout)
+    assert found["findings"] == {"DEADLINE_MISSING": 1}
     error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
     assert isinstance(error, UnknownProcessType) and "no process of type 'nosuch' was seen; " in str(error)
     database.store.process_types.save([ProcessTypePreferences(id="nosuchs")])

@@ -40,22 +40,21 @@ class CustomIds:
 
     def find(self, custom_id: str, limit: int) -> list[Named]:
         """Up to `limit` processes of this custom id, by type. Index `customId`: a seek for each process type."""
+        # With any type: the index is left for the next type once it has no more of this custom id.
+        query = _HAS_BOTH | {"customId": custom_id}
         try:
-            types = [one["_id"] for one in self._processes.aggregate(_TYPES, hint=INDEX)]
-            query = {"type": {"$in": types}, "customId": custom_id}
             found = self._processes.find(query, _FIELDS).hint(INDEX).limit(limit).to_list()
         except OperationFailure as error:
             if not is_index_missing(error):
                 raise
             # `doctor` tells of the index. Rather dear than not found.
-            found = self._processes.find(_HAS_BOTH | {"customId": custom_id}, _FIELDS).limit(limit).to_list()
+            found = self._processes.find(query, _FIELDS).limit(limit).to_list()
         return sorted(map(_named, found), key=lambda one: (one.type, one.id))
 
     def starting_with(self, start: str, limit: int) -> list[Named]:
         """Up to `limit` processes whose custom id starts so, for shells that complete it. Index `customId`: a range for
         each process type."""
-        types = [one["_id"] for one in self._processes.aggregate(_TYPES, hint=INDEX)]
-        query = {"type": {"$in": types}, "customId": {"$gte": start, "$lt": f"{start}{_LAST}"}}
+        query = _HAS_BOTH | {"customId": {"$gte": start, "$lt": f"{start}{_LAST}"}}
         return [_named(one) for one in self._processes.find(query, _FIELDS).hint(INDEX).limit(limit)]
 
     def newest(self, start: str, limit: int) -> list[str]:
@@ -69,7 +68,6 @@ class CustomIds:
         return {document["_id"]: document["customId"] for document in found}
 
 
-_TYPES: list[Document] = [{"$match": _HAS_BOTH}, {"$group": {"_id": "$type"}}]
 _FIELDS = {"type": True, "customId": True}
 
 
