@@ -86,7 +86,7 @@ def test_an_actor_that_workers_do_not_know(
         return (
             found["workers"].startswith("0 alive")
             and found["beat"].startswith("not known, since no worker is alive")
-            and "none runs, since no worker lives" in found["scanners"]
+            and "none runs, since no worker is alive" in found["scanners"]
         )
 
     wait_until(told_dead, WITHIN, "the doctor to tell that all workers are dead")
