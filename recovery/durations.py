@@ -9,7 +9,8 @@ UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 EXAMPLES = "90, 90s, 10m, 2h or 1d"
 
-_DURATION = re.compile(rf"([0-9]{{1,20}}(?:\.[0-9]{{0,20}})?|\.[0-9]{{1,20}})(e[+-]?[0-9]{{1,2}})?({'|'.join(UNITS)})?")
+_NUMBER = r"[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}"
+_DURATION = re.compile(rf"\+?({_NUMBER})([eE][+-]?[0-9]{{1,2}})?({'|'.join(UNITS)})?")
 _DIGITS = 6
 """After the point: records keep milliseconds, and what is measured is no more exact than microseconds."""
 

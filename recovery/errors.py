@@ -53,6 +53,18 @@ class RecoveryError(Exception):
     def __init__(self, *told: object) -> None:
         super().__init__(*map(printable_lines, told))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it holds, and not by its constructor's arguments, which need not be its text: it may be raised in one
+        process and caught in another."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(cls: type[RecoveryError], args: tuple[Any, ...], held: dict[str, Any]) -> RecoveryError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(held)
+    return error
+
 
 class SettingsError(RecoveryError):
     """A setting is missing, unknown or has a wrong value."""

@@ -20,5 +20,5 @@ SILENCE_FAR_OFF = LONGEST_SILENCE + 60
 """A worker's deadline that is further off, in seconds, is none that a worker wrote by this clock, and as good as past.
 A minute over, since clocks differ."""
 
-MOST = 1_000_000_000
+MAX_COUNT = 1_000_000_000
 """The largest count and rate."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -157,3 +158,27 @@ def test_contributing_names_every_package() -> None:
     rows = "\n".join(re.findall(r"^\| `.*", page, re.MULTILINE))
     rooms = {path.parent for path in MODULES if path.name == "__init__.py" and path.parent.parent == ROOT / "recovery"}
     assert [room.name for room in sorted(rooms) if f"`recovery/{room.name}`" not in rows] == []
+
+
+def named(dotted: str) -> bool:
+    """Whether there is such a module, or something in one."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(["recovery", *parts[:end]]))
+        except ImportError:
+            continue
+        return all((found := getattr(found, name, None)) is not None for name in parts[end:])
+    return False
+
+
+def test_a_module_that_is_named_is_one() -> None:
+    """In backticks, as `store.lifecycle.decisions`: texts outlive the modules that they name."""
+    rooms = "|".join(sorted(path.parent.name for path in (ROOT / "recovery").glob("*/__init__.py")))
+    wrong = [
+        f"{path.relative_to(ROOT)}: {found}"
+        for path in [*MODULES, *TEXTS]
+        for found in re.findall(rf"`(?:recovery\.)?((?:{rooms})(?:\.[A-Za-z_]+)+)`", path.read_text(encoding="utf-8"))
+        if not named(found)
+    ]
+    assert wrong == []

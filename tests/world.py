@@ -93,7 +93,7 @@ class World:
     def decisions(self, process_id: str) -> dict[str, Decision]:
         return dict(self.store.snapshots([process_id])[0].decisions)
 
-    def bring_on(self, process_id: str, timeout: float = 15.0) -> Process:
+    def bring_to_end(self, process_id: str, timeout: float = 15.0) -> Process:
         """Pump and scan until the process has ended."""
 
         def ended() -> bool:
@@ -107,7 +107,7 @@ class World:
     def run(self, process: Actor[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Start a process, bring it to its end, and give its result."""
         process_id = self.app.start(process, *args, **kwargs)
-        self.bring_on(process_id)
+        self.bring_to_end(process_id)
         return self.app.result(process_id, timeout=0)
 
     def pop(self, queues: Iterable[str]) -> dict[str, Any] | None:

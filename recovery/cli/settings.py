@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.durations import EXAMPLES, parse_duration, show_duration
 from recovery.errors import InputError
-from recovery.limits import MOST
+from recovery.limits import MAX_COUNT
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
 
@@ -56,7 +56,7 @@ def _value(name: str, text: str, default: Any) -> Any:
         # Python reads no number of thousands of digits; one that is only too large is refused with its limit.
         if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
             return int(text)
-        raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MOST:,}")
+        raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MAX_COUNT:,}")
     if name in RATES:
         if found := _NUMBER.fullmatch(text.removesuffix("/s")):
             return float(found[0])

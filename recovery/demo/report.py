@@ -55,7 +55,7 @@ class Report:
     executions: int
     requeued: int
     stale_rejected: int
-    """Late messages and results that were dropped."""
+    """Stale messages and results that were discarded."""
     stale_results: int
     """Of them the results: of attempts that were overtaken by another."""
     accepted_twice: int

@@ -36,7 +36,7 @@ from recovery.stack import Stack
 from recovery.store import check_server
 from recovery.wfformat import Workflow
 
-PATIENCE = {
+DEADLINES = {
     # A killed worker is seen by its neighbour at its next heartbeat; all else within seconds too, to be watched.
     ("heartbeat_interval", "heartbeat_timeout"): (1.0, 3.0),
     ("idle_timeout",): (3.0,),
@@ -188,7 +188,7 @@ class _Demo:
 
 def _settings(given: Settings, stack: Stack) -> Settings:
     ours: dict[str, Any] = {}
-    for names, values in PATIENCE.items():
+    for names, values in DEADLINES.items():
         if not given.model_fields_set & set(names):
             ours |= dict(zip(names, values, strict=True))
     return load(

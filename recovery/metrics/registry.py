@@ -1,5 +1,5 @@
 """The counters and histograms. Written by every process of a worker; in prefork pools through files that
-prometheus-client adds up (`PROMETHEUS_MULTIPROC_DIR`, set by `workers` before anything else is imported).
+prometheus-client adds up (`PROMETHEUS_MULTIPROC_DIR`, set by `recovery.worker` before anything else is imported).
 
 docs/metrics.md tells what each is for and when to be woken by it.
 """

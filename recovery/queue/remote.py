@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 SETTINGS_CHANGED = "recovery_settings_changed"
 """The control command: settings of actors or process types have changed, or which actors are blocked."""
 
-WITHIN = 2.0
+TELL_TIMEOUT = 2.0
 """Seconds that it may take; an operator's command waits for it."""
 
 
@@ -37,7 +37,7 @@ def tell_workers(url: str, command: str) -> bool:
     # Each answer has its time, and kombu asks for several and tries again.
     sending = threading.Thread(target=send, name="tell workers", daemon=True)
     sending.start()
-    sending.join(WITHIN)
+    sending.join(TELL_TIMEOUT)
     return sent.is_set()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recovery.errors import InputError
-from recovery.limits import LONGEST, MOST, SHORTEST
+from recovery.limits import LONGEST, MAX_COUNT, SHORTEST
 from recovery.records.given import shown
 from recovery.records.record import Record
 
@@ -117,9 +117,9 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
     if isinstance(default, bool):
         return "True or False"
     if isinstance(default, int):
-        return f"from 1 to {MOST:,}"
+        return f"from 1 to {MAX_COUNT:,}"
     if name in RATES:
-        return f"0 (off) or more tasks a second, up to {MOST:,}"
+        return f"0 (off) or more tasks a second, up to {MAX_COUNT:,}"
     return f"{'' if default else '0 (off) or '}at least {SHORTEST:g} seconds, up to 10 years ({LONGEST:,})"
 
 
@@ -130,7 +130,7 @@ def default_of(kind: type[Preferences], name: str) -> Any:
 
 def most_of(name: str, default: Any) -> int:
     """The largest value of a setting that is a number."""
-    return MOST if isinstance(default, int) or name in RATES else LONGEST
+    return MAX_COUNT if isinstance(default, int) or name in RATES else LONGEST
 
 
 def least_of(name: str) -> float:
@@ -159,7 +159,7 @@ def fits(name: str, value: Any, default: Any) -> bool:
     if isinstance(default, bool):
         return isinstance(value, bool)
     if isinstance(default, int):
-        return type(value) is int and 1 <= value <= MOST
+        return type(value) is int and 1 <= value <= MAX_COUNT
     # A number of seconds, and not a timedelta, a text or a switch. A default of 0 is a time that may be off.
     if type(value) not in (int, float):
         return False

@@ -24,7 +24,7 @@ class _Budget:
     """Of one actor: what may be handed over now, and what has been postponed."""
 
     allowed: float
-    postpone: float
+    postponed: float
     at: float
 
 
@@ -63,8 +63,8 @@ class Pace:
             budget.allowed -= count
             now += wanted[:count]
             if rest := wanted[count:]:
-                least, budget.postpone = budget.postpone / rate, budget.postpone + len(rest)
-                later.append(Later([f.record for f in rest], least, budget.postpone / rate))
+                least, budget.postponed = budget.postponed / rate, budget.postponed + len(rest)
+                later.append(Later([f.record for f in rest], least, budget.postponed / rate))
         return now, later
 
     def _refilled(self, actor: str, rate: float) -> _Budget:
@@ -73,6 +73,6 @@ class Pace:
         budget = self._budgets.setdefault(actor, _Budget(most, 0.0, now))
         earned = (now - budget.at) * rate
         budget.allowed = min(most, budget.allowed + earned)
-        budget.postpone = max(0.0, budget.postpone - earned)
+        budget.postponed = max(0.0, budget.postponed - earned)
         budget.at = now
         return budget

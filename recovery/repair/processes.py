@@ -1,5 +1,5 @@
 """Repairs of processes: their starts, graphs, records and ends. Each is decided from what is read anew, and its write
-repeats that condition; see `store.graphs`."""
+repeats that condition; see `store.lifecycle.graph_recovery`."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class ProcessRepairs:
                     found = judge_process(snapshot, around)
                     again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
                     still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
-            broken += for_each(still, lambda one: self._give_up(*one), lambda one: one[1].record)
+            broken += for_each(still, lambda one: self._break_off(*one), lambda one: one[1].record)
         return broken
 
-    def _give_up(self, snapshot: Snapshot, finding: Finding) -> bool:
+    def _break_off(self, snapshot: Snapshot, finding: Finding) -> bool:
         process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]
         if process is None or graph is None or not self._store.graphs.fail_seen(graph, task):
             return False

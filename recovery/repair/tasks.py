@@ -31,7 +31,7 @@ class TaskRepairs:
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,
             Repair.ENQUEUE_DUE: self._enqueue_due,
-            Repair.REQUEUE_MESSAGE: self._push_again,
+            Repair.REQUEUE_MESSAGE: self._requeue_message,
             Repair.WAIT: self._wait,
         }
 
@@ -54,7 +54,7 @@ class TaskRepairs:
         self._hand_over(rule, findings, queued)
         return len(queued)
 
-    def _push_again(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)

@@ -24,12 +24,12 @@ class TimeoutRepairs:
         self._resources, self._store = resources, resources.store
         self._applying = applying
         self.actions = {
-            Repair.END_LATE: self._give_up,
-            Repair.COUNT_LATE: self._count,
-            Repair.BREAK_LATE: self._break,
+            Repair.END_OVERDUE: self._end_overdue,
+            Repair.COUNT_OVERDUE: self._count,
+            Repair.BREAK_OVERDUE: self._break,
         }
 
-    def _give_up(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _end_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
         by_actor: dict[str, list[str]] = defaultdict(list)
         for finding in findings:
             assert finding.decision is not None

@@ -26,7 +26,7 @@ def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
         if not overdue:
             return None
     evidence = f"{decision.state}, first queued {decision.enqueued_at:%H:%M:%S}, over {actor.task_timeout:g} s ago"
-    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.END_LATE, evidence, decision)
+    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.END_OVERDUE, evidence, decision)
 
 
 def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
@@ -37,6 +37,6 @@ def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
     if not kind.process_timeout or process.started_at is None or process.timed_out_at is not None:
         return
     if around.now - process.started_at >= timedelta(seconds=kind.process_timeout):
-        repair = Repair.BREAK_LATE if kind.break_after_process_timeout else Repair.COUNT_LATE
+        repair = Repair.BREAK_OVERDUE if kind.break_after_process_timeout else Repair.COUNT_OVERDUE
         evidence = f"started {process.started_at:%H:%M:%S}, over {kind.process_timeout:g} s ago"
         yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)

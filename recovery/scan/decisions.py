@@ -28,7 +28,7 @@ class DecisionScanner(Scanner[Decision]):
     """
 
     name = "decisions"
-    repairs_postpone = True
+    repairs_move_deadlines = True
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         super().__init__(resources, applier)
@@ -55,7 +55,7 @@ class DecisionScanner(Scanner[Decision]):
         return item.id
 
     def postpone(self, record: Any) -> None:
-        self.resources.store.requeues.put_off_damaged(record)
+        self.resources.store.requeues.postpone_damaged(record)
 
     def judge(self, page: Page[Decision]) -> Diagnosis:
         decisions = page.items

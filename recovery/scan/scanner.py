@@ -79,8 +79,9 @@ class Scanner(ABC, Generic[Item]):
 
     name: str
     page: int
-    repairs_postpone = False
-    """Whether a page is settled by as many repairs as it has records: each has one at the most."""
+    repairs_move_deadlines = False
+    """Whether a repair moves its record's deadline, and each record has one repair at the most: a page of as many
+    repairs as records has nothing healthy in it."""
 
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources = resources
@@ -165,7 +166,7 @@ class Scanner(ABC, Generic[Item]):
                     looked_at += len(page)
                     done = self._look_at(page) + self._mend(page.damaged)
                     repaired += done
-                    if not (self.repairs_postpone and done.total() == len(page)):
+                    if not (self.repairs_move_deadlines and done.total() == len(page)):
                         self.postpone_healthy(page.items)
                     ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
                     if self.is_last(page):

@@ -3,7 +3,7 @@
 A client must not cross a fork: after one, the child makes its own. pymongo is told not to try writes again: the server
 would keep a record of each for that, a tenth of what a task costs, and ours is the better retry. Every step may run
 twice, lost replies included, so what somebody waits for is tried again for as long as it may be useful
-(`engine.patience`), and the rest is found overdue.
+(`engine.outages`), and the rest is found overdue.
 """
 
 from __future__ import annotations

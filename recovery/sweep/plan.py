@@ -19,7 +19,7 @@ from recovery.store.views.ranges import Range, Ranges
 # the last one keeps nobody waiting and that little is done again if its executor is lost.
 PROCESSES_EACH, DECISIONS_EACH = 5_000, 60_000
 PER_CORE = 2
-MOST = 400
+MAX_RANGES = 400
 SAMPLES_EACH = 10
 """Draws per range. A range of a fair size is drawn twice as often by chance once in 300 times, and cut for nothing."""
 
@@ -35,7 +35,7 @@ def plan(stored: Ranges, cores: int) -> list[Range]:
 def how_many(processes: int, decisions: int, cores: int) -> int:
     """How many ranges that volume is worth."""
     by_volume = max(ceil(processes / PROCESSES_EACH), ceil(decisions / DECISIONS_EACH))
-    return min(MOST, max(by_volume, PER_CORE * cores))
+    return min(MAX_RANGES, max(by_volume, PER_CORE * cores))
 
 
 def refine(cuts: Sequence[str], drawn: Sequence[str], fair: int) -> list[str]:

@@ -14,8 +14,7 @@ from recovery.engine import load_app
 from recovery.errors import RecoveryError
 from recovery.printable import log_printable, printable_lines
 from recovery.settings import current
-from recovery.worker import bootsteps as steps
-from recovery.worker import logs, tasks
+from recovery.worker import bootsteps, logs, tasks
 from recovery.worker.config import configuration
 from recovery.worker.messages import transport
 
@@ -29,7 +28,7 @@ def make_celery() -> Celery:
     celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
-    steps.install(celery, recovery_app)
+    bootsteps.install(celery, recovery_app)
     return celery
 
 

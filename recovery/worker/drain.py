@@ -77,13 +77,13 @@ class Drain:
         if not self._running() and self._ends_by_itself():
             return
         try:
-            self._give_up()
+            self._end_now()
         except Exception:
             log.exception("this worker's end was cut short: what it held is found once its heartbeat is overdue")
         finally:
             os._exit(self._exit_code)  # Celery would wait for the tasks that were given back
 
-    def _give_up(self) -> None:
+    def _end_now(self) -> None:
         self._lifeline.stop()
         self._board.close()
         pool = list(self._pool_pids())

@@ -12,13 +12,13 @@ from recovery.errors import BrokerError, ServerUnavailable
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 60.0
+START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
 runs workers starts them again."""
 PAUSE = 1.0
 
 
-def wait_for_servers(step: Callable[[], None], seconds: float = PATIENCE) -> None:
+def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
     """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised."""
     began, pause, failed = time.monotonic(), threading.Event(), False
     until = began + seconds

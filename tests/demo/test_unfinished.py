@@ -119,5 +119,5 @@ def test_what_is_gone(world: World) -> None:
 
 def test_what_has_ended_meanwhile(world: World) -> None:
     process_id = world.app.start("steps")
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert told(world, process_id) == "finished since a moment ago"

@@ -328,7 +328,7 @@ def test_what_cant_be_aborted(world: World) -> None:
     for reason in ("", " ", None):
         with pytest.raises(InputError, match="say in a few words why"):
             world.app.abort(process_id, reason)  # type: ignore[arg-type]
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     with pytest.raises(InputError, match="has finished; there is nothing to abort"):
         world.app.abort(process_id, "stop")
     assert world.app.result(process_id) == ["second"]

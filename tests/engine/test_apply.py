@@ -119,7 +119,7 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
         world.app.restart(process_id)
     world.store.database["graphs"].delete_one({})
     world.pump()
-    process = world.bring_on(process_id)
+    process = world.bring_to_end(process_id)
     assert process.error is not None
     assert process.error.kind == "ValueError"
     assert world.app.restart(process_id) == 1
@@ -128,7 +128,7 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their number alone: how long it takes until there are so many is the machine's."""
     monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
-    monkeypatch.setattr(applier, "PATIENCE", 600.0)
+    monkeypatch.setattr(applier, "GATHER_DELAY", 600.0)
     leaf = world.app.actor("leaf")(lambda number: number)
     deep = world.app.actor("deep")(leaf.schedule)
     total = world.app.actor("total")(sum)
@@ -139,7 +139,7 @@ def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.M
         return [total.schedule(parts), total.schedule(parts[: count // 2])]
 
     process_id = world.app.start(wide, 200)
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id, timeout=0) == [sum(range(200)), sum(range(100))]
     check_quiet(world, process_id)
     graph = world.store.graphs.get(process_id)
@@ -159,7 +159,7 @@ def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch
     def wide() -> Any:
         return [leaf.schedule(number) for number in range(60)]
 
-    process = world.bring_on(world.app.start(wide))
+    process = world.bring_to_end(world.app.start(wide))
     assert process.error is not None
     assert process.error.kind == "ZeroDivisionError"
     graph = world.store.graphs.get(process.id)
@@ -230,7 +230,7 @@ def test_what_is_applied_after_its_successor_brings_the_next_on(world: World, mo
             goes_on.set()
         return message
 
-    monkeypatch.setattr(applier, "PATIENCE", 0.0)
+    monkeypatch.setattr(applier, "GATHER_DELAY", 0.0)
     monkeypatch.setattr(applier, "apply", late)
     monkeypatch.setattr(world, "pop", nothing_more)
     first = app.actor("first")(lambda: 1)

@@ -115,7 +115,7 @@ def test_a_task_record_that_cant_be_read(world: World, packed: str, field: str) 
 def test_a_value_that_is_lost_and_can_be_made_again_is_waited_for(world: World, packed: str) -> None:
     spoil(world, "decisions", "pack", {"$set": {"state": "waiting"}, "$unset": {"outcome": ""}})
     assert ship(world) is Result.NOT_READY
-    assert world.bring_on(packed).result == '"packed and shipped"'
+    assert world.bring_to_end(packed).result == '"packed and shipped"'
     check_quiet(world, packed)
 
 

@@ -299,7 +299,7 @@ def test_whatever_an_actor_raises_is_its_tasks_error(
     def order() -> None:
         raise error
 
-    process = world.bring_on(world.app.start(world.app.process()(order)))
+    process = world.bring_to_end(world.app.start(world.app.process()(order)))
     assert process.error is not None
     assert (process.error.kind, process.error.message) == (type(error).__name__, message)
     assert "in order" in (process.error.stack or "")
@@ -328,7 +328,7 @@ def test_an_actors_process_that_is_to_end_ends(world: World) -> None:
     for end in reversed(ends.copy()):
         with pytest.raises(end):
             wait_until(lambda: (world.scan(), world.pump())[1], 10, "another attempt")
-    assert world.bring_on(process_id).result == '"third"'
+    assert world.bring_to_end(process_id).result == '"third"'
     assert world.decisions(process_id)["start"].timeouts == 2
 
 

@@ -10,8 +10,7 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import BulkWriteError
 
-from recovery.engine import Applier, Slot
-from recovery.engine import isolation as guarded
+from recovery.engine import Applier, Slot, isolation
 from recovery.engine.lifecycle.attempt import Result
 from recovery.records import DecisionState
 from recovery.repair import Repairer
@@ -28,7 +27,7 @@ SECRET = "a secret argument"
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was told in other tests is no reason not to tell it here."""
-    monkeypatch.setattr(guarded, "_told", Seldom(guarded._told._log, guarded.TELL_EVERY))
+    monkeypatch.setattr(isolation, "_told", Seldom(isolation._told._log, isolation.TELL_EVERY))
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_it_is_tried_ever_more_rarely(
 
 def test_a_line_tells_nothing_of_the_documents() -> None:
     refused = {"index": 0, "code": 11000, "errmsg": "E11000 duplicate\nkey", "op": {"args": SECRET}}
-    line = guarded.in_a_line(ours(BulkWriteError({"writeErrors": [refused]})))
+    line = isolation.in_a_line(ours(BulkWriteError({"writeErrors": [refused]})))
     assert line == "BulkWriteError: E11000 duplicate key (code 11000)"
 
 
@@ -110,7 +109,7 @@ def test_it_goes_on_once_somebody_repaired_it(world: World, started: str) -> Non
     repaired = {"$set": {"finished": []}}
     world.store.database["graphs"].update_one({"_id": started}, repaired)
     overdue(world, started, timedelta())
-    assert world.bring_on(started).result == '"done"'
+    assert world.bring_to_end(started).result == '"done"'
 
 
 ODD: list[dict[str, Any]] = [
@@ -165,7 +164,7 @@ def test_the_appliers_own_thread_tells_it_too(world: World, started: str, caplog
     for process_id in (started, other):
         finish(world, process_id)
     caplog.clear()
-    guarded._told = Seldom(guarded._told._log)
+    isolation._told = Seldom(isolation._told._log)
     applier = Applier(world.app.resources)
     for process_id in (started, other):
         (ended,) = world_ended(world, process_id)

@@ -139,7 +139,7 @@ def test_what_it_schedules_is_not_fallible(world: World) -> None:
     def order() -> Any:
         return tell.schedule(decide.options(fallible=True).schedule(7))
 
-    process = world.bring_on(world.app.start(order))
+    process = world.bring_to_end(world.app.start(order))
     assert process.state is ProcessState.BROKEN
 
 
@@ -161,7 +161,7 @@ def test_a_time_out_is_a_failure_too(world: World) -> None:
                 world.pump()
             except Died:
                 break
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert str(world.app.result(process_id)).startswith("hang: WorkTimeout: hang brought no result within 0.1 s")
 
 

@@ -8,7 +8,7 @@ import pytest
 from pymongo.errors import AutoReconnect, BulkWriteError, NotPrimaryError, OperationFailure, WriteConcernError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from recovery.engine import isolation as guarded
+from recovery.engine import isolation
 from recovery.engine.isolation import batch_or_each, for_each
 from recovery.errors import DamagedRecord
 from recovery.queue import driver_errors as of_redis
@@ -84,12 +84,12 @@ def test_an_outage_is_raised_and_nothing_else_is_tried(error: Exception) -> None
 def test_what_is_damaged_is_told_and_the_others_go_on(
     error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "_told", Seldom(guarded._told._log, guarded.TELL_EVERY))
+    monkeypatch.setattr(isolation, "_told", Seldom(isolation._told._log, isolation.TELL_EVERY))
     alone, all_at_once, before = Step(error), Step(error), failed_steps()
     assert for_each(["a", BAD, "b"], alone.one) == 2
     assert alone.asked == [["a"], [BAD], ["b"]]
     assert batch_or_each(["a", BAD, "b"], all_at_once.all) == 2
     assert all_at_once.asked == [["a", BAD, "b"], ["a"], [BAD], ["b"]]
     assert failed_steps() == before + 2
-    told = f"{BAD} can't be processed: {guarded.in_a_line(error)}; "
+    told = f"{BAD} can't be processed: {isolation.in_a_line(error)}; "
     assert caplog.text.count(told) == 1, "and in five minutes again"

@@ -110,7 +110,7 @@ def comes_to_its_end(shop: Shop) -> None:
     """What is listed can be restarted, and then nothing is."""
     shop.refused.clear()
     restart_selected(shop.world.app.resources, Selection())
-    assert shop.world.bring_on(shop.id).state is ProcessState.FINISHED
+    assert shop.world.bring_to_end(shop.id).state is ProcessState.FINISHED
     assert shop.world.store.interruptions.count(Selection()) == 0
 
 
@@ -188,7 +188,7 @@ def test_the_start_goes_on_with_its_restart_that_was_cut_off(shop: Shop) -> None
     shop.dies_at("interruptions.remove_before")
     assert (shop.state, shop.listed) == (ProcessState.RUNNING, {("order", "ValueError")})
     shop.refused.clear()
-    assert shop.world.bring_on(shop.id).state is ProcessState.FINISHED
+    assert shop.world.bring_to_end(shop.id).state is ProcessState.FINISHED
     assert shop.listed == set()
 
 

@@ -54,7 +54,7 @@ def test_arguments_of_a_child_that_its_function_does_not_take(world: World) -> N
     def order() -> Promise:
         return price.schedule()
 
-    error = world.bring_on(world.app.start(order)).error
+    error = world.bring_to_end(world.app.start(order)).error
     assert error is not None
     assert "missing a required argument: 'number'" in error.message
 

@@ -40,7 +40,7 @@ def test_a_heartbeat_that_can_not_be_written_is_no_error(world: World, monkeypat
         return "done"
 
     monkeypatch.setattr(Decisions, "extend", away(1, Decisions.extend))
-    assert world.bring_on(world.app.start(order)).result == '"done"'
+    assert world.bring_to_end(world.app.start(order)).result == '"done"'
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -75,7 +75,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
         world.pump()
     (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]
     assert (child.state, child.timeouts) == (DecisionState.QUEUED, 0)
-    assert world.bring_on(process_id).result == "2"
+    assert world.bring_to_end(process_id).result == "2"
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -137,7 +137,7 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
     with pytest.raises(StoreUnavailable):
         world.pump()
-    assert world.bring_on(process_id).result == '"done"'
+    assert world.bring_to_end(process_id).result == '"done"'
 
 
 def test_the_end_of_an_outage_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,7 +66,7 @@ def test_a_blocked_actors_task_is_not_taken_on_the_spot(world: World, shape: str
     (waits,) = [d for d in world.decisions(process_id).values() if d.actor == "blocked"]
     assert (waits.state, waits.attempts) == (DecisionState.QUEUED, 0)
     world.store.actors.unblock("blocked")
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert ran.count("blocked") == 1
 
 

@@ -84,7 +84,7 @@ def test_only_what_depends_on_it_waits_and_nothing_is_done_twice(shop: Shop, wor
     process = world.process(process_id)
     assert (process.state, process.error, process.ended_at) == (ProcessState.RUNNING, None, None)
     assert process.recovery_time is not None
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[10, 20, 30], 0]
     assert shop.ran == done + Counter({"pay 2": 1, "pack 20": 1, "ship": 1})
     check_quiet(world, process_id)
@@ -118,7 +118,7 @@ def test_it_may_fail_again_and_be_restarted_again(shop: Shop, world: World) -> N
         assert (found.restarts, found.attempt) == (restarts, restarts + 1)
     shop.refused = set()
     world.app.restart(process_id)
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
     check_quiet(world, process_id)
 
@@ -134,7 +134,7 @@ def test_of_several_failed_tasks_all_must_be_restarted(shop: Shop, world: World)
     assert world.process(process_id).state is ProcessState.BROKEN, "the other is still failed"
     assert [one.id for one in world.store.interruptions.of_process(process_id)] == [f"{process_id}/{second}"]
     assert world.app.restart(process_id, second) == 1
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[10, 20, 30], 0]
     check_quiet(world, process_id)
 
@@ -153,7 +153,7 @@ def test_a_restart_of_all_goes_on_with_one_that_was_cut_off(
     shop.refused = set()
     assert restart_process(world.app.resources, process_id) == Restarts(tasks=1, processes=1)
     assert world.store.interruptions.of_process(process_id) == []
-    assert world.bring_on(process_id).state is ProcessState.FINISHED
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
 
 
 def _cut_off(*_: Any) -> int:
@@ -224,7 +224,7 @@ def test_a_group_is_restarted(shop: Shop, world: World) -> None:
     done = restart_selected(world.app.resources, Selection(fingerprint=groups["pay", "ValueError"].fingerprint))
     assert (done.tasks, done.processes) == (3, 2)
     for process_id in processes:
-        assert world.bring_on(process_id).state is ProcessState.FINISHED
+        assert world.bring_to_end(process_id).state is ProcessState.FINISHED
         check_quiet(world, process_id)
     assert [one.process_id for one in world.store.interruptions.page(Selection(), "", 10)] == [other]
 
@@ -266,7 +266,7 @@ def test_a_failure_from_before_is_not_applied(shop: Shop, world: World) -> None:
     world.app.restart(process_id)
     assert world.app.applier.apply([ended(world, failed)]) is Applied.STALE
     assert world.process(process_id).state is ProcessState.RUNNING
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
     assert world.store.interruptions.of_process(process_id) == []
 
@@ -289,7 +289,7 @@ def test_restarted_between_the_graph_and_the_process(shop: Shop, world: World, m
     monkeypatch.setattr(store.graphs, "fail", fail_then_restart)
     assert interrupt(world.app.resources, second) is Applied.BEFORE
     assert world.process(process_id).state is ProcessState.RUNNING
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20, 30], 0]
     assert world.store.interruptions.of_process(process_id) == []
 
@@ -322,7 +322,7 @@ def test_a_failure_between_the_look_and_the_reopening_breaks_it_again(
     monkeypatch.undo()
     shop.refused = set()
     world.app.restart(process_id)
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20, 30], 0]
 
 
@@ -348,7 +348,7 @@ def test_a_failure_while_a_process_that_broke_as_a_whole_is_set_running(
     monkeypatch.undo()
     shop.refused = set()
     world.app.restart(process_id)
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
     check_quiet(world, process_id)
 
@@ -382,7 +382,7 @@ def test_one_damaged_process_does_not_cut_off_the_rest_of_a_batch(
     else:
         assert restart_selected(world.app.resources, Selection()) == Restarts(processes=1)
     for process_id in (damaged, well, other):
-        world.bring_on(process_id)
+        world.bring_to_end(process_id)
         assert world.app.result(process_id) == [[20], 0]
         assert world.store.interruptions.of_process(process_id) == []
         check_quiet(world, process_id)
@@ -427,7 +427,7 @@ def test_the_word_that_a_failure_is_applied_does_not_put_its_next_life_to_rest(s
     (queued,) = shop.paying(process_id)
     assert finish(world, queued, "20")
     assert world.store.decisions.clear_deadlines([failed.id], failed.restarts) == 0
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
     check_quiet(world, process_id)
 
@@ -507,7 +507,7 @@ def test_the_graph_is_lost_after_a_restart_that_was_cut_off(
         return world.process(process_id).state is not ProcessState.BROKEN
 
     wait_until(runs_again, 10, "its apply")
-    assert world.bring_on(process_id).state is ProcessState.FINISHED
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
     assert world.store.interruptions.of_process(process_id) == []
 
 

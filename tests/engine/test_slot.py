@@ -207,7 +207,7 @@ def test_a_task_without_its_record_waits_until_that_is_made_again(world: World) 
     message = world.pop(["large"])
     assert message is not None
     assert slot(world).run(world.app.actors["large"], *arguments(message)) is Result.NOT_READY
-    assert world.bring_on(process_id).result == "5000"
+    assert world.bring_to_end(process_id).result == "5000"
     (decision,) = (d for d in world.decisions(process_id).values() if d.actor == "large")
     assert decision.timeouts == 0
     check_quiet(world, process_id)
@@ -277,7 +277,7 @@ def test_a_task_whose_value_was_lost_waits_until_its_graph_is_looked_at(world: W
     graph = world.store.graphs.get(process_id)
     assert graph is not None and graph.recovery_time is not None
     assert (graph.recovery_time - world.store.now()).total_seconds() < 60, "and not in an hour"
-    process = world.bring_on(process_id)
+    process = world.bring_to_end(process_id)
     assert process.result == '"packed and shipped"', process.error
     (shipped,) = (d for d in world.decisions(process_id).values() if d.actor == "ship")
     assert shipped.timeouts == 0
@@ -293,7 +293,7 @@ def test_a_value_that_never_comes_breaks_the_process(world: World) -> None:
         world.pump(serve={actor: world.app.actors[actor]})
     failed = {"outcome.error": {"kind": "ValueError", "message": "another's"}}
     world.store.database["decisions"].update_one({"actor": "pack"}, {"$set": failed, "$unset": {"outcome.value": 1}})
-    process = world.bring_on(process_id)
+    process = world.bring_to_end(process_id)
     assert process.state is ProcessState.BROKEN
     assert process.error is not None and "has no value yet" in process.error.message
     shipped = world.store.database["decisions"].find_one({"actor": "ship"})

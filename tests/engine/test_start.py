@@ -104,7 +104,7 @@ def test_a_custom_id_with_other_arguments(world: World, args: tuple[Any, ...], k
     assert refused.value.process_id == first
     assert str(refused.value) == (
         f"process {first} of type order has the custom_id 'order 1' already, and was started with other arguments; "
-        "give this one another custom_id, or ask for the one that is there by any_arguments=True (--any-arguments)"
+        "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
     )
     assert world.app.start("order", *args, custom_id="order 1", any_arguments=True, **kwargs) == first
     world.pump()
@@ -118,6 +118,16 @@ def test_the_same_arguments_as_another_program_wrote_them(world: World) -> None:
     other = '[[{"b": [2.50, "\\u00e9"], "a": 1.0}], {}]'
     world.store.database["processes"].update_one({"_id": first}, {"$set": {"args": other}})
     assert world.app.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1") == first
+
+
+def test_a_custom_id_whose_arguments_somebody_spoilt(world: World) -> None:
+    """Nobody can tell that they are the same; who does not ask for that gets the process as ever."""
+    first = world.app.start("order", 1, custom_id="order 1")
+    found = world.store.database["processes"]
+    assert found.update_one({"_id": first}, {"$set": {"args": 5}}, bypass_document_validation=True).modified_count
+    with pytest.raises(CustomIdTaken, match="started with arguments that can't be read any more"):
+        world.app.start("order", 1, custom_id="order 1")
+    assert world.app.start("order", 1, custom_id="order 1", any_arguments=True) == first
 
 
 def test_one_custom_id_with_other_arguments_by_eight_at_once(world: World) -> None:

@@ -56,7 +56,7 @@ def test_a_result_that_is_taken_back_was_told_to_nobody(failover: Failover) -> N
     with pytest.raises(ResultTimeout):
         failover.app.result(process_id, timeout=A_WHILE)
     failover.lose_primary()
-    assert failover.world.bring_on(process_id, timeout=30).state == "finished"
+    assert failover.world.bring_to_end(process_id, timeout=30).state == "finished"
     told = failover.app.result(process_id, timeout=5)
     assert f'"{told}"' != lost.outcome.value, "its end was not lost: nothing was tried"
 
@@ -80,7 +80,7 @@ def test_a_break_that_is_taken_back_was_told_to_nobody(failover: Failover) -> No
         failover.app.result(process_id, timeout=A_WHILE)
     assert failover.world.store.interruptions.of_process(process_id) == []
     failover.lose_primary()
-    failover.world.bring_on(process_id, timeout=30)
+    failover.world.bring_to_end(process_id, timeout=30)
     assert failover.app.result(process_id, timeout=5) == "paid"
 
 
@@ -136,7 +136,7 @@ def test_two_attempts_are_never_mixed(failover: Failover) -> None:
         failover.lose_primary()
         if not course.over:
             course.finish()
-    failover.world.bring_on(process_id, timeout=30)
+    failover.world.bring_to_end(process_id, timeout=30)
     first, second = failover.app.result(process_id, timeout=5)
     assert first == second
 
@@ -167,7 +167,7 @@ def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> No
             course.finish()
     graph = failover.world.store.graphs.get(process_id)
     assert graph is None or graph.finished == ()
-    assert failover.world.bring_on(process_id, timeout=30).state == "finished"
+    assert failover.world.bring_to_end(process_id, timeout=30).state == "finished"
 
 
 def test_a_start_that_is_not_acknowledged_runs_nothing(failover: Failover) -> None:
@@ -264,7 +264,7 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
     (left,) = failover.finished("once")
     assert left.recovery_time is not None
     failover.overdue("decisions")
-    failover.world.bring_on(process_id)
+    failover.world.bring_to_end(process_id)
     assert failover.app.result(process_id, timeout=5) == "a word"
 
 
@@ -339,7 +339,7 @@ def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> Non
     graph = store.graphs.get(process_id)
     assert graph is not None and graph.failed == {} and failover.world.process(process_id).state == "running"
     failover.nodes.resume_replication()
-    failover.world.bring_on(process_id)
+    failover.world.bring_to_end(process_id)
     assert failover.app.result(process_id, timeout=5) == "a word"
 
 

@@ -85,7 +85,7 @@ def test_one_fault(world: World, fault: Fault) -> None:
         assert repaired[fault.rule], "named in what was done"
     if fault.rule in ONLY_TOLD:
         return
-    process = world.bring_on(broken.id)
+    process = world.bring_to_end(broken.id)
     if fault.end in (FINISHED, None):
         assert (process.state, process.result) == (ProcessState.FINISHED, fault.result)
         check_quiet(world, broken.id)
@@ -152,7 +152,7 @@ def test_all_graphs_are_dropped(world: World) -> None:
     done = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"state": "finished"})}
     world.store.database["graphs"].drop()
     for one in broken:
-        assert world.bring_on(one.id).result == RESULT
+        assert world.bring_to_end(one.id).result == RESULT
         check_quiet(world, one.id)
     after = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"_id": {"$in": list(done)}})}
     assert after == done, "no finished task ran again"
@@ -189,7 +189,7 @@ def broken_at_first(world: World) -> str:
         return "done"
 
     process_id = world.app.start(fragile)
-    assert world.bring_on(process_id).state is ProcessState.BROKEN
+    assert world.bring_to_end(process_id).state is ProcessState.BROKEN
     return process_id
 
 
@@ -197,7 +197,7 @@ def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> 
     process_id = broken_at_first(world)
     world.store.database["graphs"].delete_one({"_id": process_id})
     world.app.restart(process_id)
-    assert world.bring_on(process_id).result == '"done"'
+    assert world.bring_to_end(process_id).result == '"done"'
 
 
 def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World) -> None:
@@ -245,4 +245,4 @@ def test_a_restart_that_was_cut_off_is_gone_on_with(world: World) -> None:
     broken = Broken(world, process_id)
     broken.change("decisions", f"{process_id}/start", {"$unset": {"queuedAt": 1}})
     assert scan(broken)[Rule.MESSAGE_LOST] == 1
-    assert world.bring_on(process_id).result == '"done"'
+    assert world.bring_to_end(process_id).result == '"done"'

@@ -199,7 +199,7 @@ def test_the_end_of_a_single_task_asks_for_nothing_more(world: World) -> None:
         assert world.run(world.app.process("single")(lambda: "done")) == "done"
         assert asked == []
         order = world.app.start("order", 3)
-        assert world.bring_on(order).result == RESULT
+        assert world.bring_to_end(order).result == RESULT
     assert asked == [order]
 
 

@@ -138,7 +138,7 @@ def start_not_registered(world: World, process_id: str) -> None:
 
 
 def finish_not_recorded(world: World, process_id: str) -> None:
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     soon = world.store.now() + DAY
     change(world, "processes", process_id, state="running", recoveryTime=soon, result=None, endedAt=None)
     idle(world, process_id)
@@ -177,7 +177,7 @@ def test_found_and_repaired(world: World, process_id: str, rule: Rule) -> None:
     done, afterwards = repair(world.app.resources, examined)
     assert done[rule] == 1
     assert afterwards.findings == ()
-    assert world.bring_on(process_id).state == ("broken" if rule in ENDS_BROKEN else "finished")
+    assert world.bring_to_end(process_id).state == ("broken" if rule in ENDS_BROKEN else "finished")
 
 
 def contents(world: World) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_a_repair_out_of_date_does_nothing(world: World, process_id: str) -> Non
 
 
 def test_an_ended_process_needs_nobody(world: World, process_id: str) -> None:
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     world.scan()
     assert look(world.app.resources, process_id).findings == ()
 

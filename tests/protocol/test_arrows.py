@@ -51,7 +51,7 @@ def test_start_cut_off(world: World, at: str) -> None:
     world.dies(at, start)
     process_id = start(world)  # the client asks again; what was acknowledged is there, and is the same
     assert world.app.resources.store.database["processes"].count_documents({}) == 1
-    assert world.bring_on(process_id).result == str(RESULT)
+    assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)
 
 
@@ -60,7 +60,7 @@ def test_start_cut_off_and_never_asked_again(world: World, at: str) -> None:
     world.dies(at, start)
     found = world.app.resources.store.database["processes"].find_one({})
     assert found is not None
-    assert world.bring_on(found["_id"]).result == str(RESULT)
+    assert world.bring_to_end(found["_id"]).result == str(RESULT)
     check_quiet(world, found["_id"])
 
 
@@ -69,7 +69,7 @@ def test_work_cut_off(world: World, at: str) -> None:
     process_id = start(world)
     with by_message_only():
         world.dies(at, lambda doomed: doomed.pump("doomed#1"))
-        assert world.bring_on(process_id).result == str(RESULT)
+        assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)
 
 
@@ -77,7 +77,7 @@ def test_work_cut_off(world: World, at: str) -> None:
 def test_work_cut_off_on_the_spot(world: World, at: str) -> None:
     process_id = start(world)
     world.dies(at, lambda doomed: doomed.pump("doomed#1"))
-    assert world.bring_on(process_id).result == str(RESULT)
+    assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)
 
 
@@ -99,7 +99,7 @@ CLAIMED = [
 def chain_cut_off(world: World, process_id: str, at: str, skipped: int) -> None:
     """A chain's steps run before the graph has learnt of those before them."""
     world.dies(at, lambda doomed: doomed.pump("doomed#1"), skipped)
-    assert world.bring_on(process_id).result == "32"
+    assert world.bring_to_end(process_id).result == "32"
     check_quiet(world, process_id)
 
 
@@ -133,5 +133,5 @@ def test_rescue_cut_off(world: World, at: str) -> None:
             doomed.scan()
 
     world.dies(at, scan_until_dead)
-    assert world.bring_on(process_id).result == str(RESULT)
+    assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)

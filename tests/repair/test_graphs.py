@@ -67,7 +67,7 @@ def repair(world: World, *process_ids: str) -> Done:
 
 
 def ends_well(world: World, process_id: str) -> None:
-    process = world.bring_on(process_id)
+    process = world.bring_to_end(process_id)
     assert (process.state, process.result) == (ProcessState.FINISHED, "10"), process.error
     check_quiet(world, process_id)
 

@@ -59,13 +59,13 @@ def found(world: World, process_id: str) -> list[str]:
 
 
 def of_tasks(world: World) -> str:
-    return world.bring_on(world.app.start("order")).id
+    return world.bring_to_end(world.app.start("order")).id
 
 
 def after_a_restart(world: World) -> str:
     process_id = of_tasks(world)
     assert world.app.restart(process_id) == 2
-    world.bring_on(process_id)
+    world.bring_to_end(process_id)
     assert [one["restarts"] for one in listed(world)] == [1, 1]
     return process_id
 
@@ -133,7 +133,7 @@ def test_broken_by_another_program(world: World) -> None:
     (one,) = listed(world)
     assert (one["kind"], one["message"]) == ("Unknown", "why it can't go on is not known any more")
     world.app.restart(process_id)
-    assert world.bring_on(process_id).state is ProcessState.FINISHED and listed(world) == []
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED and listed(world) == []
 
 
 def test_what_has_just_broken_is_left_alone(world: World) -> None:
@@ -201,4 +201,4 @@ def test_a_restart_needs_no_list(world: World) -> None:
     lose(world)
     world.refused = False  # type: ignore[attr-defined]
     assert world.app.restart(process_id) == 2
-    assert world.bring_on(process_id).state is ProcessState.FINISHED
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED

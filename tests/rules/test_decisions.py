@@ -146,18 +146,18 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "queued for too long",
         decision(QUEUED, enqueued_at=LONG_AGO, queued_at=NOW), around(actor={"task_timeout": 3600}),
-        Rule.TASK_TIMEOUT, Repair.END_LATE, "queued, first queued 11:00:00, over 3600 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_OVERDUE, "queued, first queued 11:00:00, over 3600 s ago",
     ),
     (
         "worked on for too long, and that is forced",
         decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7"),
         around(actor={"task_timeout": 60, "force_finish_after_task_timeout": True}),
-        Rule.TASK_TIMEOUT, Repair.END_LATE, "working, first queued 11:00:00, over 60 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_OVERDUE, "working, first queued 11:00:00, over 60 s ago",
     ),
     (
         "worked on for too long, and overdue",
         decision(WORKING, enqueued_at=LONG_AGO, worker="w1#7", recovery_time=NOW), around(actor={"task_timeout": 60}),
-        Rule.TASK_TIMEOUT, Repair.END_LATE, "working, first queued 11:00:00, over 60 s ago",
+        Rule.TASK_TIMEOUT, Repair.END_OVERDUE, "working, first queued 11:00:00, over 60 s ago",
     ),
 ]  # fmt: skip
 
@@ -328,8 +328,8 @@ def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     fitting = {
         WAITING: set[Repair](),
         DELAYED: {Repair.ENQUEUE_DUE},
-        QUEUED: {Repair.REQUEUE_MESSAGE, Repair.WAIT, Repair.END_LATE},
-        WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.END_LATE},
+        QUEUED: {Repair.REQUEUE_MESSAGE, Repair.WAIT, Repair.END_OVERDUE},
+        WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.END_OVERDUE},
         FINISHED: {Repair.APPLY},
     }
     if found is not None:

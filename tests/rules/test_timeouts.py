@@ -22,7 +22,7 @@ def snapshot(**changes: Any) -> Snapshot:
     return Snapshot("p", process, graph, {"start": decision}, frozenset({"start"}))
 
 
-@pytest.mark.parametrize(("breaks", "repair"), [(False, Repair.COUNT_LATE), (True, Repair.BREAK_LATE)])
+@pytest.mark.parametrize(("breaks", "repair"), [(False, Repair.COUNT_OVERDUE), (True, Repair.BREAK_OVERDUE)])
 def test_found(breaks: bool, repair: Repair) -> None:
     kind = {"process_timeout": 3600, "break_after_process_timeout": breaks}
     (found,) = judge_process(snapshot(), around(process_type=kind))

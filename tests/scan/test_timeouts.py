@@ -126,7 +126,7 @@ def test_a_process_that_takes_too_long_is_counted(world: World) -> None:
     process_id = start(world, process_timeout=0.05, idle_timeout=60)
     found(world, "processes", {Rule.PROCESS_TIMEOUT: 1})
     assert count("add") == before + 1
-    assert world.bring_on(process_id).result == '"done"', "it goes on"
+    assert world.bring_to_end(process_id).result == '"done"', "it goes on"
 
 
 def test_a_process_that_takes_too_long_is_broken(world: World) -> None:
@@ -154,7 +154,7 @@ def test_a_blocked_task_waits_without_being_queued_again(world: World) -> None:
     wait_until(looked_at, 10, "its deadline to move")
     assert world.decisions(process_id)["start"].pass_key == before.pass_key
     world.store.actors.unblock("add")
-    assert world.bring_on(process_id).result == '"done"'
+    assert world.bring_to_end(process_id).result == '"done"'
 
 
 @pytest.mark.parametrize("end", [ProcessState.FINISHED, ProcessState.ABORTED])

@@ -182,7 +182,7 @@ class Cluster:
         """A worker is seen to be gone."""
         rescue(member.resources, Repairer(member.resources, member.applier), [lost])
 
-    def bring_on(self, member: Member) -> None:
+    def bring_to_end(self, member: Member) -> None:
         """Everything that can be done now, without a fault."""
         while message := self.take(member):
             self.run(member, message)

@@ -86,7 +86,7 @@ def _lives(cluster: Cluster, plan: Plan, restarts: bool, unwanted: str | None) -
                 if unwanted is not None:
                     with suppress(InputError):  # it has finished
                         cluster.abort(member, unwanted)
-                cluster.bring_on(member)
+                cluster.bring_to_end(member)
             status = 0
         finally:
             os._exit(status)

@@ -24,7 +24,7 @@ def bring_to_rest(
     memory = memory or Memory()
     survivor = cluster.member()
     for _ in range(ROUNDS):
-        cluster.bring_on(survivor)
+        cluster.bring_to_end(survivor)
         found = read(cluster.database)
         memory.check(found)
         if not live(found):

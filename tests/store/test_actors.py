@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.limits import LONGEST, MOST
+from recovery.limits import LONGEST, MAX_COUNT
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
 from recovery.store import Store
 
@@ -72,7 +72,10 @@ def test_what_an_older_version_took_is_brought_within_the_limits(store: Store) -
     store.actors.save([ADD.evolve(worker_timeout=1e15, task_timeout=1e30, max_work_timeouts=10**15, requeue_rate=1e12)])
     store.process_types.save([ProcessTypePreferences(id="order", process_timeout=1e15)])
     limited = ADD.evolve(
-        worker_timeout=float(LONGEST), task_timeout=float(LONGEST), max_work_timeouts=MOST, requeue_rate=float(MOST)
+        worker_timeout=float(LONGEST),
+        task_timeout=float(LONGEST),
+        max_work_timeouts=MAX_COUNT,
+        requeue_rate=float(MAX_COUNT),
     )
     assert store.actors.all() == {"add": limited}
     assert store.preferences.task_timeouts() == {"add": LONGEST}

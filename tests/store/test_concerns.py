@@ -120,7 +120,7 @@ def live(world: World) -> None:
     refuse[0] = False
     app.restart(broken)
     abort_process(app.resources, aborted, "a test")
-    world.bring_on(broken)
+    world.bring_to_end(broken)
     world.scan()
     with pytest.raises(ProcessBroken):
         app.result(timed_out, timeout=5)

@@ -123,13 +123,13 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     worker.tell()
     fine, bad = client.app.start("order", 1, 2, 3), client.app.start("order", 1, -2)
     assert set(operator.counts().values()) == {2}, "both starts are registered as a whole"
-    assert worker.bring_on(fine).state == "finished"
-    assert worker.bring_on(bad).state == "broken"
+    assert worker.bring_to_end(fine).state == "finished"
+    assert worker.bring_to_end(bad).state == "broken"
     assert client.app.result(fine, timeout=0) == 6
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
-    worker.store.requeues.put_off_damaged(f"{bad}/start")
+    worker.store.requeues.postpone_damaged(f"{bad}/start")
     worker.store.processes.postpone(bad, 1)
     worker.store.graphs.postpone(bad, 1)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recovery.records.ids import new_process_id, record_id
 from recovery.store.views.ranges import Range
-from recovery.sweep.plan import MOST, how_many, plan, ranges, refine
+from recovery.sweep.plan import MAX_RANGES, how_many, plan, ranges, refine
 from tests.sweep.database import Database
 from tests.sweep.shapes import finished
 
@@ -54,7 +54,13 @@ def test_one_giant_process_is_not_cut() -> None:
 
 @pytest.mark.parametrize(
     ("processes", "decisions", "cores", "expected"),
-    [(0, 0, 2, 4), (100, 1200, 8, 16), (100_000, 1_200_000, 2, 20), (1000, 6_000_000, 2, 100), (10**8, 0, 2, MOST)],
+    [
+        (0, 0, 2, 4),
+        (100, 1200, 8, 16),
+        (100_000, 1_200_000, 2, 20),
+        (1000, 6_000_000, 2, 100),
+        (10**8, 0, 2, MAX_RANGES),
+    ],
 )
 def test_the_number_of_ranges_follows_the_volume(processes: int, decisions: int, cores: int, expected: int) -> None:
     assert how_many(processes, decisions, cores) == expected

@@ -6,7 +6,7 @@ and they are applied in one update, where nobody waits for it to be applied:
 - its successor was claimed on the spot, so the graph only has to learn it;
 - its graph is large, and slow to write.
 
-Nothing waits for longer than PATIENCE, far below `apply_timeout`, from which on others would apply it. That a
+Nothing waits for longer than GATHER_DELAY, far below `apply_timeout`, from which on others would apply it. That a
 decision is applied needs no haste at all to be written: see `clearing`.
 
 Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so (`repair.applying`).
@@ -37,7 +37,7 @@ LARGE_GRAPHS = 1000
 """Of so many processes it is remembered that their graph is large."""
 TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
-PATIENCE = 0.1
+GATHER_DELAY = 0.1
 """Seconds that a finished task waits for others."""
 CATCH_UP_TIMEOUT = 1.0
 """Seconds that a flush waits for the majority: a thousand times what it takes while all is well."""
@@ -147,7 +147,7 @@ class Applier:
         written, pause = time.monotonic(), threading.Event()
         while self._wake.wait():
             self._wake.clear()
-            pause.wait(PATIENCE)
+            pause.wait(GATHER_DELAY)
             try:
                 with self._flushing:
                     self._apply_waiting()

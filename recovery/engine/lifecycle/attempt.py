@@ -106,13 +106,13 @@ class Slot:
     def _give_back(self, decision: Decision) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written: its holder lives, so nobody
         else would before its deadline."""
-        patience = self._resources.settings.message_timeout
+        timeout = self._resources.settings.message_timeout
 
         def give() -> list[Queued]:
             held = pass_of(decision)
             return self._resources.store.requeues.requeue_unrun(decision.id, held, self._holder, new_pass())
 
-        queued = through_outage(give, patience, decision.id)
+        queued = through_outage(give, timeout, decision.id)
         push(self._resources, queued)
         metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
 

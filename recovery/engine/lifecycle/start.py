@@ -14,12 +14,11 @@ from recovery import metrics
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import CustomIdTaken, ServerUnavailable, StoreError
+from recovery.errors import CustomIdTaken, DamagedRecord, ServerUnavailable, StoreError, StoreUnavailable
 from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task, given
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.records.values import is_same
-from recovery.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -46,43 +45,41 @@ def start(
     wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
-        process, same_arguments = through_outage(
-            lambda: _saved(resources.store, wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
+        process = through_outage(
+            lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
         )
-    except StoreError as error:
+    except StoreUnavailable as error:
         raise ServerUnavailable(
             f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
             f"({error}). Start it again with a custom_id, which starts it once at the most"
         ) from error
     if process.id != wanted.id:
-        if not (any_arguments or same_arguments):
-            raise CustomIdTaken(
-                f"process {process.id} of type {process_type} has the custom_id {given.shown(custom_id)} already, and "
-                "was started with other arguments; give this one another custom_id, or ask for the one that is there "
-                "by any_arguments=True (--any-arguments)",
-                process.id,
-            )
+        if not any_arguments:
+            _check_arguments(resources, process, wanted)
         return process.id
     metrics.PROCESSES_STARTED.labels(process_type).inc()
     try:
         assert process.started_at is not None
         register(resources, process, process.started_at)
     except StoreError as error:
-        log.warning(
-            "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s",
-            process.id,
-            error,
-            idle_timeout,
-        )
+        told = "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s"
+        log.warning(told, process.id, error, idle_timeout)
     return process.id
 
 
-def _saved(store: Store, wanted: Process, first_look: float) -> tuple[Process, bool]:
-    """The process as it is saved, or the one that has its custom id; and whether its arguments are the same. They never
+def _check_arguments(resources: Resources, process: Process, wanted: Process) -> None:
+    """Raise CustomIdTaken unless the process that has the custom id was started with the same arguments. They never
     change, so they may be read after it was seen that it is there."""
-    process = store.processes.insert(wanted, first_look)
-    args = wanted.args if process.id == wanted.id else store.processes.arguments(process.id)
-    return process, args is None or is_same(args, wanted.args)  # None: somebody has removed it since
+    try:
+        args = through_outage(lambda: resources.store.processes.arguments(process.id), CONFIRMED_TIMEOUT, process.id)
+        if args is None or is_same(args, wanted.args):  # None: somebody has removed it since
+            return
+        which = "other arguments"
+    except DamagedRecord:
+        which = "arguments that can't be read any more"
+    told = f"process {process.id} of type {wanted.type} has the custom_id {given.shown(wanted.custom_id)} already"
+    advice = "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
+    raise CustomIdTaken(f"{told}, and was started with {which}; {advice}", process.id)
 
 
 def register(resources: Resources, process: Process, now: datetime) -> int:

@@ -105,7 +105,7 @@ def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
 
 def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
     """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
-    store, settled = resources.store, 0
+    store, finished = resources.store, 0
     aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
     for epoch, processes in _by_epoch(aborted).items():
         ids = [process.id for process in processes]
@@ -113,8 +113,8 @@ def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
         store.aborts.end_decisions(processes, epoch, new_pass())
         store.interruptions.remove_all(ids)
         store.aborts.clear_graph_deadlines(ids)
-        settled += len(ids)
-    return settled
+        finished += len(ids)
+    return finished
 
 
 def _checked(reason: str) -> str:

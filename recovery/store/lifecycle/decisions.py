@@ -1,7 +1,7 @@
 """Updates of the Decision records: one at a time, as the life of a task needs them.
 
 Each update's filter is the whole condition that it was decided on: state, pass, epoch. What comes back says
-whether it took place. What they set stands in `transitions`; the updates of a batch of decisions in `requeues`.
+whether it took place. What they set stands at the end of this module, updates of many at once in `requeues`.
 """
 
 from __future__ import annotations
@@ -246,10 +246,6 @@ class Decisions(DecisionQueries):
             {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": after(seconds)}}],
         )
-
-
-QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
-FINISHED = DecisionState.FINISHED.value
 
 
 def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:

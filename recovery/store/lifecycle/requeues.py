@@ -140,7 +140,7 @@ class Requeues:
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
         return update_each(self._current, ids, OVERDUE, [{"$set": {"recoveryTime": self._in_time(later)}}]).count
 
-    def put_off_damaged(self, decision_id: str) -> int:
+    def postpone_damaged(self, decision_id: str) -> int:
         """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
         changed = self._current.update_one(
             {"_id": decision_id, "$or": [OVERDUE, {"recoveryTime": None}]},

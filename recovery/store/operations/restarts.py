@@ -1,7 +1,7 @@
 """Updates of a restart: a failed task is queued again, its graph and its process are reopened.
 
 The first is the commit point and acknowledged to an operator; the others are run again by whoever applies the task
-(`engine.reopen`), as often as it takes. Each batch is one round trip for each of its parts.
+(`engine.lifecycle.reopen`), as often as it takes. Each batch is one round trip for each of its parts.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import Expression, after
 
-_FAR_OFF: Document = {
+_UNREACHABLE: Document = {
     "recoveryTime": {"$exists": True},
     "$expr": {"$gt": ["$recoveryTime", after(FAR_OFF)]},
 }
@@ -47,7 +47,7 @@ class UnreachableDeadlines:
     def count(self) -> dict[str, int]:
         """{collection: live records with such a deadline}."""
         return {
-            name: collection.count_documents(_FAR_OFF | _LIVE[name], hint="deadline")
+            name: collection.count_documents(_UNREACHABLE | _LIVE[name], hint="deadline")
             for name, collection in self._collections.items()
         }
 
@@ -55,7 +55,7 @@ class UnreachableDeadlines:
         """Bring the deadlines of these records, of whichever collections, to now; how many were so."""
         return sum(
             collection.update_many(
-                {"_id": {"$in": list(ids)}, **_FAR_OFF, **_LIVE[name]}, [{"$set": {"recoveryTime": _DUE}}]
+                {"_id": {"$in": list(ids)}, **_UNREACHABLE, **_LIVE[name]}, [{"$set": {"recoveryTime": _DUE}}]
             ).modified_count
             for name, collection in self._collections.items()
         )
