@@ -168,6 +168,8 @@ def named(dotted: str) -> bool:
             found: object = importlib.import_module(".".join(["recovery", *parts[:end]]))
         except ImportError:
             continue
+        except SystemExit:  # a worker's, without an application
+            return True
         return all((found := getattr(found, name, None)) is not None for name in parts[end:])
     return False
 
