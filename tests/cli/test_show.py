@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -155,25 +156,30 @@ def test_watched_until_its_end(world: World, monkeypatch: pytest.MonkeyPatch, it
     assert told.count(process_id) == 1, "in a pipe it is told once"
 
 
+def interruptible(*arguments: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A command that can be interrupted, also where these tests can't be: what a shell runs in the background, and all
+    that it starts, ignores Ctrl-C."""
+    return subprocess.Popen(
+        command(*arguments),
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("waits", ["start", "show"])
 def test_ctrl_c_ends_the_waiting_alone(world: World, waits: str) -> None:
     env = environment({**world.settings.environment(), "RECOVERY_APP": "tests.cli.shop:app", "PYTHONUNBUFFERED": "1"})
-    start = subprocess.Popen(
-        command("start", "twice", "3", "--wait"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    start = interruptible("start", "twice", "3", "--wait", env=env)
     assert start.stdout is not None
     process_id = start.stdout.readline().strip()
     assert len(process_id) == 32
     waiting = start
     if waits == "show":
         start.send_signal(signal.SIGINT)
-        start.communicate()
+        start.communicate(timeout=30)
         world.store.catch_up(10)
         # With a terminal's control sequences it is known when it watches.
-        waiting = subprocess.Popen(
-            command("show", process_id, "--watch"),
-            env={**env, "FORCE_COLOR": "1", "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        waiting = interruptible("show", process_id, "--watch", env={**env, "FORCE_COLOR": "1", "TERM": "xterm"})
         assert waiting.stdout is not None
         while process_id not in waiting.stdout.readline():
             assert waiting.poll() is None
