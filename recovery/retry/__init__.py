@@ -1,0 +1,51 @@
+"""Retry: whether what failed is tried again, when, and until when. Two documents, made one.
+
+Hive's replication retry gives the classes of errors (`codes`), the policy (`policy`) and its cycle; Couchbase's SDK RFC
+49 the reasons (`reasons`), requests (`request`), strategies (`strategies`) and the orchestrator (`orchestrator`). A
+`catalogue` maps an error to both, a code and a reason; `catalogues` are those that are shipped. `explain` answers
+what would become of an error. Pure: no driver is imported, and nothing is asked of a server.
+"""
+
+from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
+from recovery.retry.catalogues import SHIPPED, shipped
+from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
+from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
+from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
+from recovery.retry.policy import Backoff, Cycle, follow
+from recovery.retry.reasons import REASONS, Reason, reason_of
+from recovery.retry.request import Call, Request
+from recovery.retry.strategies import BestEffort, Durable, RetryAction, RetryStrategy
+
+__all__ = [
+    "GENERIC_ERROR",
+    "REASONS",
+    "SHIPPED",
+    "Backoff",
+    "BestEffort",
+    "Call",
+    "Catalogue",
+    "Catalogues",
+    "Classified",
+    "Cycle",
+    "Durable",
+    "Entry",
+    "ErrorClass",
+    "ErrorCode",
+    "Explanation",
+    "Reason",
+    "Request",
+    "RetryAction",
+    "RetryStrategy",
+    "Ruling",
+    "Verdict",
+    "classify",
+    "controlled_backoff",
+    "explain_code",
+    "explain_couchbase",
+    "explain_error",
+    "explain_reason",
+    "follow",
+    "maybe_retry",
+    "reason_of",
+    "shipped",
+]

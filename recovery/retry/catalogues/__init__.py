@@ -1,0 +1,18 @@
+"""The shipped catalogues: what errors of Python, MongoDB, Redis, HTTP, Couchbase and Hive's replication mean."""
+
+from recovery.retry.catalogue import Catalogue, Catalogues
+from recovery.retry.catalogues.hive_replication import HIVE_REPLICATION
+from recovery.retry.catalogues.http import HTTP
+from recovery.retry.catalogues.mongodb import MONGODB
+from recovery.retry.catalogues.python import PYTHON
+from recovery.retry.catalogues.redis import REDIS
+
+SHIPPED: tuple[Catalogue, ...] = (PYTHON, MONGODB, REDIS, HTTP, HIVE_REPLICATION)
+
+
+def shipped() -> Catalogues:
+    """Those of ours, for others to be added."""
+    return Catalogues(list(SHIPPED))
+
+
+__all__ = ["SHIPPED", "shipped"]

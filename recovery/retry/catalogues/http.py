@@ -1,0 +1,91 @@
+"""Answers and errors of HTTP, whichever library raises them: requests, httpx, urllib, urllib3, aiohttp. By the status
+first. Codes from 24000 on; 44000 an answer that would be the same again."""
+
+from __future__ import annotations
+
+from recovery.retry.catalogue import Catalogue, Entry
+from recovery.retry.codes import ErrorCode
+from recovery.retry.reasons import (
+    HTTP_GATEWAY,
+    HTTP_REQUEST_TIMEOUT,
+    HTTP_SERVICE_UNAVAILABLE,
+    HTTP_TOO_MANY_REQUESTS,
+    NODE_NOT_AVAILABLE,
+    SOCKET_CLOSED_WHILE_IN_FLIGHT,
+    SOCKET_NOT_AVAILABLE,
+    TIMEOUT_IN_FLIGHT,
+    UNKNOWN,
+)
+
+TOO_MANY = ErrorCode(24001, "HTTP_429", "The server asks for fewer requests")
+UNAVAILABLE = ErrorCode(24002, "HTTP_503", "The server can't take the request now")
+NOT_BEGUN = ErrorCode(24003, "HTTP_408_OR_425", "The server did not begin with the request")
+GATEWAY = ErrorCode(24004, "HTTP_502_OR_504", "A gateway got no good answer from the server behind it")
+UNREACHABLE = ErrorCode(24005, "HTTP_UNREACHABLE", "The server can't be reached")
+LOST = ErrorCode(24006, "HTTP_CONNECTION_LOST", "The connection was lost before the answer was there")
+TIMED_OUT = ErrorCode(24007, "HTTP_TIMED_OUT", "No answer came in time")
+NO_SOCKET = ErrorCode(24008, "HTTP_NO_CONNECTION", "No connection was free in time")
+CLIENT_ERROR = ErrorCode(44001, "HTTP_4XX", "The server refuses this request whenever it gets it")
+SERVER_ERROR = ErrorCode(44002, "HTTP_5XX", "The server failed at it, and nobody knows how far it came")
+
+HTTP = Catalogue(
+    "http",
+    (
+        Entry(TOO_MANY, HTTP_TOO_MANY_REQUESTS, statuses=frozenset({429})),
+        Entry(UNAVAILABLE, HTTP_SERVICE_UNAVAILABLE, statuses=frozenset({503})),
+        Entry(NOT_BEGUN, HTTP_REQUEST_TIMEOUT, statuses=frozenset({408, 425})),
+        Entry(GATEWAY, HTTP_GATEWAY, statuses=frozenset({502, 504})),
+        Entry(CLIENT_ERROR, UNKNOWN, statuses=frozenset(range(400, 500))),
+        Entry(SERVER_ERROR, UNKNOWN, statuses=frozenset(range(500, 600))),
+        Entry(
+            UNREACHABLE,
+            NODE_NOT_AVAILABLE,
+            types=frozenset(
+                {
+                    "requests.exceptions.ConnectTimeout",
+                    "httpx.ConnectError",
+                    "httpx.ConnectTimeout",
+                    "urllib3.exceptions.NewConnectionError",
+                    "urllib3.exceptions.ConnectTimeoutError",
+                    "urllib3.exceptions.NameResolutionError",
+                    "aiohttp.client_exceptions.ClientConnectorError",
+                }
+            ),
+        ),
+        Entry(NO_SOCKET, SOCKET_NOT_AVAILABLE, types=frozenset({"httpx.PoolTimeout"})),
+        Entry(
+            UNREACHABLE,
+            NODE_NOT_AVAILABLE,
+            types=frozenset({"requests.exceptions.ConnectionError", "urllib3.exceptions.MaxRetryError"}),
+            pattern="NewConnectionError|NameResolutionError|Connection refused|ConnectTimeoutError",
+        ),
+        Entry(
+            TIMED_OUT,
+            TIMEOUT_IN_FLIGHT,
+            types=frozenset(
+                {
+                    "requests.exceptions.Timeout",
+                    "httpx.TimeoutException",
+                    "urllib3.exceptions.TimeoutError",
+                    "aiohttp.client_exceptions.ServerTimeoutError",
+                }
+            ),
+        ),
+        Entry(
+            LOST,
+            SOCKET_CLOSED_WHILE_IN_FLIGHT,
+            types=frozenset(
+                {
+                    "requests.exceptions.ConnectionError",
+                    "requests.exceptions.ChunkedEncodingError",
+                    "httpx.NetworkError",
+                    "httpx.RemoteProtocolError",
+                    "urllib3.exceptions.ProtocolError",
+                    "aiohttp.client_exceptions.ClientConnectionError",
+                    "http.client.IncompleteRead",
+                    "http.client.RemoteDisconnected",
+                }
+            ),
+        ),
+    ),
+)

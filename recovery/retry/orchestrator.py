@@ -1,0 +1,91 @@
+"""The orchestrator (RFC 49, 'Retry Orchestration'): every failed request comes here, and is tried again or not.
+
+A reason that always retries gets the controlled back-off; for any other the request's strategy is asked. A delay is cut
+to what is left until the deadline, and a request whose delay was cut is cancelled after it instead of being sent: it
+could only time out. Every retry, and every refusal, is logged with its reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recovery.records import given
+from recovery.retry.reasons import Reason
+from recovery.retry.request import Request
+from recovery.retry.strategies import RetryAction
+
+log = logging.getLogger(__name__)
+
+_CONTROLLED = (0.001, 0.01, 0.05, 0.1, 0.5)
+_CONTROLLED_MOST = 1.0
+
+
+class Verdict(StrEnum):
+    """What becomes of a request."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    """After the delay, without being sent again: its deadline is there."""
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The orchestrator's word: what becomes of a request, after how many seconds, and why."""
+
+    verdict: Verdict
+    delay: float
+    why: str
+
+
+def controlled_backoff(retries: int) -> float:
+    """Seconds between retries that happen whatever the strategy says: so that a bug does not trample a cluster."""
+    return _CONTROLLED[retries] if retries < len(_CONTROLLED) else _CONTROLLED_MOST
+
+
+async def maybe_retry(request: Request, reason: Reason) -> Ruling:
+    """Decide about a request that failed for this reason, count the retry, and log either. Does not raise: a strategy
+    that raises, or answers nonsense, fails the request with that said."""
+    if reason.always_retry:
+        ruling = _capped(request, controlled_backoff(request.retry_attempts), "this reason is always retried")
+    else:
+        ruling = await _asked(request, reason)
+    if ruling.verdict is Verdict.FAIL:
+        log.warning("%s: not retried (%s): %s", request.name, reason.name, ruling.why)
+        return ruling
+    request.note_retry(reason)
+    log.info(
+        "%s: retry %d in %.3f s (%s)%s", request.name, request.retry_attempts, ruling.delay, reason.name,
+        "; its deadline comes first" if ruling.verdict is Verdict.CANCEL else "",
+    )  # fmt: skip
+    return ruling
+
+
+async def _asked(request: Request, reason: Reason) -> Ruling:
+    strategy = type(request.retry_strategy).__name__
+    try:
+        answer = request.retry_strategy.retry_after(request, reason)
+        action = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # somebody else's code
+        return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} raised {type(error).__name__}: {error}")
+    if not isinstance(action, RetryAction):
+        told = f"the strategy {strategy} answered {given.shown(action)}; it has to give a RetryAction"
+        return Ruling(Verdict.FAIL, 0.0, told)
+    if action.duration is None:
+        return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} wants no retry")
+    delay = given.number(action.duration)
+    if delay is None or not math.isfinite(delay) or delay < 0:
+        told = f"the strategy {strategy} wants a retry after {given.shown(action.duration)}; it has to be seconds"
+        return Ruling(Verdict.FAIL, 0.0, told)
+    return _capped(request, delay, f"the strategy {strategy} says so")
+
+
+def _capped(request: Request, delay: float, why: str) -> Ruling:
+    left = request.remaining
+    if left is not None and delay >= left:
+        return Ruling(Verdict.CANCEL, max(0.0, left), f"{why}, and its deadline comes first")
+    return Ruling(Verdict.RETRY, delay, why)

@@ -1,0 +1,138 @@
+"""When a task is tried again: Hive's table of a retry policy ('Retry at Instance Level'), with its defaults.
+
+initial delay         60 s
+back-off coefficient  1.2      of the previous delay, without its jitter
+jitter                0-30 s   added, so that not all retries happen at the same time
+maximum delay         60 min   with the jitter; once it is reached, retries go on at that
+total duration        24 h     of a cycle, inclusive of all retries
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from recovery.durations import parse_duration, show_duration
+from recovery.errors import InputError
+from recovery.limits import LONGEST
+from recovery.records import given
+
+LEAST = 0.001
+"""Seconds. Nothing waits for less."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """A retry policy. Durations are seconds, or texts such as `90s`, `10m` and `24h`. Raises InputError for what makes
+    no sense together."""
+
+    initial: float = 60.0
+    coefficient: float = 1.2
+    jitter: tuple[float, float] = (0.0, 30.0)
+    maximum: float = 3600.0
+    total: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        for name in ("initial", "maximum", "total"):
+            object.__setattr__(self, name, _seconds(name, getattr(self, name)))
+        object.__setattr__(self, "jitter", _bounds(self.jitter))
+        coefficient = given.number(self.coefficient)
+        if coefficient is None or not math.isfinite(coefficient) or coefficient < 1:
+            raise InputError(f"Backoff(coefficient={given.shown(self.coefficient)}): must be a number of at least 1")
+        object.__setattr__(self, "coefficient", coefficient)
+        if 0 < self.initial < LEAST:
+            raise InputError(f"Backoff(initial={show_duration(self.initial)}): must be 0 or at least 1ms")
+        if self.maximum < self.initial:
+            raise _contradicts("maximum", self.maximum, "initial", self.initial)
+        if self.total < self.initial:
+            raise _contradicts("total", self.total, "initial", self.initial)
+
+    def base(self, retry: int) -> float:
+        """Seconds before the retry of this number, 0 the first, without jitter."""
+        if self.initial == 0:
+            return 0.0
+        # Compared as logarithms: a power of a thousand retries is no number any more.
+        growth = retry * math.log(self.coefficient)
+        if growth >= math.log(self.maximum / self.initial):
+            return self.maximum
+        return min(self.maximum, self.initial * self.coefficient**retry)
+
+    def delay(self, retry: int, random: Random) -> float:
+        """Seconds before the retry of this number: never more than `maximum`, jitter included."""
+        return min(self.maximum, self.base(retry) + random.uniform(*self.jitter))
+
+    def delays(self, random: Random) -> Iterator[float]:
+        """The delays of a whole cycle whose attempts take no time, until the total duration is over."""
+        passed = 0.0
+        for retry in range(2**31):
+            delay = self.delay(retry, random)
+            if delay == 0 or passed + delay > self.total:
+                return
+            passed += delay
+            yield delay
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """How far the retries of one error have come. It stands in the task's record, so that no crash forgets it."""
+
+    code: int
+    retries: int = 0
+    seconds: float = 0.0
+    """Since the cycle's first failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What a policy says of a failure: the cycle it belongs to, and the seconds until the next attempt; None if it is
+    exhausted."""
+
+    cycle: Cycle
+    delay: float | None
+
+
+def follow(policy: Backoff, cycle: Cycle | None, code: int, seconds: float, random: Random) -> Next:
+    """What comes after a failure with this code, `seconds` after the first one of its cycle.
+
+    The same code goes on with the cycle. Another one starts from the beginning: what was before it is resolved (Hive,
+    'Retry Policy', 3).
+    """
+    if cycle is None or cycle.code != code:
+        cycle, seconds = Cycle(code), 0.0
+    delay = policy.delay(cycle.retries, random)
+    if seconds + delay > policy.total:
+        return Next(replace(cycle, seconds=seconds), None)
+    return Next(Cycle(code, cycle.retries + 1, seconds), delay)
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else given.number(value)
+    except ValueError as error:
+        raise InputError(f"Backoff({name}={given.shown(value)}): {error}") from None
+    if seconds is None or not 0 <= seconds <= LONGEST:
+        raise InputError(f"Backoff({name}={given.shown(value)}): must be a duration from 0 seconds to 10 years")
+    return seconds
+
+
+def _bounds(value: Any) -> tuple[float, float]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise InputError(f"Backoff(jitter={given.shown(value)}): must be two durations, for example (0, 30)")
+    least, most = (_seconds("jitter", one) for one in value)
+    if most < least:
+        raise InputError(
+            f"Backoff(jitter=({show_duration(least)}, {show_duration(most)})): the first must not be over the second"
+        )
+    return least, most
+
+
+def _contradicts(name: str, value: float, other: str, least: float) -> InputError:
+    return InputError(
+        f"Backoff({name}={show_duration(value)}): must be at least {other}, which is {show_duration(least)}"
+    )
+
+
+DEFAULT = Backoff()

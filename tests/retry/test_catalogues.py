@@ -1,0 +1,162 @@
+"""What errors mean: classes with their superclasses and causes, codes, labels, words, statuses."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import urllib.error
+from email.message import Message
+from typing import Any
+
+import pytest
+import redis.exceptions as of_redis
+from pymongo import errors as of_pymongo
+
+from recovery.errors import InputError
+from recovery.retry import GENERIC_ERROR, SHIPPED, Catalogue, Entry, ErrorClass, ErrorCode, classify, shipped
+from recovery.retry.catalogue import check_together
+from recovery.retry.codes import class_of
+from recovery.retry.reasons import KV_LOCKED, UNKNOWN
+
+
+class Answered(Exception):
+    """As requests and httpx have it."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__(f"{status}")
+        self.response = type("Response", (), {"status_code": status, "headers": headers})()
+
+
+def os_error(number: int) -> OSError:
+    return OSError(number, "told")
+
+
+def labelled(label: str) -> of_pymongo.PyMongoError:
+    return of_pymongo.PyMongoError("told", error_labels=[label])
+
+
+KNOWN: list[tuple[BaseException, str]] = [
+    (ConnectionRefusedError("no"), "NODE_NOT_AVAILABLE"),
+    (socket.gaierror(-2, "Name or service not known"), "NODE_NOT_AVAILABLE"),
+    (os_error(errno.EHOSTUNREACH), "NODE_NOT_AVAILABLE"),
+    (ConnectionResetError("reset"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (BrokenPipeError("pipe"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (TimeoutError("late"), "TIMEOUT_IN_FLIGHT"),
+    (os_error(errno.EMFILE), "RESOURCE_BUSY"),
+    (os_error(errno.ENOENT), "UNKNOWN"),
+    (of_pymongo.ServerSelectionTimeoutError("no primary"), "NODE_NOT_AVAILABLE"),
+    (of_pymongo.WaitQueueTimeoutError("full"), "SOCKET_NOT_AVAILABLE"),
+    (of_pymongo.NotPrimaryError("not primary"), "NOT_PRIMARY"),
+    (of_pymongo.AutoReconnect("closed"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (of_pymongo.NetworkTimeout("late"), "TIMEOUT_IN_FLIGHT"),
+    (of_pymongo.OperationFailure("not primary", 10107), "NOT_PRIMARY"),
+    (of_pymongo.OperationFailure("stepped down", 189), "STATE_CHANGED_IN_FLIGHT"),
+    (of_pymongo.OperationFailure("shutting down", 11600), "STATE_CHANGED_IN_FLIGHT"),
+    (of_pymongo.OperationFailure("conflict", 112), "WRITE_CONFLICT"),
+    (of_pymongo.OperationFailure("disk", 14031), "SERVER_OVERLOADED"),
+    (of_pymongo.OperationFailure("login", 18), "UNKNOWN"),
+    (of_pymongo.WTimeoutError("wtimeout", 64), "TIMEOUT_IN_FLIGHT"),
+    (labelled("RetryableWriteError"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (of_redis.BusyLoadingError("Redis is loading the dataset in memory"), "REDIS_LOADING"),
+    (of_redis.ReadOnlyError("You can't write against a read only replica."), "REDIS_READ_ONLY"),
+    (of_redis.ResponseError("MISCONF Redis is configured to save"), "REDIS_READ_ONLY"),
+    (of_redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), "REDIS_OUT_OF_MEMORY"),
+    (of_redis.ResponseError("BUSY Redis is busy running a script."), "REDIS_BUSY"),
+    (of_redis.NoPermissionError("no"), "UNKNOWN"),
+    (of_redis.TimeoutError("late"), "TIMEOUT_IN_FLIGHT"),
+    (of_redis.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused."), "NODE_NOT_AVAILABLE"),
+    (of_redis.ConnectionError("Connection closed by server."), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (of_redis.ResponseError("WRONGTYPE Operation against a key"), "UNKNOWN"),
+    (Answered(429), "HTTP_TOO_MANY_REQUESTS"),
+    (Answered(503), "HTTP_SERVICE_UNAVAILABLE"),
+    (Answered(502), "HTTP_GATEWAY"),
+    (Answered(404), "UNKNOWN"),
+    (urllib.error.HTTPError("http://h/", 503, "no", Message(), None), "HTTP_SERVICE_UNAVAILABLE"),
+    (ValueError("no"), "UNKNOWN"),
+    (RuntimeError("FAILED: Error 20020: Source of replication is not set"), "UNKNOWN"),
+    (RuntimeError("REPL_RANGER_NOT_REACHABLE: http://ranger"), "SERVICE_NOT_AVAILABLE"),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), KNOWN, ids=lambda one: repr(one)[:60])
+def test_what_is_known(error: BaseException, reason: str) -> None:
+    found = classify(error, SHIPPED)
+    assert found.reason.name == reason
+    assert found.is_retriable == (reason != "UNKNOWN")
+
+
+def test_what_nobody_knows_is_the_generic_error() -> None:
+    found = classify(ZeroDivisionError("division by zero"), SHIPPED)
+    assert (found.code, found.reason, found.catalogue) == (GENERIC_ERROR, UNKNOWN, None)
+
+
+def test_a_cause_is_known_where_the_error_is_not() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("no")
+        except ConnectionRefusedError as error:
+            raise RuntimeError("could not ship the order") from error
+    except RuntimeError as error:
+        assert classify(error, SHIPPED).code.name == "CONNECTION_REFUSED"
+    try:
+        try:
+            raise ConnectionRefusedError("no")
+        except ConnectionRefusedError:
+            raise RuntimeError("another matter") from None
+    except RuntimeError as error:
+        assert classify(error, SHIPPED).code == GENERIC_ERROR, "its cause was said to be none"
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = RuntimeError("a"), RuntimeError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert classify(first, SHIPPED).code == GENERIC_ERROR
+
+
+def test_retry_after() -> None:
+    assert classify(Answered(503, **{"Retry-After": "120"}), SHIPPED).retry_after == 120
+    assert classify(Answered(503, **{"Retry-After": "soon"}), SHIPPED).retry_after is None
+
+
+def test_a_class_whose_properties_raise() -> None:
+    class Odd(Exception):
+        @property
+        def response(self) -> Any:
+            raise RuntimeError("mine")
+
+        def __str__(self) -> str:
+            raise RuntimeError("mine, too")
+
+    assert classify(Odd(), SHIPPED).code == GENERIC_ERROR
+
+
+def test_ranges() -> None:
+    assert [class_of(n) for n in (10000, 19999)] == [ErrorClass.SEMANTIC] * 2
+    assert [class_of(n) for n in (20000, 39999)] == [ErrorClass.RETRIABLE] * 2
+    assert [class_of(n) for n in (40000, 49999)] == [ErrorClass.NOT_RETRIABLE] * 2
+    for wrong in (9999, 50000, -1):
+        with pytest.raises(InputError, match="must be from 10000 to 49999"):
+            ErrorCode(wrong, "X", "")
+
+
+def test_the_shipped_ones_do_not_overlap() -> None:
+    check_together(SHIPPED)
+
+
+LOCKED = ErrorCode(27001, "LOCKED", "locked")
+
+
+def test_ones_own() -> None:
+    known = shipped()
+    known.add(Catalogue("shop", (Entry(LOCKED, KV_LOCKED, types=frozenset({"builtins.PermissionError"})),)))
+    assert classify(PermissionError(errno.EAGAIN, "x"), known.all).code == LOCKED, "the nearer class counts"
+    with pytest.raises(InputError, match="two catalogues are named 'shop'"):
+        known.add(Catalogue("shop", ()))
+    other = ErrorCode(27001, "OTHER", "")
+    with pytest.raises(InputError, match="catalogues shop and late overlap: 27001 is LOCKED in the one and OTHER"):
+        known.add(Catalogue("late", (Entry(other, KV_LOCKED, pattern="x"),)))
+
+
+def test_a_catalogue_that_is_a_mistake() -> None:
+    with pytest.raises(InputError, match="says by no sign how it is known"):
+        Catalogue("mine", (Entry(LOCKED, KV_LOCKED),))

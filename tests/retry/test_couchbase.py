@@ -1,0 +1,73 @@
+"""The RFC's list of response codes, and its list of idempotent operations, line by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.errors import InputError
+from recovery.retry import explain_couchbase
+from recovery.retry.catalogues.couchbase import is_idempotent, response
+
+LIST = [
+    ("kv", 0x07, "", "", "KV_NOT_MY_VBUCKET"),
+    ("kv", 0x88, "get", "", "KV_COLLECTION_OUTDATED"),
+    ("kv", 0x88, "get_collection_id", "", "UNKNOWN"),
+    ("kv", 0x09, "upsert", "", "KV_LOCKED"),
+    ("kv", 0x09, "unlock", "", "UNKNOWN"),
+    ("kv", 0x86, "", "", "KV_TEMPORARY_FAILURE"),
+    ("kv", 0xA2, "", "", "KV_SYNC_WRITE_IN_PROGRESS"),
+    ("kv", 0xA4, "", "", "KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS"),
+    ("kv", 0x07, "dcp_open", "", "UNKNOWN"),
+    ("kv", 0x86, "dcp_mutation", "", "UNKNOWN"),
+    ("kv", 0x01, "", "", "UNKNOWN"),
+    *(("query", code, "", "", "QUERY_PREPARED_STATEMENT_FAILURE") for code in (4040, 4050, 4070)),
+    ("query", 5000, "", "err: queryport.indexNotFound", "QUERY_INDEX_NOT_FOUND"),
+    ("query", 5000, "", "something else", "UNKNOWN"),
+    ("query", 4060, "", "", "UNKNOWN"),
+    *(("analytics", code, "", "", "ANALYTICS_TEMPORARY_FAILURE") for code in (23000, 23003, 23007)),
+    ("analytics", 23001, "", "", "UNKNOWN"),
+    ("search", 429, "", "", "SEARCH_TOO_MANY_REQUESTS"),
+    ("search", 500, "", "", "UNKNOWN"),
+    ("view", 302, "", "", "VIEWS_NO_ACTIVE_PARTITION"),
+    *(
+        ("view", status, "", "", "VIEWS_TEMPORARY_FAILURE")
+        for status in (300, 301, 303, 307, 401, 408, 409, 412, 416, 417, 501, 502, 503, 504)
+    ),
+    ("view", 404, "", '{"error":"x","reason":"missing"}', "VIEWS_TEMPORARY_FAILURE"),
+    ("view", 404, "", '{"reason":"deleted"}', "UNKNOWN"),
+    ("view", 500, "", "", "VIEWS_TEMPORARY_FAILURE"),
+    ("view", 500, "", '{"error":"{not_found, missing_named_view}"}', "UNKNOWN"),
+    ("view", 500, "", '{"error":"badarg"}', "UNKNOWN"),
+    ("view", 500, "", '{"reason":"{not_found, missing_named_view}"}', "VIEWS_TEMPORARY_FAILURE"),
+]
+
+
+@pytest.mark.parametrize(("service", "status", "operation", "text", "reason"), LIST)
+def test_the_list(service: str, status: int, operation: str, text: str, reason: str) -> None:
+    assert response(service, status, operation=operation, text=text).reason.name == reason
+    said = explain_couchbase(service, status, operation=operation, text=text)
+    assert said.retry == (reason != "UNKNOWN")
+    assert (said.code, said.error_class) == (40000, "not retriable") if not said.retry else said.code < 40000
+
+
+def test_the_error_map_is_asked_for_what_is_not_known() -> None:
+    assert response("kv", 0x50, error_map_retry=True).reason.name == "KV_ERROR_MAP_RETRY_INDICATED"
+    for says in (False, None):
+        assert response("kv", 0x50, error_map_retry=says).reason.name == "UNKNOWN"
+    assert response("kv", 0x09, operation="unlock", error_map_retry=True).reason.name == "UNKNOWN", "it is known"
+    assert response("query", 1234, error_map_retry=True).reason.name == "UNKNOWN", "it is of the key-value service"
+
+
+def test_the_list_of_idempotent_operations() -> None:
+    of_kv = "carrier_config global_config get get_collection_id get_collection_manifest noop observe_cas observe_seqno"
+    assert all(is_idempotent("kv", operation) for operation in [*of_kv.split(), "get_replica", "subdoc_lookup"])
+    assert not any(is_idempotent("kv", one) for one in ("get_and_lock", "get_and_touch", "upsert", "replace"))
+    for service in ("query", "analytics"):
+        assert is_idempotent(service, read_only=True) and not is_idempotent(service)
+    assert is_idempotent("search") and is_idempotent("view")
+    assert is_idempotent("manager", method="get") and not is_idempotent("manager", method="POST")
+
+
+def test_a_service_that_there_is_not() -> None:
+    with pytest.raises(InputError, match="Couchbase has no service 'kvv'; there are: kv, query"):
+        response("kvv", 7)

@@ -1,0 +1,114 @@
+"""The orchestrator: the controlled back-off, strategies, deadlines, and strategies that are somebody's mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.retry import REASONS, BestEffort, Call, Reason, Request, RetryAction, Ruling, Verdict, maybe_retry
+from recovery.retry import controlled_backoff as controlled
+from recovery.retry.strategies import Until, _FailFast, exponential, stop_after_attempts, stop_for
+
+ALWAYS, LOCKED, CLOSED = (REASONS[n] for n in ("KV_NOT_MY_VBUCKET", "KV_LOCKED", "SOCKET_CLOSED_WHILE_IN_FLIGHT"))
+
+
+def ruled(request: Request, reason: Reason) -> Ruling:
+    return asyncio.run(maybe_retry(request, reason))
+
+
+def test_the_controlled_back_off() -> None:
+    assert [controlled(n) for n in range(7)] == [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 1.0]
+
+
+def test_what_always_retries_does_whatever_the_strategy_says() -> None:
+    call = Call("get", _FailFast())
+    assert [ruled(call, ALWAYS).delay for _ in range(7)] == [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 1.0]
+    assert (call.retry_attempts, call.retry_reasons) == (7, {ALWAYS})
+
+
+@given(st.sampled_from(sorted(REASONS)), st.booleans())
+def test_best_effort_sends_again_what_may_be(name: str, idempotent: bool) -> None:
+    reason = REASONS[name]
+    ruling = ruled(Call("call", BestEffort(), idempotent), reason)
+    may = idempotent or reason.allows_non_idempotent_retry or reason.always_retry
+    assert ruling.verdict is (Verdict.RETRY if may else Verdict.FAIL)
+
+
+def test_best_effort_waits_from_1_to_500_ms_or_as_a_calculator_says() -> None:
+    assert [exponential(n) for n in (0, 1, 8, 9, 10_000)] == [0.001, 0.002, 0.256, 0.5, 0.5]
+    assert ruled(Call("call", BestEffort(lambda retries: 7.0 + retries)), LOCKED).delay == 7.0
+
+
+@given(st.floats(0, 10), st.floats(0, 10), st.sampled_from([ALWAYS, LOCKED]))
+def test_no_delay_is_past_the_deadline(delay: float, left: float, reason: Reason) -> None:
+    ruling = ruled(Call("call", BestEffort(lambda _: delay), remaining=left), reason)
+    assert ruling.delay <= left
+    assert (ruling.verdict is Verdict.CANCEL) == (ruling.delay == left)
+
+
+def test_the_rfcs_example_of_a_deadline() -> None:
+    """2 s into its life, with a second asked for and 2.5 s in all."""
+    assert ruled(Call("get", BestEffort(lambda _: 1.0), remaining=0.5), LOCKED).delay == 0.5
+
+
+class Answers:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def retry_after(self, _request: Request, _reason: Reason) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ValueError("no"), "the strategy Answers raised ValueError: no"),
+        (None, "has to give a RetryAction"),
+        (RetryAction(-1), "it has to be seconds"),
+        (RetryAction(float("nan")), "it has to be seconds"),
+        (RetryAction("soon"), "it has to be seconds"),  # type: ignore[arg-type]
+        (RetryAction.no_retry(), "wants no retry"),
+    ],
+)
+def test_a_strategy_that_is_a_mistake_fails_the_request_and_says_so(answer: Any, told: str) -> None:
+    call = Call("call", Answers(answer))
+    ruling = ruled(call, LOCKED)
+    assert ruling.verdict is Verdict.FAIL and told in ruling.why
+    assert call.retry_attempts == 0
+
+
+def test_both_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "recovery.retry")
+    ruled(Call("find", BestEffort()), LOCKED)
+    ruled(Call("update", BestEffort()), CLOSED)
+    assert [record.getMessage() for record in caplog.records] == [
+        "find: retry 1 in 0.001 s (KV_LOCKED)",
+        "update: not retried (SOCKET_CLOSED_WHILE_IN_FLIGHT): the strategy BestEffort wants no retry",
+    ]
+
+
+def test_a_robots_request_is_not_retried_by_what_its_user_said() -> None:
+    """The RFC's example of a client context."""
+
+    class ForPeople(BestEffort):
+        async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
+            if "isRobotRequest" in request.context:
+                return RetryAction.no_retry()
+            return await super().retry_after(request, reason)
+
+    assert ruled(Call("get", ForPeople()), LOCKED).verdict is Verdict.RETRY
+    assert ruled(Call("get", ForPeople(), context={"isRobotRequest": True}), LOCKED).verdict is Verdict.FAIL
+
+
+def test_parts_are_put_together() -> None:
+    call = Call("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
+    assert [ruled(call, LOCKED).verdict for _ in range(3)] == [Verdict.RETRY, Verdict.RETRY, Verdict.FAIL]
+    other = Call("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
+    assert ruled(other, CLOSED).verdict is Verdict.FAIL
