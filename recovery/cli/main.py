@@ -18,6 +18,7 @@ from recovery.cli import (
     demo,
     doctor,
     process_types,
+    retry,
     run,
     servers,
     show,
@@ -91,6 +92,7 @@ for commands in (
     doctor,
     check,
     broken,
+    retry,
     sweep,
 ):
     commands.add_to(app)

@@ -52,6 +52,8 @@ COMMANDS = {
     "broken show": ["broken", "show", "order-4711"],
     "broken restart": ["broken", "restart", "--type", "order"],
     "broken abort": ["broken", "abort", "--type", "order"],
+    "retry explain": ["retry", "explain", "--catalogue", "couchbase", "--service", "kv", "--status", "0x86"],
+    "retry delays": ["retry", "delays", "--seed", "1"],
     "broken abort --waiting-for": ["broken", "abort", "--waiting-for", LONG_NAME],
 }
 """{command, with options: its line}. `sweep` takes a Spark session, `demo` a cluster: their JSON is tried where they
