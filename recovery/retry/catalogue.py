@@ -17,6 +17,8 @@ from recovery.records import given
 from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
 from recovery.retry.reasons import UNKNOWN, Reason
 
+WRITE_CONCERN_ERRORS = "writeConcernErrors"
+"""A label of ours: what a bulk of MongoDB's wrote was not confirmed."""
 MAX_CAUSES = 20
 """Of a chain of causes so many are looked at."""
 
@@ -173,10 +175,19 @@ def signs_of(error: BaseException) -> Signs:
     code = _get(error, "code")
     if status is None and "urllib.error.HTTPError" in types and _is_status(code):
         status = code
-    number = next((one for one in (_get(error, "errno"), code) if type(one) is int), None)
-    labels = _get(error, "_error_labels") or _get(error, "error_labels") or ()
+    failed, unconfirmed = _of_bulk(_get(error, "details"))
+    number = next((one for one in (failed, _get(error, "errno"), code) if type(one) is int), None)
+    labels = [*(_get(error, "_error_labels") or ()), *([WRITE_CONCERN_ERRORS] if unconfirmed else [])]
     headers = _get(response, "headers") or _get(error, "headers") or {}
     return Signs(types, _text(error), number, frozenset(map(str, labels)), status, _retry_after(headers))
+
+
+def _of_bulk(details: Any) -> tuple[int | None, bool]:
+    """Of a bulk of MongoDB's: the code of its first write that failed, and whether one was not confirmed."""
+    if not isinstance(details, dict) or "writeErrors" not in details:
+        return None, False
+    failed = [one.get("code") for one in details["writeErrors"] if isinstance(one, dict)]
+    return next(iter(failed), None), bool(details.get("writeConcernErrors"))
 
 
 def _is_status(value: Any) -> bool:

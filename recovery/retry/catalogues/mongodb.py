@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.retry.catalogue import Catalogue, Entry
+from recovery.retry.catalogue import WRITE_CONCERN_ERRORS, Catalogue, Entry
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import (
     NODE_NOT_AVAILABLE,
@@ -22,6 +22,7 @@ REFUSED = ErrorCode(22003, "MONGODB_NOT_PRIMARY", "This MongoDB is not the prima
 CHANGED = ErrorCode(22004, "MONGODB_STEPPED_DOWN", "MongoDB stepped down, or shut down, in the middle of it")
 LOST = ErrorCode(22005, "MONGODB_CONNECTION_LOST", "The connection to MongoDB was lost while it was used")
 TIMED_OUT = ErrorCode(22006, "MONGODB_TIMED_OUT", "MongoDB did not answer, or did not confirm, in time")
+NOT_CONFIRMED = ErrorCode(22009, "MONGODB_NOT_CONFIRMED", "Written, and a majority did not confirm it yet")
 CONFLICT = ErrorCode(22007, "MONGODB_WRITE_CONFLICT", "Another transaction was first")
 OVERLOADED = ErrorCode(22008, "MONGODB_OVERLOADED", "MongoDB has too much to do, or no room for the moment")
 DENIED = ErrorCode(42001, "MONGODB_DENIED", "MongoDB does not know this user, or does not let it do this")
@@ -34,7 +35,8 @@ _CHANGED = frozenset({91, 189, 11600, 11602})
 _LOST = frozenset({6, 7, 89, 9001})
 _TIMED_OUT = frozenset({50, 64, 202, 262})
 _CONFLICT = frozenset({112, 246, 251})
-_OVERLOADED = frozenset({14031, 46, 24, 462})
+_OVERLOADED = frozenset({24, 46, 371, 462, 14031})
+"""Locks, writes that are blocked for users, too much to do, no room on the disk."""
 _DENIED = frozenset({11, 13, 18, 8000})
 
 MONGODB = Catalogue(
@@ -44,22 +46,19 @@ MONGODB = Catalogue(
         Entry(REFUSED, NOT_PRIMARY, types=_ANY, numbers=_NOT_PRIMARY),
         Entry(CHANGED, STATE_CHANGED_IN_FLIGHT, types=_ANY, numbers=_CHANGED),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_ANY, numbers=_LOST),
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=frozenset({"pymongo.errors.WTimeoutError"})),
         Entry(TIMED_OUT, TIMEOUT_IN_FLIGHT, types=_ANY, numbers=_TIMED_OUT),
         Entry(CONFLICT, WRITE_CONFLICT, types=_ANY, numbers=_CONFLICT),
         Entry(OVERLOADED, SERVER_OVERLOADED, types=_ANY, numbers=_OVERLOADED),
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=frozenset({"pymongo.errors.WriteConcernError"})),
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({WRITE_CONCERN_ERRORS})),
         Entry(NO_SOCKET, SOCKET_NOT_AVAILABLE, types=frozenset({"pymongo.errors.WaitQueueTimeoutError"})),
         Entry(AWAY, NODE_NOT_AVAILABLE, types=frozenset({"pymongo.errors.ServerSelectionTimeoutError"})),
         Entry(REFUSED, NOT_PRIMARY, types=frozenset({"pymongo.errors.NotPrimaryError"})),
         Entry(
             TIMED_OUT,
             TIMEOUT_IN_FLIGHT,
-            types=frozenset(
-                {
-                    "pymongo.errors.NetworkTimeout",
-                    "pymongo.errors.ExecutionTimeout",
-                    "pymongo.errors.WTimeoutError",
-                }
-            ),
+            types=frozenset({"pymongo.errors.NetworkTimeout", "pymongo.errors.ExecutionTimeout"}),
         ),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=frozenset({"pymongo.errors.AutoReconnect"})),
         Entry(CONFLICT, WRITE_CONFLICT, types=_ANY, labels=frozenset({"TransientTransactionError"})),
