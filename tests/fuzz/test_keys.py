@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 import pytest
 import redis
 
+from recovery.queue.aside import ASIDE
 from recovery.stack.child import Child
 from recovery.worker.config import NUDGE, SPARK_QUEUE
-from recovery.worker.messages.taking import ASIDE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until

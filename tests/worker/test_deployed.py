@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
@@ -89,7 +90,9 @@ def test_celery_finds_the_application_in_the_folder(settings: Settings) -> None:
 def test_spark_submit_takes_the_sweep(settings: Settings, tmp_path: Path) -> None:
     """From any folder, with Spark's own script. Nothing is lost yet, so it finds nothing."""
     submit = Path(sys.executable).parent / "spark-submit"
-    env = environment(settings.environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+    home = str(Path(pyspark.__file__).parent)  # named, since Spark's script finds none in a folder with a space in it
+    spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": home}
+    env = environment(settings.environment() | spark)
     quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     options = [
         "--master",
