@@ -14,6 +14,7 @@ from recovery.engine import finish_process
 from recovery.errors import ProcessBroken
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.records import values as record_values
+from recovery.records.failure import fingerprint
 from tests.faults import Died
 from tests.store.writing import put
 from tests.waiting import wait_until
@@ -66,6 +67,21 @@ def test_an_error_breaks_the_process_with_all_that_is_known(world: World) -> Non
     assert failed.outcome.error == error
     with pytest.raises(ProcessBroken, match=f"process {process.id}, task {failed.task_id}: PaymentRefused: 7 is too"):
         world.app.result(process.id)
+
+
+def test_an_errors_fingerprint_is_of_the_applications_frames_alone(world: World) -> None:
+    """Our own call of the function stands in all stacks alike: with it in them, an error would be another one wherever
+    our code moves."""
+
+    def deeper() -> None:
+        raise PaymentRefused("no")
+
+    def pay() -> None:
+        deeper()
+
+    error = broken(world, pay).error
+    assert error is not None
+    assert error.fingerprint == fingerprint("PaymentRefused", [(__name__, "pay"), (__name__, "deeper")])
 
 
 def test_siblings_go_on_and_what_waits_does_not_run(world: World) -> None:
