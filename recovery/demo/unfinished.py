@@ -33,7 +33,7 @@ def standing(resources: Resources, process_id: str) -> str:
     except ProcessNotFound:
         return "gone: there is no record of it"
     except StoreError as error:
-        return f"running, as far as is known: MongoDB could not be asked ({type(error).__name__}: {error})"[:MAX_TEXT]
+        return f"running, as far as is known: MongoDB could not be asked ({error})"[:MAX_TEXT]
     return judge(examined.snapshot, examined.findings, now, resources.settings)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
+from recovery.errors import BrokerError, StoreError
 from recovery.health import clocks, installation, keys, polls, records, rights, scanners, servers, slots, workers
 from recovery.health.model import Check, unasked
 from recovery.store.views.overview import time_limit
@@ -70,5 +71,7 @@ def _ask(name: str, ask: Ask, resources: Resources) -> Check:
     except Exception as error:  # whatever it is, the others must be asked
         log.debug("%s could not be asked", name, exc_info=True)
         settings = resources.settings
-        said = told(error, settings.mongo_uri, settings.broker_url)
-        return unasked(name, f"could not be asked: {type(error).__name__}: {said[:300]}", ADVICE)
+        said = told(error, settings.mongo_uri, settings.broker_url)[:300]
+        # A driver's error, as the store and the broker tell it, begins with its own kind.
+        kind = "" if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: "
+        return unasked(name, f"could not be asked: {kind}{said}", ADVICE)
