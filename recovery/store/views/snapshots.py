@@ -54,23 +54,14 @@ def load(
     found = concern(database[schema.DECISIONS]).find(of_them, DECISION_FIELDS).hint("_id_").sort("_id", 1)
     decisions, damaged, unread = _by_process(found, most)
     wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
-    graphs, processes = _whole(database, wanted, concern)
-    graph_of = {graph.id: graph for graph in graphs.records}
-    process_of = {process.id: process for process in processes.records}
-    listed: dict[str, dict[str, float]] = {}
-    if broken := [process.id for process in processes.records if process.state is ProcessState.BROKEN]:
-        listed = interrupted(database, broken, concern)
-        # Once more, and after it: what was restarted until then is listed no longer.
-        again = _whole(database, broken, concern)
-        graph_of |= {graph.id: graph for graph in again[0].records}
-        process_of |= {process.id: process for process in again[1].records}
+    graphs, processes, listed, spoilt_whole = _with_interruptions(database, wanted, concern)
     looked_into = [one for one in wanted if one in thorough]
-    spoilt = _spoilt([*processes.damaged, *graphs.damaged, *damaged, *_hidden(database, looked_into, concern)])
+    spoilt = _spoilt([*spoilt_whole, *damaged, *_hidden(database, looked_into, concern)])
     return [
         Snapshot(
             process_id=process_id,
-            process=process_of.get(process_id),
-            graph=graph_of.get(process_id),
+            process=processes.get(process_id),
+            graph=graphs.get(process_id),
             decisions=decisions.get(process_id, {}),
             tasks=frozenset(tasks[process_id]),
             damaged=tuple(spoilt[process_id]),
@@ -95,6 +86,23 @@ def _spoilt(damaged: Iterable[DamagedRecord]) -> dict[str, list[DamagedRecord]]:
     for damage in _once(damaged):
         found[split_record_id(damage.record)[0]].append(damage)
     return found
+
+
+def _with_interruptions(
+    database: Database[Document], process_ids: Sequence[str], concern: Concern
+) -> tuple[dict[str, Graph], dict[str, Process], dict[str, dict[str, float]], list[DamagedRecord]]:
+    """Graphs and processes by id, what broken ones are listed for, and what can't be read."""
+    graphs, processes = _whole(database, process_ids, concern)
+    graph_of = {graph.id: graph for graph in graphs.records}
+    process_of = {process.id: process for process in processes.records}
+    listed: dict[str, dict[str, float]] = {}
+    if broken := [process.id for process in processes.records if process.state is ProcessState.BROKEN]:
+        listed = interrupted(database, broken, concern)
+        # Once more, and after it: what was restarted until then is listed no longer.
+        again = _whole(database, broken, concern)
+        graph_of |= {graph.id: graph for graph in again[0].records}
+        process_of |= {process.id: process for process in again[1].records}
+    return graph_of, process_of, listed, [*processes.damaged, *graphs.damaged]
 
 
 def _whole(
