@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 import typer
@@ -20,9 +17,9 @@ from recovery.records import Worker
 from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
+from tests.cli.terminal import CUT, WIDTH, in_terminal, too_wide
 from tests.world import World
 
-WIDTH = 80
 LONG_NAME = "recalculate_prices_of_all_items_in_stock"
 EXAMPLE = "recovery/wfformat/example.json"
 SERVERS = {"up", "worker", "beat"}
@@ -64,7 +61,6 @@ ONCE = {"start", "run", "actor forget", "actor block"}
 TABLES = {"broken list", "broken restart", "broken abort", "actor list", "process-type list"}
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")
-CUT = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @pytest.fixture
@@ -99,27 +95,6 @@ def world(settings: Settings) -> World:
 @pytest.fixture
 def env(world: World) -> dict[str, str]:
     return {**world.settings.environment(), "RECOVERY_APP": "tests.cli.shop:app", "TERM": "xterm"}
-
-
-def in_terminal(*arguments: str, env: Mapping[str, str]) -> str:
-    """What a command prints on a terminal of 80 columns, with its errors."""
-    master, slave = pty.openpty()
-    read: list[bytes] = []
-
-    def drain() -> None:
-        try:
-            while data := os.read(master, 65536):
-                read.append(data)
-        except OSError:  # the last of those that write has closed it
-            pass
-
-    reader = threading.Thread(target=drain)
-    reader.start()
-    recovery(*arguments, env={**env, "COLUMNS": str(WIDTH)}, terminal=os.ttyname(slave))
-    os.close(slave)
-    reader.join(30)
-    os.close(master)
-    return b"".join(read).decode().replace("\r\n", "\n")
 
 
 def names(group: typer.core.TyperGroup, before: str = "") -> Iterator[tuple[str, Command]]:
@@ -160,8 +135,7 @@ def test_in_a_terminal_and_in_a_pipe(name: str, env: dict[str, str]) -> None:
     told = in_terminal(*COMMANDS[name], env=env)
     plain = CUT.sub("", told)
     assert plain.strip() and ("Traceback" not in plain or name == "broken show")
-    for line in plain.splitlines():
-        assert len(line) <= WIDTH or " " not in line.strip(), f"{len(line)} characters: {line}"
+    assert too_wide(plain) == []
     done = recovery(*COMMANDS[name], env={**env, "COLUMNS": str(WIDTH)})
     assert "\x1b" not in done.stdout + done.stderr, "no colours in a pipe"
     if name not in ONCE:

@@ -14,6 +14,7 @@ from recovery.rules import Rule
 from recovery.settings import Settings
 from tests.cli import schemas
 from tests.cli.command import ROOT, command, environment, recovery
+from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.waiting import wait_until
 
 SMALL = ("demo", "--processes", "4", "--time-scale", "0.05", "--timeout", "100")
@@ -103,6 +104,12 @@ def test_what_has_not_ended_in_time_is_said(settings: Settings, tmp_path: Path) 
     assert str(kept) in done.stderr
     assert list(kept.glob("logs/worker-1.log"))
     assert of_this(tmp_path) == []
+
+
+@pytest.mark.soak
+def test_in_a_terminal(tmp_path: Path) -> None:
+    told = CUT.sub("", in_terminal(*SMALL, env={"TMPDIR": str(tmp_path), "TERM": "xterm"}, timeout=200))
+    assert too_wide(told.replace("\r", "\n")) == [] and "stale rejected" in told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])

@@ -28,6 +28,7 @@ from recovery.sweep import examine, sweep
 from recovery.sweep.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep.report import SHOWN
 from tests.cli import schemas
+from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.sweep.database import Database
 from tests.sweep.shapes import (
     BROKEN,
@@ -62,6 +63,8 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
     told = CliRunner().invoke(app, ["sweep", "--type", process.type]).stdout
     (sample,) = (line.split() for line in told.splitlines() if "sample" in line)
     assert sample[:2] == ["sample", "DEADLINE_MISSING"] and sample[2].startswith(process_id) and "{" not in told
+    wrapped = CUT.sub("", in_terminal("sweep", "--type", process.type, env=settings.environment()))
+    assert too_wide(wrapped) == [] and process_id in wrapped and "DEADLINE_MISSING" in wrapped
     found = schemas.read("sweep", CliRunner().invoke(app, ["sweep", "--type", process.type, "--json"]).stdout)
     assert found["findings"] == {"DEADLINE_MISSING": 1}
     error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
