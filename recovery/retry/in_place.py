@@ -39,7 +39,10 @@ def call(
     pause = wait or threading.Event().wait
     while True:
         try:
-            return breaker.call(step) if breaker is not None else step()
+            if breaker is None:
+                return step()
+            # What is wrong with the call says nothing of the server.
+            return breaker.call(step, lambda error: _classified(error, catalogues).is_retriable)
         except Exception as error:
             found = _classified(error, catalogues)
             if not found.is_retriable:
@@ -47,8 +50,11 @@ def call(
             ruling = _decided(maybe_retry(request, found.reason))
             if ruling.verdict is Verdict.FAIL:
                 raise
-            pause(max(ruling.delay, found.retry_after or 0.0) if ruling.verdict is Verdict.RETRY else ruling.delay)
-            if ruling.verdict is Verdict.CANCEL:
+            delay = max(ruling.delay, found.retry_after or 0.0)
+            left = request.remaining
+            ends = ruling.verdict is Verdict.CANCEL or (left is not None and delay >= left)
+            pause(delay if left is None else min(delay, left))
+            if ends:
                 raise
 
 

@@ -7,7 +7,7 @@ wait, and whether at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -115,11 +115,6 @@ def stop_after_attempts(retries: int) -> Stop:
 def stop_for(*reasons: Reason) -> Stop:
     """Stop for these reasons."""
     return Stop(lambda _, reason: reason in reasons)
-
-
-def stop_unless(reasons: Collection[Reason]) -> Stop:
-    """Stop for all reasons but these."""
-    return Stop(lambda _, reason: reason not in reasons)
 
 
 @dataclass(frozen=True, slots=True)

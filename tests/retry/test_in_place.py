@@ -63,6 +63,23 @@ def test_at_its_deadline_it_is_not_sent_again() -> None:
     assert (waited, sent) == ([2.5], [1])
 
 
+def test_what_a_server_asks_to_wait_is_not_waited_past_the_deadline() -> None:
+    class Unavailable(Exception):
+        status, headers = 503, {"Retry-After": "60"}
+
+    waited: list[float] = []
+    with pytest.raises(Unavailable):
+        call(failing(1, Unavailable()), Call("ask", BestEffort(), remaining=2.5), wait=waited.append)
+    assert waited == [2.5]
+
+
+def test_a_call_that_is_wrong_does_not_open_the_breaker() -> None:
+    breaker = CircuitBreaker("MongoDB", failures=1)
+    with pytest.raises(ValueError):
+        call(failing(1, ValueError("wrong")), Call("ask", BestEffort()), breaker=breaker)
+    assert breaker.state is State.CLOSED
+
+
 def test_a_strategy_may_do_io_and_the_caller_may_have_a_loop() -> None:
     class Asks(BestEffort):
         async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
