@@ -18,6 +18,10 @@ class ErrorInfo(Record):
     """Name of the error's type."""
     message: str
     """Up to 500 characters."""
+    code: int | None = None
+    """What it is by a catalogue of `retry`; 40000 is what none knows. Absent of what no exception was raised for."""
+    reason: str | None = None
+    """The name of its reason, one of `retry.REASONS`."""
     task: str | None = None
     actor: str | None = None
     stack: str | None = None
