@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.options import DURATION, Command, CommandGroup
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.output import AppOption, JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from recovery.retry import Explanation
+    from recovery.retry import Catalogue, Explanation
 
 GROUP = """Ask what would become of an error, and when it would be tried again. No server is asked.
 
@@ -22,6 +22,9 @@ EXPLAIN = """Say what an error means: its reason and code, whether it would be t
 Give one of --error, --code, --reason, and --catalogue with --service and --status. An error and a code are taken as a
 task's, which is tried again by the default policy; a reason and an answer of a server as a call's, which is tried again
 by best effort.
+
+Where RECOVERY_APP or --app names an application, what it says of its errors counts; so do the catalogues of installed
+distributions.
 
 Example: [bold]recovery retry explain --catalogue couchbase --service kv --status 0x86[/bold]
 """
@@ -63,6 +66,7 @@ def explain(
     ] = None,
     attempt: Annotated[int, typer.Option(min=0, metavar="N", help="Retries before this one.")] = 0,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of the delay's jitter.")] = None,
+    app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
     from random import Random
@@ -79,9 +83,11 @@ def explain(
         raise InputError(f"give one of --error, --code, --reason and --catalogue, not {told}")
     of_task, random = idempotent is not False, Random(seed)
     if error is not None:
-        found = explain_error(error, text=text, idempotent=of_task, attempt=attempt, random=random)
+        found = explain_error(
+            error, text=text, idempotent=of_task, attempt=attempt, random=random, catalogues=_catalogues(app)
+        )
     elif code is not None:
-        found = explain_code(code, idempotent=of_task, attempt=attempt, random=random)
+        found = explain_code(code, idempotent=of_task, attempt=attempt, random=random, catalogues=_catalogues(app))
     elif reason is not None:
         found = explain_reason(reason, idempotent=bool(idempotent), attempt=attempt)
     else:
@@ -143,6 +149,25 @@ def _asked(
     error: str | None, code: int | None, reason: str | None, catalogue: str | None
 ) -> dict[str, str | int | None]:
     return {"--error": error, "--code": code, "--reason": reason, "--catalogue": catalogue}
+
+
+def _catalogues(app: str | None) -> tuple[Catalogue, ...]:
+    """The application's, where one is named; one that can't be loaded is an error only if it was named here."""
+    from recovery.cli.output import messages
+    from recovery.errors import RecoveryError
+    from recovery.retry import in_use
+
+    try:
+        from recovery.engine import load_app
+        from recovery.settings import load
+
+        if path := load(app=app).app:
+            return tuple(load_app(path).catalogues.all)
+    except RecoveryError as error:
+        if app is not None:
+            raise
+        messages().print(f"without what the application says of its errors: {error}", style="dim")
+    return tuple(in_use().all)
 
 
 def _number(text: str) -> int:

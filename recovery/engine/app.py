@@ -22,10 +22,13 @@ from recovery.errors import (
 )
 from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
+from recovery.retry import Catalogues, ErrorCode, Reason, in_use, of_class
+from recovery.retry.reasons import UNKNOWN
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
 R = TypeVar("R")
+E = TypeVar("E", bound=type[BaseException])
 
 
 class Recovery:
@@ -57,6 +60,12 @@ class Recovery:
     def settings(self) -> Settings:
         return self._settings or current()
 
+    @cached_property
+    def catalogues(self) -> Catalogues:
+        """What errors mean: the shipped catalogues, those of installed distributions, and this application's own, by
+        `classifies` and `catalogues.add`. Raises SettingsError for a distribution whose catalogue can't be used."""
+        return in_use()
+
     @property
     def resources(self) -> Resources:
         """Connections of this process; a fork makes its own."""
@@ -69,7 +78,7 @@ class Recovery:
 
     def _connection(self) -> tuple[int, Resources, Applier]:
         if self._connected is None or self._connected[0] != os.getpid():
-            resources = Resources.connect(self.settings)
+            resources = Resources.connect(self.settings, self.catalogues)
             self._connected = (os.getpid(), resources, Applier(resources))
         return self._connected
 
@@ -105,6 +114,27 @@ class Recovery:
             process_type = ProcessTypePreferences(id=checked.id, **of_type)
             check(process_type)
             return self._add(Actor(function, checked, process_type))
+
+        return register
+
+    def classifies(
+        self, code: int | ErrorCode, reason: str | Reason = UNKNOWN, text: str | None = None
+    ) -> Callable[[E], E]:
+        """Say what a class of errors means: its code, whose range says whether waiting helps, and its reason, which
+        says whether a task that is not idempotent may be tried again. Subclasses are the same, unless they say
+        otherwise.
+
+            @app.classifies(27001, "RESOURCE_BUSY")
+            class LedgerClosed(Exception):
+                "The ledger is being closed"
+
+        Without a reason only what is idempotent is tried again. Raises InputError for a code in no range, or that
+        another error has, and for a reason that there is not. Errors of others: `catalogues.add`.
+        """
+
+        def register(error: E) -> E:
+            self.catalogues.add(of_class(error, code, reason, text))
+            return error
 
         return register
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recovery.queue import Broker, signer
+from recovery.retry import Catalogues, shipped
 from recovery.settings import Settings
 from recovery.store import Store
 
@@ -16,8 +17,11 @@ class Resources:
     settings: Settings
     store: Store
     broker: Broker
+    catalogues: Catalogues = field(default_factory=shipped)
+    """What errors mean: the application's, where there is one."""
 
     @classmethod
-    def connect(cls, settings: Settings) -> Resources:
+    def connect(cls, settings: Settings, catalogues: Catalogues | None = None) -> Resources:
         """Resources of these settings; connections are made at first use."""
-        return cls(settings, Store(settings), Broker(settings.broker_url, signer(settings)))
+        known = shipped() if catalogues is None else catalogues
+        return cls(settings, Store(settings), Broker(settings.broker_url, signer(settings)), known)

@@ -10,6 +10,7 @@ from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, c
 from recovery.retry.catalogues import SHIPPED, shipped
 from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
 from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
+from recovery.retry.extending import in_use, of_class
 from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
 from recovery.retry.policy import Backoff, Cycle, follow
 from recovery.retry.reasons import REASONS, Reason, reason_of
@@ -45,7 +46,9 @@ __all__ = [
     "explain_error",
     "explain_reason",
     "follow",
+    "in_use",
     "maybe_retry",
+    "of_class",
     "reason_of",
     "shipped",
 ]
