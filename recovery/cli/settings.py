@@ -10,10 +10,12 @@ from recovery.durations import EXAMPLES, parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.records import ActorPreferences, ProcessTypePreferences
-from recovery.records.preferences import RATES, Preferences, Stored, default_of, setting_names
+from recovery.records.preferences import FACTORS, RATES, Preferences, Stored, default_of, setting_names, type_of
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _DIGITS = 100
+INHERITED = "–"
+"""A setting that nobody has set, and that another one decides."""
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -28,7 +30,7 @@ def parse(kind: type[Preferences], assignments: Sequence[str], of: str = "NAME")
         check_names(kind, [name], f"set {of} {assignment}")
         if name in changes:
             raise InputError(f"{name} is given twice: which of them holds?")
-        changes[name] = _value(name, text, default_of(kind, name))
+        changes[name] = _value(name, text, type_of(kind, name))
     return changes
 
 
@@ -47,12 +49,12 @@ def check_names(kind: type[Preferences], names: Sequence[str], command: str) -> 
     known_settings(kind, names)
 
 
-def _value(name: str, text: str, default: Any) -> Any:
-    if isinstance(default, bool):
+def _value(name: str, text: str, of_type: type) -> Any:
+    if of_type is bool:
         if text.lower() in _SWITCHES:
             return _SWITCHES[text.lower()]
         raise InputError(f"{name}={text}: must be true or false")
-    if isinstance(default, int):
+    if of_type is int:
         # Python reads no number of thousands of digits; one that is only too large is refused with its limit.
         if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
             return int(text)
@@ -61,6 +63,10 @@ def _value(name: str, text: str, default: Any) -> Any:
         if found := _NUMBER.fullmatch(text.removesuffix("/s")):
             return float(found[0])
         raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
+    if name in FACTORS:
+        if found := _NUMBER.fullmatch(text):
+            return float(found[0])
+        raise InputError(f"{name}={text}: must be a number, for example 1.2")
     try:
         if "e" in text:  # settings in a file may be computed; what a person types as 1e3 is a slip
             raise ValueError(f"must be a duration, for example {EXAMPLES}")
@@ -73,10 +79,11 @@ def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
     """{setting: its value, and whose word that is}; where an operator's, the code's as well."""
     found: dict[str, dict[str, Any]] = {}
     for name in setting_names(type(stored.code)):
-        kind = type(default_of(type(stored.code), name))
-        code = kind(getattr(stored.code, name))  # a time may have been given as a whole number
+        # A time may have been given as a whole number.
+        of_type, code = type_of(type(stored.code), name), getattr(stored.code, name)
+        code = None if code is None else of_type(code)
         if name in stored.overrides:
-            found[name] = {"value": kind(stored.overrides[name]), "from": "operator", "code": code}
+            found[name] = {"value": of_type(stored.overrides[name]), "from": "operator", "code": code}
         else:
             found[name] = {"value": code, "from": "default" if code == default_of(type(stored.code), name) else "code"}
     return found
@@ -105,8 +112,12 @@ def overridden(settings: dict[str, dict[str, Any]]) -> str:
 
 def shown(name: str, value: Any) -> str:
     """A setting's value as it may be given to `set`."""
+    if value is None:
+        return INHERITED
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, float):
         return str(value)
+    if name in FACTORS:
+        return f"{value:g}"
     return f"{value:g}/s" if name in RATES else show_duration(value)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
 from recovery.engine.actors.actor import Actor, check_function, encode_call, preferences
+from recovery.engine.actors.declared import as_settings, strategy_of
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.results import await_result
@@ -24,6 +25,7 @@ from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
 from recovery.retry import Catalogues, ErrorCode, Reason, in_use, of_class
 from recovery.retry.reasons import UNKNOWN
+from recovery.retry.policy import check_policy
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")
@@ -88,21 +90,29 @@ class Recovery:
         return [name for name, actor in self.actors.items() if actor.process_type is not None]
 
     def actor(self, name: str | None = None, **settings: Any) -> Callable[[Callable[P, R]], Actor[P, R]]:
-        """Register a function as an actor. `settings` are the fields of `ActorPreferences`.
+        """Register a function as an actor. `settings` are the fields of `ActorPreferences`; times are seconds, texts
+        such as "10m", or timedeltas. `retry` may be a `Backoff(...)`, None for no retry, or a strategy.
 
         The name is by default the function's. It is stored with every task: keep it when the code moves.
         """
         name = _checked_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
-            return self._add(Actor(function, _preferences(function, name, settings)))
+            return self._add(
+                Actor(
+                    function,
+                    _preferences(function, name, settings),
+                    strategy=strategy_of(settings, _of(function, name)),
+                )
+            )
 
         return register
 
     def process(self, name: str | None = None, **settings: Any) -> Callable[[Callable[P, R]], Actor[P, R]]:
         """Register a function as a process type: an actor that a process can be started with.
 
-        `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`.
+        `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`, as of `actor`. What is said of
+        retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own.
         """
         name = _checked_name(name)
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
@@ -111,9 +121,11 @@ class Recovery:
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             checked = _preferences(function, name, settings, setting_names(ProcessTypePreferences))
-            process_type = ProcessTypePreferences(id=checked.id, **of_type)
+            of = _of(function, name)
+            process_type = ProcessTypePreferences(id=checked.id, **as_settings(ProcessTypePreferences, of_type, of))
             check(process_type)
-            return self._add(Actor(function, checked, process_type))
+            check_policy(process_type.retry_options(), f"process type {checked.id}")
+            return self._add(Actor(function, checked, process_type, strategy_of(of_type, of)))
 
         return register
 
@@ -180,6 +192,7 @@ class Recovery:
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
             raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")
+        retry, context = process.start_options if isinstance(process, Actor) else (None, None)
         resources = self.resources
         kind = resources.store.preferences.process_type(actor.process_type)
         return starting.start(
@@ -190,6 +203,8 @@ class Recovery:
             idle_timeout=kind.idle_timeout,
             process_timeout=kind.process_timeout,
             any_arguments=any_arguments is True,
+            retry=retry,
+            context=context,
         )
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:
@@ -222,7 +237,13 @@ def _preferences(
     known = setting_names(ActorPreferences)
     for unknown in settings.keys() - set(known):
         raise InputError(f"actor {named}: no setting is named {unknown!r}; {_near(unknown, [*known, *others])}")
-    return preferences(named, **settings)
+    checked = preferences(named, **as_settings(ActorPreferences, settings, f"actor {named}"))
+    check_policy(checked.retry_options(), f"actor {named}")
+    return checked
+
+
+def _of(function: Callable[..., Any], name: str | None) -> str:
+    return f"actor {name or getattr(function, '__name__', '?')}"
 
 
 def _checked_name(name: str | None) -> str | None:

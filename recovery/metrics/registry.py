@@ -19,6 +19,16 @@ ATTEMPT_SECONDS = Histogram(
     ["actor"],
     buckets=(0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200),
 )
+RETRIES = Counter(
+    "recovery_retries",
+    "Attempts that failed and are tried again, by actor, reason and code.",
+    ["actor", "reason", "code"],
+)
+RETRIES_REFUSED = Counter(
+    "recovery_retries_refused",
+    "Attempts that failed and are not tried again, by actor, reason, code and why.",
+    ["actor", "reason", "code", "why"],
+)
 WORK_TIMEOUTS = Counter("recovery_work_timeouts", "Attempts lost: timed out or worker gone.")
 ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by actor.", ["actor"])
 REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule that found them.", ["reason"])

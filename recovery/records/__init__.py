@@ -12,6 +12,7 @@ from recovery.records.interruption import Interruption
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
+from recovery.records.retrying import RetryOptions, RetryState
 from recovery.records.runs import ScannerRun
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
@@ -40,6 +41,8 @@ __all__ = [
     "Promise",
     "QueueStatistics",
     "Record",
+    "RetryOptions",
+    "RetryState",
     "ScannerRun",
     "Stored",
     "Task",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recovery.records.record import OfTask, Record
+from recovery.records.retrying import RetryState
 from recovery.records.states import DecisionState
 from recovery.records.task import Call, Child, Task
 
@@ -22,6 +23,8 @@ class ErrorInfo(Record):
     """What it is by a catalogue of `retry`; 40000 is what none knows. Absent of what no exception was raised for."""
     reason: str | None = None
     """The name of its reason, one of `retry.REASONS`."""
+    no_retry: str | None = None
+    """Why it was not tried again, in a few words."""
     task: str | None = None
     actor: str | None = None
     stack: str | None = None
@@ -72,12 +75,15 @@ class Decision(OfTask):
     """The task's, and not in `call`: of a large task too it must be known whether its error breaks the process."""
     call: Call | None = None
     eta: datetime | None = None
+    """Not before this moment: as it was scheduled, or until its next retry."""
     delay: float | None = None
     enqueued_at: datetime | None = None
     """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
     queued_at: datetime | None = None
     claimed_at: datetime | None = None
     worker: str | None = None
+    retry: RetryState | None = None
+    """Absent until it is tried again for an error."""
     outcome: Outcome | None = None
     children: tuple[Child, ...] = ()
     recovery_time: datetime | None = None

@@ -1,4 +1,4 @@
-"""What an actor and a process type may be told, with FailMap's defaults. Times are in seconds.
+"""What an actor and a process type may be told, with FailMap's defaults and Hive's of retry. Times are in seconds.
 
 Source: reference note FailMap, 'Настройки актера и значения по умолчанию'. Workers store the settings of
 their actors in MongoDB when they start, so that a scanner or a sweep that does not have the application's
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MAX_COUNT, SHORTEST
 from recovery.records.given import shown
 from recovery.records.record import Record
+from recovery.records.retrying import RetryOptions
 
 
 class TaskLimit(NamedTuple):
@@ -25,7 +27,40 @@ class TaskLimit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorPreferences(Record):
+class RetrySettings(Record):
+    """When what failed is tried again, as far as it is said here. What is None a process type says for the actors of
+    its processes; else it is as in `retry.policy.Backoff`."""
+
+    retry: bool | None = None
+    """Try again what may pass by itself; False: break the process at the first error."""
+    retry_initial: float | None = None
+    """How long the first retry waits."""
+    retry_coefficient: float | None = None
+    """By how much each retry waits longer than the one before."""
+    retry_jitter_least: float | None = None
+    """The least that is added to each wait, so that not all retries come together."""
+    retry_jitter_most: float | None = None
+    """The most that is added to each wait; how much it is, is left to chance."""
+    retry_maximum: float | None = None
+    """The longest wait. Retries that have come so far go on at it."""
+    retry_total: float | None = None
+    """How long the same error is tried again, from when it came first, all waits and retries included."""
+
+    def retry_options(self) -> RetryOptions:
+        """The same as a task may have them of its own."""
+        return RetryOptions(
+            enabled=self.retry,
+            initial=self.retry_initial,
+            coefficient=self.retry_coefficient,
+            jitter_least=self.retry_jitter_least,
+            jitter_most=self.retry_jitter_most,
+            maximum=self.retry_maximum,
+            total=self.retry_total,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorPreferences(RetrySettings):
     """Settings of one actor. `id` is its name, which is also its queue's."""
 
     id: str
@@ -33,8 +68,11 @@ class ActorPreferences(Record):
     """How long an attempt may take from claim, or from its last heartbeat, to result."""
     accept_first: bool = True
     """Take the first value that comes, from whichever attempt; False: only from the current pass."""
-    restart_after_work_timeout: bool = True
-    """Requeue an attempt that timed out; False: end the task with a timeout error."""
+    idempotent: bool = True
+    """Doing it twice is the same as doing it once. False: it is tried again only where the first try did nothing."""
+    restart_after_work_timeout: bool | None = None
+    """Requeue an attempt that timed out, or whose worker is gone; False: end the task with a timeout error. Unset: as
+    `idempotent` says."""
     # One time-out is a deployment, three a bad night; ten in a row is a task that kills its workers. At the
     # default worker_timeout a task that always hangs breaks its process after some ten minutes.
     max_work_timeouts: int = 10
@@ -51,13 +89,18 @@ class ActorPreferences(Record):
     """How many overdue tasks a second are queued again after an outage; the others follow. 0: all at once."""
 
     @property
+    def restarts_lost_attempts(self) -> bool:
+        """Whether an attempt that brought no answer is followed by another: nobody knows how far it came."""
+        return self.idempotent if self.restart_after_work_timeout is None else self.restart_after_work_timeout
+
+    @property
     def task_limit(self) -> TaskLimit | None:
         """The limit of a task as a whole; None without one."""
         return TaskLimit(self.task_timeout, self.force_finish_after_task_timeout) if self.task_timeout else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessTypePreferences(Record):
+class ProcessTypePreferences(RetrySettings):
     """Settings of one process type. `id` is its name."""
 
     id: str
@@ -71,7 +114,12 @@ class ProcessTypePreferences(Record):
 
 
 RATES = frozenset({"requeue_rate"})
-"""Settings in tasks a second; all others with a fraction are times, in seconds."""
+"""Settings in tasks a second."""
+FACTORS = frozenset({"retry_coefficient"})
+"""Settings that are plain numbers, from 1 on. All others with a fraction are times, in seconds."""
+MOST_FACTOR = 1000
+MAY_BE_NONE = frozenset(f"retry_{name}" for name in ("initial", "jitter_least", "jitter_most", "maximum", "total"))
+"""Times that may be 0, which is no wait."""
 
 Preferences = ActorPreferences | ProcessTypePreferences
 P = TypeVar("P", ActorPreferences, ProcessTypePreferences)
@@ -97,44 +145,68 @@ class Stored(Generic[P]):
 
 
 def setting_names(kind: type[Preferences]) -> list[str]:
-    """Names of what can be set."""
-    return [one.name for one in fields(kind) if one.name != "id"]
+    """Names of what can be set; those that both kinds have come last."""
+    shared = {one.name for one in fields(RetrySettings)}
+    names = [one.name for one in fields(kind) if one.name != "id"]
+    return sorted(names, key=lambda name: name in shared)
 
 
 def check(preferences: Preferences) -> None:
     """Raise InputError, naming the setting, for a value that can't be."""
-    kind = "actor" if isinstance(preferences, ActorPreferences) else "process type"
-    for one in fields(preferences):
-        wanted = wanted_value(type(preferences), one.name)
-        value = getattr(preferences, one.name)
-        if one.name != "id" and not fits(one.name, value, one.default):
-            raise InputError(f"{kind} {preferences.id}: {one.name} must be {wanted}, not {_told(value)}")
+    kind = type(preferences)
+    told = "actor" if isinstance(preferences, ActorPreferences) else "process type"
+    for name in setting_names(kind):
+        value = getattr(preferences, name)
+        if not fits(kind, name, value):
+            wanted = wanted_value(kind, name)
+            raise InputError(f"{told} {preferences.id}: {name} must be {wanted}, not {_told(value)}")
 
 
 def wanted_value(kind: type[Preferences], name: str) -> str:
     """What a setting may be, in words."""
-    default = default_of(kind, name)
-    if isinstance(default, bool):
+    of_type = type_of(kind, name)
+    if of_type is bool:
         return "True or False"
-    if isinstance(default, int):
+    if of_type is int:
         return f"from 1 to {MAX_COUNT:,}"
     if name in RATES:
         return f"0 (off) or more tasks a second, up to {MAX_COUNT:,}"
-    return f"{'' if default else '0 (off) or '}at least {SHORTEST:g} seconds, up to 10 years ({LONGEST:,})"
+    if name in FACTORS:
+        return f"a number from 1 to {MOST_FACTOR:,}"
+    zero = "0 or " if name in MAY_BE_NONE else "" if default_of(kind, name) else "0 (off) or "
+    return f"{zero}at least {SHORTEST:g} seconds, up to 10 years ({LONGEST:,})"
 
 
 def default_of(kind: type[Preferences], name: str) -> Any:
-    """The default of a setting; its type is the setting's."""
+    """The default of a setting; None for one that is inherited while it is not set."""
     return next(one.default for one in fields(kind) if one.name == name)
 
 
-def most_of(name: str, default: Any) -> int:
+def type_of(kind: type[Preferences], name: str) -> type:
+    """The type of a setting: bool, int or float."""
+    settings: Any = kind
+    return _types(settings)[name]
+
+
+@cache
+def _types(kind: Any) -> dict[str, type]:
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name != "id"}
+    # Of an optional one what it may be beside None.
+    kinds = {name: get_args(hint) or (hint,) for name, hint in hints.items()}
+    return {name: next(one for one in some if one is not type(None)) for name, some in kinds.items()}
+
+
+def most_of(kind: type[Preferences], name: str) -> int:
     """The largest value of a setting that is a number."""
-    return MAX_COUNT if isinstance(default, int) or name in RATES else LONGEST
+    if name in FACTORS:
+        return MOST_FACTOR
+    return MAX_COUNT if type_of(kind, name) is int or name in RATES else LONGEST
 
 
 def least_of(name: str) -> float:
     """The smallest value of a setting with a fraction, but for an off: of a rate, one task in a year."""
+    if name in FACTORS:
+        return 1.0
     return 1 / LONGEST if name in RATES else SHORTEST
 
 
@@ -142,28 +214,34 @@ def within_limits(preferences: P) -> P:
     """The same, with what an older version took and this one does not at its limits: deadlines are worked out from it
     for many records at once."""
     over: dict[str, Any] = {}
-    for one in fields(preferences):
-        value = getattr(preferences, one.name)
+    kind = type(preferences)
+    for name in setting_names(kind):
+        value = getattr(preferences, name)
         # Not by type: what MongoDB has as a long is a whole number of a type of its own.
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or isinstance(value, bool):
             continue
-        if value > (most := most_of(one.name, one.default)):
-            over[one.name] = most if isinstance(one.default, int) else float(most)
-        elif isinstance(one.default, float) and 0 < value < (least := least_of(one.name)):
-            over[one.name] = least
+        of_type = type_of(kind, name)
+        if value > (most := most_of(kind, name)):
+            over[name] = of_type(most)
+        elif of_type is float and 0 < value < (least := least_of(name)):
+            over[name] = least
     return preferences.evolve(**over) if over else preferences
 
 
-def fits(name: str, value: Any, default: Any) -> bool:
-    """Whether a value is one of the setting of this name and default."""
-    if isinstance(default, bool):
+def fits(kind: type[Preferences], name: str, value: Any) -> bool:
+    """Whether a value is one of the setting of this name."""
+    of_type, default = type_of(kind, name), default_of(kind, name)
+    if value is None:
+        return default is None
+    if of_type is bool:
         return isinstance(value, bool)
-    if isinstance(default, int):
+    if of_type is int:
         return type(value) is int and 1 <= value <= MAX_COUNT
     # A number of seconds, and not a timedelta, a text or a switch. A default of 0 is a time that may be off.
     if type(value) not in (int, float):
         return False
-    return bool(least_of(name) <= value <= most_of(name, default) or value == default == 0)
+    may_be_zero = default == 0 or name in MAY_BE_NONE
+    return bool(least_of(name) <= value <= most_of(kind, name) or (value == 0 and may_be_zero))
 
 
 def _told(value: Any) -> str:

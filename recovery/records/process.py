@@ -8,6 +8,7 @@ from datetime import datetime
 from recovery.records import ids
 from recovery.records.decision import ErrorInfo
 from recovery.records.record import Record
+from recovery.records.retrying import RetryOptions
 from recovery.records.states import ProcessState
 
 
@@ -28,6 +29,9 @@ class Process(Record):
     started_at: datetime | None = None
     timed_out_at: datetime | None = None
     """When it was counted that its process_timeout is past."""
+    retry: RetryOptions | None = None
+    """Of its start task, as is the context."""
+    context: str | None = None
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from recovery.records.record import OfTask, Record
+from recovery.records.retrying import RetryOptions
 
 CALL_BYTES = 2048
 """A call up to this size is copied into its Decision. Reading a Task takes a round trip; writing 2 KB more with
@@ -28,6 +29,9 @@ class Child(Record):
     delay: float | None = None
     fallible: bool | None = None
     """True: if it fails, those that wait for it get the failure as its value."""
+    retry: RetryOptions | None = None
+    context: str | None = None
+    """JSON text of what retry strategies may read (RFC 49's clientContext)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,10 @@ class Task(OfTask):
     unlocks: dict[str, str] = field(default_factory=dict)
     """Those of the dependents that wait for nothing else: ready as soon as this one is finished."""
     fallible: bool | None = None
+    retry: RetryOptions | None = None
+    context: str | None = None
+    """JSON text of what retry strategies may read. Both are looked at where an attempt failed, and not copied into the
+    Decision."""
 
     def call(self) -> Call | None:
         """This task's copy for its Decision; None if it is too large to be written with every change of state."""

@@ -113,7 +113,7 @@ def _holders(findings: Sequence[Finding]) -> list[str]:
 def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
     """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
     preferences = around.actor(actor)
-    if preferences.restart_after_work_timeout:
+    if preferences.restarts_lost_attempts:
         why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
         why += f"; the last one's process {last}" if last else ""
     elif rule is Rule.WORKER_LOST or last:

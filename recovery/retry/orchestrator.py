@@ -47,13 +47,17 @@ def controlled_backoff(retries: int) -> float:
     return _CONTROLLED[retries] if retries < len(_CONTROLLED) else _CONTROLLED_MOST
 
 
-async def maybe_retry(request: Request, reason: Reason) -> Ruling:
-    """Decide about a request that failed for this reason, count the retry, and log either. Does not raise: a strategy
-    that raises, or answers nonsense, fails the request with that said."""
+async def rule(request: Request, reason: Reason) -> Ruling:
+    """What becomes of a request that failed for this reason. Does not raise: a strategy that raises, or answers
+    nonsense, fails the request with that said."""
     if reason.always_retry:
-        ruling = _capped(request, controlled_backoff(request.retry_attempts), "this reason is always retried")
-    else:
-        ruling = await _asked(request, reason)
+        return _capped(request, controlled_backoff(request.retry_attempts), "this reason is always retried")
+    return await _asked(request, reason)
+
+
+async def maybe_retry(request: Request, reason: Reason) -> Ruling:
+    """`rule`, and with it count the retry, and log either. Does not raise."""
+    ruling = await rule(request, reason)
     if ruling.verdict is Verdict.FAIL:
         log.warning("%s: not retried (%s): %s", request.name, reason.name, ruling.why)
         return ruling

@@ -18,7 +18,7 @@ from typing import Any
 from recovery.durations import parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST
-from recovery.records import given
+from recovery.records import RetryOptions, given
 
 LEAST = 0.001
 """Seconds. Nothing waits for less."""
@@ -49,6 +49,38 @@ class Backoff:
             raise _contradicts("maximum", self.maximum, "initial", self.initial)
         if self.total < self.initial:
             raise _contradicts("total", self.total, "initial", self.initial)
+
+    @classmethod
+    def of(cls, *options: RetryOptions) -> Backoff:
+        """The policy of these options, of which the first that says something of a value counts; the defaults, where
+        none does. Where what several say contradicts, as a maximum below an initial delay, the longer time holds."""
+        said: dict[str, float] = {}
+        for name in ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total"):
+            found = (value for one in options if (value := getattr(one, name)) is not None)
+            if (first := next(found, None)) is not None:
+                said[name] = first
+        initial = said.get("initial", DEFAULT.initial)
+        least = said.get("jitter_least", DEFAULT.jitter[0])
+        return cls(
+            initial=initial,
+            coefficient=said.get("coefficient", DEFAULT.coefficient),
+            jitter=(least, max(least, said.get("jitter_most", DEFAULT.jitter[1]))),
+            maximum=max(initial, said.get("maximum", DEFAULT.maximum)),
+            total=max(initial, said.get("total", DEFAULT.total)),
+        )
+
+    def options(self) -> RetryOptions:
+        """The same as it is kept with a task."""
+        least, most = self.jitter
+        return RetryOptions(
+            enabled=True,
+            initial=float(self.initial),
+            coefficient=float(self.coefficient),
+            jitter_least=float(least),
+            jitter_most=float(most),
+            maximum=float(self.maximum),
+            total=float(self.total),
+        )
 
     def base(self, retry: int) -> float:
         """Seconds before the retry of this number, 0 the first, without jitter."""
@@ -100,12 +132,31 @@ def follow(policy: Backoff, cycle: Cycle | None, code: int, seconds: float, rand
     The same code goes on with the cycle. Another one starts from the beginning: what was before it is resolved (Hive,
     'Retry Policy', 3).
     """
-    if cycle is None or cycle.code != code:
-        cycle, seconds = Cycle(code), 0.0
+    cycle = continued(cycle, code, seconds)
     delay = policy.delay(cycle.retries, random)
-    if seconds + delay > policy.total:
-        return Next(replace(cycle, seconds=seconds), None)
-    return Next(Cycle(code, cycle.retries + 1, seconds), delay)
+    if cycle.seconds + delay > policy.total:
+        return Next(cycle, None)
+    return Next(replace(cycle, retries=cycle.retries + 1), delay)
+
+
+def continued(cycle: Cycle | None, code: int, seconds: float) -> Cycle:
+    """The cycle that a failure with this code belongs to, `seconds` after the first one of the cycle before."""
+    return Cycle(code) if cycle is None or cycle.code != code else replace(cycle, seconds=seconds)
+
+
+def check_policy(options: RetryOptions, of: str) -> None:
+    """Raise InputError where what is set for `of` contradicts itself, or the default of what is not set."""
+    policy = Backoff.of(options)
+    jitter = DEFAULT.jitter
+    pairs = (
+        ("retry_maximum", options.maximum, DEFAULT.maximum, "retry_initial", policy.initial),
+        ("retry_total", options.total, DEFAULT.total, "retry_initial", policy.initial),
+        ("retry_jitter_most", options.jitter_most, jitter[1], "retry_jitter_least", policy.jitter[0]),
+    )
+    for name, value, default, other, least in pairs:
+        if (default if value is None else value) < least:
+            is_default = f" ({show_duration(default)} by default)" if value is None else ""
+            raise InputError(f"{of}: {name}{is_default} must be at least {other}, which is {show_duration(least)}")
 
 
 def _seconds(name: str, value: Any) -> float:

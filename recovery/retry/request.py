@@ -32,6 +32,10 @@ class Request(Protocol):
         """Retries that already happened."""
 
     @property
+    def cycle_retries(self) -> int:
+        """The same since the error that it has now came first: what a policy's delays grow with."""
+
+    @property
     def retry_reasons(self) -> frozenset[Reason]:
         """Their reasons."""
 
@@ -58,6 +62,10 @@ class Call:
     context: Mapping[str, Any] = field(default_factory=dict)
     retry_attempts: int = 0
     retry_reasons: frozenset[Reason] = frozenset()
+
+    @property
+    def cycle_retries(self) -> int:
+        return self.retry_attempts
 
     def note_retry(self, reason: Reason) -> None:
         self.retry_attempts += 1

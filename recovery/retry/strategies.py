@@ -68,7 +68,8 @@ class BestEffort:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Retry whatever may be by a policy: seconds to hours apart. Its total duration is the cycle's to watch."""
+    """Retry whatever may be by a policy: seconds to hours apart. Its total duration is the cycle's to watch, as in
+    `attempts`."""
 
     policy: Backoff = DEFAULT
     random: Random = Random()  # noqa: RUF009 - one for all, as the module `random` has
@@ -76,7 +77,7 @@ class Durable:
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
         if not may_be_sent_again(request, reason):
             return RetryAction.no_retry()
-        return RetryAction(self.policy.delay(request.retry_attempts, self.random))
+        return RetryAction(self.policy.delay(request.cycle_retries, self.random))
 
 
 @dataclass(frozen=True, slots=True)

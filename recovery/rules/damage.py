@@ -14,15 +14,17 @@ from recovery.rules.model import Finding, Repair, Rule, Snapshot
 
 DROPPABLE: Mapping[str, frozenset[str]] = {
     # Counters begin anew; times and holders are there to find what is overdue, which it is at once; a call is a copy,
-    # and what a task's actor is its Task says.
+    # what a task's actor is its Task says, and the cycle of its retries begins anew.
     Decision.__name__: frozenset(
         (
-            *("actor", "attempts", "timeouts", "losses", "call", "pass", "worker"),
+            *("actor", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
             *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime"),
         )
     ),
-    # When it was started its id says.
-    Process.__name__: frozenset(("idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime")),
+    # When it was started its id says. What retry is told stands in the start task as well.
+    Process.__name__: frozenset(
+        ("idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry", "context")
+    ),
 }
 """{kind of record: fields that it can do without}."""
 

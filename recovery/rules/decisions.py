@@ -19,7 +19,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.WORKING:
         return task_timeout(decision, around) or worker_lost(decision, around) or work_timeout(decision, around)
     if decision.state is DecisionState.DELAYED:
-        return due(decision, around)
+        return task_timeout(decision, around) or due(decision, around)
     if decision.state is DecisionState.QUEUED:
         return task_timeout(decision, around) or message_lost(decision, around)
     return not_applied(decision, around)
@@ -125,6 +125,6 @@ def _past(decision: Decision, around: Surroundings) -> bool:
 
 def _after_timeout(decision: Decision, around: Surroundings) -> Repair:
     actor = around.actor(decision.actor)
-    if not actor.restart_after_work_timeout or decision.timeouts + 1 >= actor.max_work_timeouts:
+    if not actor.restarts_lost_attempts or decision.timeouts + 1 >= actor.max_work_timeouts:
         return Repair.FAIL
     return Repair.REQUEUE

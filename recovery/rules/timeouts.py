@@ -13,8 +13,8 @@ from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
-    """TASK_TIMEOUT: its time is over. What is queued ends; what is worked on ends with it only if that is forced, and
-    else when its attempt is overdue as well."""
+    """TASK_TIMEOUT: its time is over. What is queued or to be tried again ends; what is worked on ends with it only if
+    that is forced, and else when its attempt is overdue as well."""
     actor = around.actor(decision.actor)
     if not actor.task_timeout or decision.enqueued_at is None:
         return None

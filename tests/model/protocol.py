@@ -1,7 +1,8 @@
 """An explicit-state model of the order of writes and the rules that restore it.
 
 One process: the start task S creates a child C and returns C's value. Some workers, a lossy queue, a crash or a
-time-out anywhere: of an attempt, or of a task as a whole, which ends with an error then. Every interleaving is
+time-out anywhere: of an attempt, or of a task as a whole, which ends with an error then; and attempts that fail for
+what may pass, and are tried again later. Every interleaving is
 explored. Checked in each state: at most one accepted decision per task; a finished process has the values of all its
 tasks, and a broken one has an error. Checked of the whole: from every state that can be reached, an end can be reached
 without a further fault, so nothing is ever stuck.
@@ -24,7 +25,8 @@ MAX_PASS, MAX_LOST = 4, 2
 
 
 class Decision(NamedTuple):
-    """State '-' (absent), 'waiting', 'queued', 'running', 'finished' or 'error', and the number of its pass."""
+    """State '-' (absent), 'waiting', 'delayed', 'queued', 'running', 'finished' or 'error', and the number of its
+    pass."""
 
     state: str
     pas: int
@@ -44,6 +46,9 @@ class World(NamedTuple):
     accepted: tuple[int, int]
     lost: int
 
+
+_REQUEUED_BY = {"running": "WORK_TIMEOUT", "queued": "MESSAGE_LOST", "delayed": "DUE"}
+"""{state: the rule that queues what has been in it for too long}"""
 
 Step = tuple[tuple[Any, ...], World, bool]
 """What happens, the world after it, and whether that is a fault: not to be counted on."""
@@ -82,7 +87,7 @@ def _at_work(world: World, step: str, task: str, pas: int) -> tuple[str, str, in
 def _may_be_claimed(world: World, task: str, pas: int) -> bool:
     """Now, or ever: an old pass does not come back, but for the model's last one."""
     decision = _of(world, task)
-    return decision.pas == pas and (decision.state == "queued" or (decision.state == "running" and pas == MAX_PASS))
+    return decision.pas == pas and (decision.state == "queued" or (decision.state in ("running", "delayed") and pas == MAX_PASS))
 
 
 Reached = dict[World, tuple[World, tuple[Any, ...]] | None]
@@ -162,12 +167,13 @@ def _worker(world: World, number: int) -> Iterator[Step]:
             yield ("stale message", task), at("idle"), False
     elif step == "run":
         decision = _of(world, task)
-        if decision.state in ("queued", "running"):  # accept_first: any attempt while it is not finished
+        if decision.state in ("queued", "running", "delayed"):  # accept_first: any attempt while it is not finished
             yield ("finish", task), at("children", world=_decided(world, task, "finished")), False
         else:
             yield ("stale result", task), at("idle"), False
         if decision == ("running", pas):  # an error is taken from the holder of the pass alone
             yield ("fail", task), at("break", world=_decided(world, task, "error")), True
+            yield ("retry later", task), at("idle", world=_set(world, task, Decision("delayed", pas))), True
     elif step == "children":
         yield ("insert children of", task), at("graph", world=_insert_children(world, task)), False
     elif step == "graph":
@@ -219,22 +225,23 @@ def _rules(world: World) -> Iterator[Step]:
 
 def _task_rules(world: World, task: str) -> Iterator[Step]:
     state, pas = _of(world, task)
-    if state in ("running", "queued"):
+    if state in ("running", "queued", "delayed"):
         # Of one that runs, at once if that is forced, else when its attempt is overdue as well: at any time, here.
         # Its effect is DECISION_NOT_APPLIED's.
         yield ("TASK_TIMEOUT", task), _decided(world, task, "error"), True
-    if state in ("running", "queued") and pas < MAX_PASS:
-        rule = "WORK_TIMEOUT" if state == "running" else "MESSAGE_LOST"
+    if state in _REQUEUED_BY and pas < MAX_PASS:
+        rule = _REQUEUED_BY[state]
         queued = _set(world, task, Decision("queued", pas + 1))
         yield (rule, task), queued._replace(queue=queued.queue | {(task, pas + 1)}), False
-        if state == "running":
+        if state != "queued":
             yield (rule, task, "cut off before the push"), queued, True
     if pas == MAX_PASS:  # the model's passes are used up: the same one again
         again = _set(world, task, Decision("queued", pas))._replace(queue=world.queue | {(task, pas)})
         if state == "queued" and (task, pas) not in world.queue:
             yield ("MESSAGE_LOST again", task), again, False
-        if state == "running" and not any(t == task and step == "run" for step, t, _ in world.workers):
-            yield ("WORK_TIMEOUT again", task), again, False
+        at_work = any(t == task and step == "run" for step, t, _ in world.workers)
+        if state in ("running", "delayed") and not at_work:
+            yield (f"{_REQUEUED_BY[state]} again", task), again, False
     if state == "finished" and task in world.open:
         with_children = _insert_children(world, task)
         applied = with_children if with_children != world else _apply(world, task)

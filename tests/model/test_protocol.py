@@ -10,7 +10,7 @@ from tests.model.protocol import canonical, explore
 
 RULES = [
     *("START_NOT_REGISTERED graph", "START_NOT_REGISTERED decision", "MESSAGE_LOST", "WORK_TIMEOUT"),
-    *("DECISION_NOT_APPLIED", "DECISION_NOT_APPLIED, an error", "READY_NOT_QUEUED", "FINISH_NOT_RECORDED"),
+    *("DUE", "DECISION_NOT_APPLIED", "DECISION_NOT_APPLIED, an error", "READY_NOT_QUEUED", "FINISH_NOT_RECORDED"),
 ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ import pytest
 from recovery import Settings
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.interrupt import interrupt
-from recovery.records import Decision, DecisionState, ErrorInfo, TaskLimit
+from recovery.records import Decision, DecisionState, ErrorInfo, RetryState, TaskLimit
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.store import Finished, schema
 from tests import world
@@ -54,18 +55,24 @@ class Tied(world.World):
 
     def __init__(self, settings: Settings, fails: str = "") -> None:
         super().__init__(settings)
+        self.failed: set[str] = set()
 
         @self.app.actor(max_work_timeouts=100)
         def child() -> int:
-            if fails == "child":
-                raise ValueError("no")
+            fail("child")
             return 1
 
         @self.app.process(max_work_timeouts=100)
         def parent() -> Any:
-            if fails == "parent":
-                raise ValueError("no")
+            fail("parent")
             return child.schedule()
+
+        def fail(task: str) -> None:
+            if fails == task:
+                raise ValueError("no")
+            if fails == f"{task} at first" and task not in self.failed:
+                self.failed.add(task)
+                raise ConnectionRefusedError("away")
 
 
 # Each update, in every world.
@@ -94,6 +101,11 @@ class Case:
         interrupt(self.resources, self.claimed.evolve(outcome=outcome(True, self.pass_key)))
 
 
+RETRY = RetryState(
+    count=1, cycle=1, since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 1, 2, tzinfo=UTC),
+    failed_at=datetime(2026, 1, 1, tzinfo=UTC), attempt=1, pass_key=pass_of(98), code=21001, reason="NODE_NOT_AVAILABLE",
+    kind="ConnectionRefusedError", message="away",
+)  # fmt: skip
 LIMIT = TaskLimit(seconds=1.0, forced=True)
 CHILDREN = {"S": {TASKS["C"]: ()}, "C": dict[str, tuple[str, ...]]()}
 
@@ -101,6 +113,7 @@ AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
     ("popped", "claim"): lambda case: case.store.decisions.claim(case.actor, case.key, case.pass_key, HOLDER, 60),
     ("run", "finish"): lambda case: case.finish(error=False),
     ("run", "fail"): lambda case: case.finish(error=True),
+    ("run", "retry later"): lambda case: case.store.decisions.retry_later(case.claimed, RETRY, HOUR),
     ("children", "insert children of"): lambda case: case.store.decisions.insert(
         [Decision(id=record_id(case.process_id, CHILD.id), actor=CHILD.actor)] if case.task == "S" else []
     ),
@@ -122,6 +135,9 @@ OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
         "requeue_message_lost": lambda case: case.store.requeues.requeue_message_lost(
             [case.key], case.store.now(), new_pass()
         ),
+    },
+    "DUE": {
+        "enqueue_due": lambda case: case.store.requeues.enqueue_due([case.key], new_pass()),
     },
     "TASK_TIMEOUT": {
         "out_of_time": lambda case: case.store.requeues.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
@@ -206,6 +222,8 @@ STEPS: dict[str, set[str]] = {
     "Graphs.apply": {"apply"},
     "Requeues.enqueue_ready": {"enqueue"},
     "Requeues.timed_out": {"WORK_TIMEOUT"},
+    "Decisions.retry_later": {"retry later"},
+    "Requeues.enqueue_due": {"DUE"},
     "Processes.finish": {"finish the process, if it is complete"},
     "Processes.break_": {"break the process"},
 }
@@ -242,7 +260,7 @@ def known() -> dict[tuple[Any, Any], set[str]]:
     return changes()
 
 
-@pytest.mark.parametrize("fails", ["", "parent", "child"])
+@pytest.mark.parametrize("fails", ["", "parent", "child", "parent at first", "child at first"])
 @pytest.mark.parametrize("by_message", [False, True], ids=["on the spot", "by message"])
 def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
     emptied: Settings, known: dict[tuple[Any, Any], set[str]], fails: str, by_message: bool
@@ -275,6 +293,8 @@ def _cut_off(
             with under(plan):
                 doomed.app.start("parent")
                 doomed.pump("doomed#1")
+                if fails.endswith("at first"):
+                    _bring_on(doomed)  # over the delay
         except Died:
             pass
         else:
@@ -299,7 +319,9 @@ def _bring_on(real: Tied) -> None:
 
 def _not_taken(fails: str, by_message: bool) -> set[str]:
     """Steps that such a process does not take if it is not cut off."""
-    unused = {"Requeues.timed_out", "Processes.finish" if fails else "Processes.break_"}
+    ends_well = fails not in ("parent", "child")
+    unused = {"Requeues.timed_out", "Processes.break_" if ends_well else "Processes.finish"}
+    unused |= set() if fails.endswith("at first") else {"Decisions.retry_later", "Requeues.enqueue_due"}
     unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.enqueue_ready"}
     if fails == "parent":
         unused |= {"Decisions.insert", "Graphs.apply", "Requeues.enqueue_ready", "Decisions.claim_ready"}

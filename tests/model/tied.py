@@ -112,7 +112,7 @@ def records(world: World, process_id: str, store: Store) -> list[Record]:
                 # Of what is finished the worst case: under a pass that is asked for.
                 pass_key=pass_of(number or 1) if state != "waiting" else None,
                 worker=HOLDER if over or state == "running" else None,
-                attempts=1 if state in ("running", "finished", "error") else 0,
+                attempts=1 if state in ("running", "delayed", "finished", "error") else 0,
                 enqueued_at=past if state != "waiting" else None,
                 queued_at=past if state != "waiting" else None,
                 recovery_time=past if state != "waiting" else None,

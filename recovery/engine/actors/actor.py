@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -13,9 +13,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from recovery.engine.actors.context import current
 from recovery.errors import InputError
 from recovery.limits import LONGEST
-from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, given
+from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, RetryOptions, given
 from recovery.records.preferences import check
 from recovery.records.values import encode
+from recovery.retry import Backoff, RetryStrategy
+
+CONTEXT_BYTES = 2048
+"""Of the context of a task: it is kept with each task."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,9 +42,13 @@ class Actor(Generic[P, R]):
     preferences: ActorPreferences
     process_type: ProcessTypePreferences | None = None
     """Its settings as a process type, if it is one."""
+    strategy: RetryStrategy | None = None
+    """Its own, in the place of the policy that its settings say."""
     _eta: datetime | None = None
     _delay: float | None = None
     _fallible: bool = False
+    _retry: RetryOptions | None = None
+    _context: str | None = None
 
     @property
     def name(self) -> str:
@@ -63,7 +71,15 @@ class Actor(Generic[P, R]):
         attempt = current(f"{self.name}.schedule(...)")
         self.check_call(args, kwargs)
         encoded = encode_call(self.name, args, kwargs)
-        return attempt.add_child(self.name, encoded, self._eta, self._delay, self._fallible or None)
+        return attempt.add_child(
+            self.name,
+            encoded,
+            self._eta,
+            self._delay,
+            self._fallible or None,
+            retry=self._retry,
+            context=self._context,
+        )
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise InputError unless the function can be called like this."""
@@ -76,13 +92,20 @@ class Actor(Generic[P, R]):
             raise InputError(f"{self.name}{signature}: {error}") from None
 
     def options(
-        self, *, eta: datetime | None = None, delay: timedelta | float | None = None, fallible: bool = False
+        self,
+        *,
+        eta: datetime | None = None,
+        delay: timedelta | float | None = None,
+        fallible: bool = False,
+        retry: Backoff | bool | None = True,
+        context: Mapping[str, Any] | None = None,
     ) -> Actor[P, R]:
         """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready. Or `fallible`:
-        a task of it that fails for good does not break its process; who waits for its value gets a `Failure`.
+        a task of it that fails for good does not break its process; who waits for its value gets a `Failure`. Or a
+        policy of its own: `retry`, a `Backoff`, or None for none; and a `context`, which its retry strategy may read.
 
         `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
-        only if it is scheduled so.
+        only if it is scheduled so. A context is JSON. `app.start(actor.options(...))` takes `retry` and `context`.
         """
         if eta is not None:
             said, eta = given.shown(eta), _moment(eta)
@@ -97,7 +120,20 @@ class Actor(Generic[P, R]):
             raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
             raise InputError(f"{self.name}.options(fallible={given.shown(fallible)}): must be True or False")
-        return replace(self, _eta=eta, _delay=seconds, _fallible=fallible)
+        own = own_policy(retry, f"{self.name}.options(retry=")
+        text = None if context is None else _context_text(context, self.name)
+        return replace(self, _eta=eta, _delay=seconds, _fallible=fallible, _retry=own, _context=text)
+
+    @property
+    def start_options(self) -> tuple[RetryOptions | None, str | None]:
+        """What a process that is started with this is told about retry. Raises InputError for options that only a
+        scheduled task has."""
+        if self._eta is not None or self._delay is not None or self._fallible:
+            raise InputError(
+                f"app.start({self.name}.options(...)): a process starts at once, and is not fallible; only `retry` and "
+                "`context` can be given at its start"
+            )
+        return self._retry, self._context
 
 
 def _moment(value: Any) -> datetime | None:
@@ -144,6 +180,28 @@ def check_function(name: str, function: Callable[..., Any]) -> None:
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
     """The JSON text `[positional, named]` of a call's arguments."""
     return encode([list(args), kwargs], f"arguments of {actor}")
+
+
+def own_policy(value: Any, where: str) -> RetryOptions | None:
+    """What `retry=` says; None for True, which says nothing new. Raises InputError."""
+    if value is True:
+        return None
+    if value is None or value is False:
+        return RetryOptions(enabled=False)
+    if isinstance(value, Backoff):
+        return value.options()
+    raise InputError(f"{where}{given.shown(value)}): must be a Backoff(...), None for no retry, or True")
+
+
+def _context_text(context: Any, name: str) -> str:
+    if not isinstance(context, Mapping):
+        raise InputError(f"{name}.options(context={given.shown(context)}): must be a dict")
+    encoded = encode(dict(context), f"context of {name}")
+    if encoded.promises:
+        raise InputError(f"{name}.options(context=...): holds a promise, whose value strategies can't wait for")
+    if len(encoded.text.encode()) > CONTEXT_BYTES:
+        raise InputError(f"{name}.options(context=...): must be at most {CONTEXT_BYTES:,} bytes of JSON")
+    return encoded.text
 
 
 def preferences(name: str, **changes: Any) -> ActorPreferences:

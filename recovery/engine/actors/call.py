@@ -7,13 +7,13 @@ the process itself, which a signal raises in the middle of whatever runs; only t
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from recovery import metrics
@@ -24,44 +24,64 @@ from recovery.errors import ClaimLost, TooLarge
 from recovery.records import Child, Decision, ErrorInfo, Outcome, Task, given
 from recovery.records.failure import fingerprint
 from recovery.records.values import encode
+from recovery.retry import Catalogue, Classified, classify
+from recovery.retry.catalogue import UNCLASSIFIED
 from recovery.store import Store
-
-log = logging.getLogger(__name__)
 
 _ADVICE = "store the data elsewhere and pass its address, or join it in parts"
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of an attempt: its outcome, the children it scheduled, and what its error is, if the actor raised
+    one."""
+
+    outcome: Outcome
+    children: tuple[Child, ...] = ()
+    found: Classified | None = None
+
+
 def call(
-    store: Store, actor: Actor[..., Any], task: Task, decision: Decision, known: Mapping[str, Outcome], host: Host
-) -> tuple[Outcome, tuple[Child, ...]] | None:
-    """The outcome of a claimed task and the children it scheduled; None if it lost its claim. Outcomes `known` are not
-    read. Raises NotReady and DamagedRecord for what it is to be called with."""
+    store: Store,
+    actor: Actor[..., Any],
+    task: Task,
+    decision: Decision,
+    known: Mapping[str, Outcome],
+    host: Host,
+    catalogues: Sequence[Catalogue],
+) -> Ran | None:
+    """What came of a claimed task; None if it lost its claim. Outcomes `known` are not read; errors are known by the
+    `catalogues`. Raises NotReady and DamagedRecord for what it is to be called with."""
     try:
         positional, named = arguments(store, task, known)
     except TooLarge as error:
-        return of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision), ()
+        return Ran(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
-        return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host)
+        return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)
 
 
 def _run(
-    attempt: Attempt, actor: Actor[..., Any], positional: Sequence[Any], named: Mapping[str, Any], host: Host
-) -> tuple[Outcome, tuple[Child, ...]] | None:
+    attempt: Attempt,
+    actor: Actor[..., Any],
+    positional: Sequence[Any],
+    named: Mapping[str, Any],
+    host: Host,
+    catalogues: Sequence[Catalogue],
+) -> Ran | None:
     decision, began = attempt.decision, time.perf_counter()
     try:
         with attempt, beating(attempt):
-            return of_value(attempt, actor.function(*positional, **named)), attempt.children()
+            outcome = of_value(attempt, actor.function(*positional, **named))
+            return Ran(outcome, attempt.children())
     except ClaimLost:
         metrics.STALE.labels("claim lost").inc()
         return None
     except BaseException as error:
         if host.ends(error):
             raise
-        outcome = of_error(error, decision)
-        assert outcome.error is not None
-        log.warning("%s %s: %s\n%s", actor.name, decision.id, outcome.error.message, outcome.error.stack)
-        return outcome, ()
+        found = classify(error, catalogues)
+        return Ran(of_error(error, decision, found), found=found)
     finally:
         metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
 
@@ -108,18 +128,20 @@ def pass_of(decision: Decision) -> str:
     return decision.pass_key
 
 
-def of_error(error: BaseException, decision: Decision) -> Outcome:
+def of_error(error: BaseException, decision: Decision, found: Classified = UNCLASSIFIED) -> Outcome:
     """What an actor's exception ends its task with."""
-    return Outcome(pass_key=pass_of(decision), error=describe(error, decision))
+    return Outcome(pass_key=pass_of(decision), error=describe(error, decision, found))
 
 
-def describe(error: BaseException, decision: Decision) -> ErrorInfo:
-    """The record of an exception: its type, message, and the end of its stack."""
+def describe(error: BaseException, decision: Decision, found: Classified) -> ErrorInfo:
+    """The record of an exception: its type, message, what it was found to be, and the end of its stack."""
     kind = given.exact(type.__dict__["__name__"].__get__(type(error)))  # a metaclass may say otherwise
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
         kind=_storable(kind[:KIND_LENGTH]) or "Exception",
         message=_storable(_text(error)[:MESSAGE_LENGTH]),
+        code=found.code.number,
+        reason=found.reason.name,
         task=decision.task_id,
         actor=decision.actor,
         stack=stack.encode(errors="replace")[-STACK_BYTES:].decode(errors="ignore"),

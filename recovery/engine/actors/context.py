@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import datetime
 
 from recovery.errors import ClaimLost, InputError, NotInActor, StoreError, TooLarge
-from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
+from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise, RetryOptions
 from recovery.records.ids import child_task_id
 from recovery.records.values import MAX_BYTES
 from recovery.store import Store
@@ -23,6 +23,8 @@ _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 CHILD_BYTES = 160
 """What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
 that stands there twice, with itself and with the one task that it waits for, if it is one."""
+RETRY_BYTES = 160
+"""What a retry policy of its own takes, at most."""
 LINK_BYTES = 64
 """What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
 
@@ -45,15 +47,20 @@ class Attempt:
         eta: datetime | None = None,
         delay: float | None = None,
         fallible: bool | None = None,
+        *,
+        retry: RetryOptions | None = None,
+        context: str | None = None,
     ) -> Promise:
         """Note a child; it is scheduled when this attempt's result is accepted."""
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))
-        self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links, f"scheduling {actor}")
+        own = (RETRY_BYTES if retry is not None else 0) + (len(context.encode()) if context is not None else 0)
+        self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links + own, f"scheduling {actor}")
         self._children[task_id] = Child(
-            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible
-        )
+            id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible,
+            retry=retry, context=context,
+        )  # fmt: skip
         return Promise(task_id, actor)
 
     def add_value(self, encoded: Encoded, what: str) -> None:

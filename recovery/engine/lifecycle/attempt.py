@@ -1,7 +1,8 @@
 """One attempt: claim, run, finish, then apply; and perhaps the next task of the same process (docs/records.md).
 
 What comes of it is told by name, so that the worker can count it. An actor's exception, of whatever kind, ends its
-task with an error; an exception of the database ends the attempt only, and what it held is given back.
+task with an error, or has it tried again (`retrying`); an exception of the database ends the attempt only, and what it
+held is given back.
 
 A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
 place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for. If it was
@@ -19,10 +20,11 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import Host, call, of_error, pass_of
+from recovery.engine.actors.call import Host, Ran, call, of_error, pass_of
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.retrying import retry_or_end
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
@@ -43,6 +45,7 @@ class Result(StrEnum):
 
     FINISHED = "finished"
     FAILED = "failed"
+    RETRIED = "retried"
     STALE_MESSAGE = "stale message"
     BLOCKED = "blocked"
     STALE_RESULT = "stale result"
@@ -63,6 +66,7 @@ class Slot:
     ) -> None:
         """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs."""
         self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
+        self._catalogues = resources.catalogues.all
         self._host = host or Host()
         self._held: Decision | None = None
 
@@ -123,21 +127,24 @@ class Slot:
         result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
         try:
             task = self._task(decision)
-            ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host)
+            ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
         except DamagedRecord as damage:
             # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
             log.error("%s %s: %s", actor.name, decision.id, damage)
-            ran = of_error(damage, decision), ()
+            ran = Ran(of_error(damage, decision))
         except NotReady as error:
             if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
-                ran = of_error(error, decision), ()
+                ran = Ran(of_error(error, decision))
             else:
                 log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
                 self._wait_again(decision)
                 ran, result = None, Result.NOT_READY
+        if ran is not None and ran.found is not None:
+            ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran)
+            if retried is not None:
+                self._held, result = None, Result.RETRIED if retried else _stale_result(decision)
         if ran is not None:
-            outcome, children = ran
-            ended = Ended(task, decision.evolve(outcome=outcome, children=children))
+            ended = Ended(task, decision.evolve(outcome=ran.outcome, children=ran.children))
             result, following = self._end(actor, ended, here, until)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         seconds = time.perf_counter() - began
@@ -167,9 +174,7 @@ class Slot:
         accepted, taken = self._finish(actor, ended, foreseen)
         self._held = taken
         if not accepted:
-            metrics.STALE.labels("result").inc()
-            log.info("%s %s: its result is stale and is discarded", actor.name, ended.decision.id)
-            return Result.STALE_RESULT, None
+            return _stale_result(ended.decision), None
         assert ended.decision.outcome is not None
         result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
         if taken is not None:
@@ -264,3 +269,9 @@ class Slot:
         """An actor with the settings that hold now."""
         preferences = self._resources.store.preferences.actor(actor.preferences)
         return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
+
+
+def _stale_result(decision: Decision) -> Result:
+    metrics.STALE.labels("result").inc()
+    log.info("%s %s: its result is stale and is discarded", decision.actor, decision.id)
+    return Result.STALE_RESULT

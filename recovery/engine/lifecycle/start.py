@@ -16,7 +16,7 @@ from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import CustomIdTaken, DamagedRecord, ServerUnavailable, StoreError, StoreUnavailable
 from recovery.limits import LONGEST
-from recovery.records import Graph, Process, Task, given
+from recovery.records import Graph, Process, RetryOptions, Task, given
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.records.values import is_same
 
@@ -36,13 +36,23 @@ def start(
     idle_timeout: float,
     process_timeout: float = 0.0,
     any_arguments: bool = False,
+    retry: RetryOptions | None = None,
+    context: str | None = None,
 ) -> str:
     """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
 
     With a custom id that a process of this type has already, that one's id, and nothing is changed. Raises
     CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`.
     """
-    wanted = Process(id=new_process_id(), type=process_type, args=args, custom_id=custom_id, idle_timeout=idle_timeout)
+    wanted = Process(
+        id=new_process_id(),
+        type=process_type,
+        args=args,
+        custom_id=custom_id,
+        idle_timeout=idle_timeout,
+        retry=retry,
+        context=context,
+    )
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
         process = through_outage(
@@ -89,7 +99,14 @@ def register(resources: Resources, process: Process, now: datetime) -> int:
     result to. `now` is the database's time. How many of the three were missing.
     """
     store, key = resources.store, record_id(process.id, process.start_task)
-    task = Task(id=key, actor=process.type, args=process.args, epoch=process.epoch)
+    task = Task(
+        id=key,
+        actor=process.type,
+        args=process.args,
+        epoch=process.epoch,
+        retry=process.retry,
+        context=process.context,
+    )
     made = store.tasks.insert([task])
     graph = Graph(
         id=process.id,

@@ -113,6 +113,8 @@ def records_of_children(
             dependents=child.dependents | task.dependents if inherits else child.dependents,
             unlocks=child.unlocks | task.unlocks if inherits and len(waits) == 1 else child.unlocks,
             fallible=child.fallible,
+            retry=child.retry,
+            context=child.context,
         )
         tasks.append(made)
         decisions.append(first_decision(made, child))

@@ -16,6 +16,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor, UnknownProcessType
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, given
 from recovery.records.preferences import P, Preferences, check, setting_names
+from recovery.retry.policy import check_policy
 from recovery.store import KeptSettings
 
 
@@ -42,7 +43,9 @@ class Overrides(ABC, Generic[P]):
     def set(self, name: str, changes: Mapping[str, Any]) -> None:
         """Set these settings over what the code says. Raises InputError for one that can't be."""
         known_settings(self.kind, changes)
-        check(self.get(name).effective.evolve(**changes))
+        changed = self.get(name).effective.evolve(**changes)
+        check(changed)
+        check_policy(changed.retry_options(), f"{self.what} {name}")
         self._kept.override(name, changes)
         self._tell()
         self._advance_deadlines(name, self.get(name).effective)

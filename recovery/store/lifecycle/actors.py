@@ -14,7 +14,7 @@ from pymongo.collection import Collection
 
 from recovery.errors import DamagedRecord
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
-from recovery.records.preferences import P, default_of, fits, setting_names, within_limits
+from recovery.records.preferences import P, fits, setting_names, within_limits
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
@@ -76,7 +76,7 @@ class KeptSettings(Generic[P]):
         overrides = {
             name: over[key]
             for name in setting_names(self._kind)
-            if (key := field_name(name)) in over and fits(name, over[key], default_of(self._kind, name))
+            if (key := field_name(name)) in over and over[key] is not None and fits(self._kind, name, over[key])
         }
         self._good[document["_id"]] = code = within_limits(self._code(document))
         return Stored(code, overrides, document.get("blockedAt") is not None)

@@ -1,7 +1,7 @@
 """Updates of the Decision records: one at a time, as the life of a task needs them.
 
 Each update's filter is the whole condition that it was decided on: state, pass, epoch. What comes back says
-whether it took place. What they set stands at the end of this module, updates of many at once in `requeues`.
+whether it took place. What they set stands in `decision_updates`, updates of many at once in `requeues`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,34 @@ from datetime import datetime, timedelta
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, OperationFailure
 
-from recovery.records import Child, Decision, DecisionState, Outcome, TaskLimit, from_document, to_document
+from recovery.records import (
+    Child,
+    Decision,
+    DecisionState,
+    Outcome,
+    RetryState,
+    TaskLimit,
+    from_document,
+    to_document,
+)
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, record_range, task_end
+from recovery.store.expressions import after, literal, record_range, task_end
 from recovery.store.lifecycle.decision_queries import DecisionQueries
+from recovery.store.lifecycle.decision_updates import (
+    FINISHED,
+    QUEUED,
+    WAITING,
+    WORKING,
+    claimed,
+    claimed_ready,
+    finished,
+    retried_later,
+    work_deadline,
+)
 from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.splitting import is_of_record, update_each
-
-WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
-QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
-FINISHED = DecisionState.FINISHED.value
 
 _CLAIMED = {"outcome": False, "children": False}
 """An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
@@ -206,6 +222,21 @@ class Decisions(DecisionQueries):
             return True, None
         return True, successor.evolve(state=DecisionState.WORKING, worker=worker, attempts=successor.attempts + 1)
 
+    def retry_later(
+        self, decision: Decision, retry: RetryState, seconds: float, limit: TaskLimit | None = None
+    ) -> bool:
+        """working → delayed, to be tried again after so many seconds; `retry` is kept with it. Acknowledged: what is
+        counted here is told, and decides whether there is another one.
+
+        `decision` is as the attempt claimed it; as for an error, only the holder of the current pass may. False: it
+        no longer is. An attempt that asks again after a lost reply gets True if it was its own.
+        """
+        guard, stages = retried_later(decision, retry, seconds, limit)
+        if self._committed.update_one(guard, stages).matched_count == 1:
+            return True
+        ours = {"_id": decision.id, "epoch": decision.epoch, "retry.pass": retry.pass_key}
+        return self._committed.find_one(ours, {"_id": True}) is not None
+
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
         """Whether a result that is not accepted now was accepted before, and the reply lost.
 
@@ -246,49 +277,3 @@ class Decisions(DecisionQueries):
             {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
             [{"$set": {"recoveryTime": after(seconds)}}],
         )
-
-
-def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    """The fields that a claim sets."""
-    return {
-        "state": WORKING,
-        "worker": literal(worker),
-        "claimedAt": "$$NOW",
-        "attempts": plus_one("attempts"),
-        "recoveryTime": work_deadline(timeout, limit),
-    }
-
-
-def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    """The same of a decision that was not queued: both in one."""
-    return {**claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
-
-
-def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
-    """When an attempt is looked at: a limit that is not forced waits for it to end."""
-    if limit is None or not limit.forced:
-        return after(timeout)
-    return {"$min": [after(timeout), task_end(limit.seconds)]}
-
-
-def finished(
-    decision: Decision,
-    outcome: Outcome,
-    children: Sequence[Child],
-    accept_first: bool,
-    worker: str,
-    apply_timeout: float,
-) -> tuple[Document, list[Document]]:
-    """Condition and stages of the update that finishes a decision."""
-    holder = {"state": WORKING, "pass": decision.pass_key}
-    any_attempt = {"state": {"$in": [WORKING, QUEUED]}}
-    guard = any_attempt if accept_first and outcome.error is None else holder
-    life = {"epoch": decision.epoch, "restarts": decision.restarts}
-    fields = {
-        "state": FINISHED,
-        "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
-        "children": literal([to_document(child) for child in children]),
-        "recoveryTime": after(apply_timeout),
-        "worker": literal(worker),
-    }
-    return {"_id": decision.id, **life, **guard}, [{"$set": fields}]

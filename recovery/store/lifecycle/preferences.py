@@ -74,6 +74,12 @@ class CurrentPreferences:
         stored = self._process_types.get().stored.get(code.id)
         return stored.over(code) if stored else code
 
+    def process_type_named(self, name: str) -> ProcessTypePreferences:
+        """The settings of a process type whose code is not here, as they are kept; the defaults, where it is not
+        known."""
+        stored = self._process_types.get().stored.get(name)
+        return stored.effective if stored else ProcessTypePreferences(id=name)
+
     def is_blocked(self, actor: str) -> bool:
         """Whether no task of this actor may be begun. Raises StoreError where that could never be read."""
         stored = self._actors.known().stored.get(actor)

@@ -38,7 +38,8 @@ from recovery.store.expressions import (
     task_end,
     task_end_by_actor,
 )
-from recovery.store.lifecycle.decisions import DELAYED, FINISHED, QUEUED, WAITING, WORKING, Queued
+from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WAITING, WORKING
+from recovery.store.lifecycle.decisions import Queued
 from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_unwritten, update_each
 
 LONGEST_WAIT = 30
@@ -173,19 +174,25 @@ class Requeues:
     def out_of_time(
         self, ids: Sequence[str], actor: str, limit: TaskLimit, error: ErrorInfo, pass_key: str
     ) -> list[str]:
-        """queued, or working and overdue (`limit.forced`: or not), its time as a whole over → finished with an error,
-        due to be applied at once. No timeout is counted: no attempt was lost."""
+        """queued or to be tried again, or working and overdue (`limit.forced`: or not), its time as a whole over →
+        finished with an error, due to be applied at once. No timeout is counted: no attempt was lost."""
         working: Document = {"state": WORKING} if limit.forced else {"state": WORKING, **OVERDUE}
         over = {"$expr": {"$lte": [task_end(limit.seconds), "$$NOW"]}}
-        guard = {"actor": actor, "enqueuedAt": {"$exists": True}, **over, "$or": [{"state": QUEUED}, working]}
+        guard = {
+            "actor": actor,
+            "enqueuedAt": {"$exists": True},
+            **over,
+            "$or": [{"state": {"$in": [QUEUED, DELAYED]}}, working],
+        }
         return self._end(guard, ids, error, pass_key, {})
 
     def advance_deadline(self, actor: str, limit: TaskLimit) -> int:
-        """queued or, if forced, working tasks of an actor whose settings changed: look when their time is over.
+        """queued, to be tried again or, if forced, working tasks of an actor whose settings changed: look when their
+        time is over.
 
         Index `deadline`: reads all live decisions, for an operator.
         """
-        states = [QUEUED, WORKING] if limit.forced else [QUEUED]
+        states = [QUEUED, DELAYED, *([WORKING] if limit.forced else [])]
         guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
         return self._sooner(guard, task_end(limit.seconds))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from recovery.records import Task, from_document, to_document
+from recovery.records import RetryOptions, Task, from_document, to_document
 from recovery.store.batches import find_keys
 from recovery.store.briefs import LEFT_OUT
 from recovery.store.client import Document
@@ -35,6 +35,14 @@ class Tasks:
         """The task of this id, `P/T`, as a whole: up to 16 MB."""
         found = self._current.find_one({"_id": task_id})
         return from_document(Task, found) if found else None
+
+    def retry_terms(self, task_id: str) -> tuple[RetryOptions | None, str | None]:
+        """What a task says itself about its retries, and the JSON text of its context. Raises DamagedRecord."""
+        found = self._current.find_one({"_id": task_id}, {"retry": True, "context": True, "actor": True})
+        if found is None:  # made again from its parent's decision, before it can run
+            return None, None
+        task = from_document(Task, found | {"args": LEFT_OUT})
+        return task.retry, task.context
 
     def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
         """The tasks that are there, by id, as an apply needs them: who waits for each, without arguments."""

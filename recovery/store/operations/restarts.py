@@ -20,7 +20,8 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, plus_one, task_end_by_actor
-from recovery.store.lifecycle.decisions import FINISHED, QUEUED, Queued
+from recovery.store.lifecycle.decision_updates import FINISHED, QUEUED
+from recovery.store.lifecycle.decisions import Queued
 from recovery.store.lifecycle.graph_recovery import IDLE
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
@@ -85,7 +86,7 @@ class Restarts:
                 "restarts": restarts + 1,
                 "timeouts": 0,
             }
-            gone = ["outcome", "worker", "children", "lostAttempt"]
+            gone = ["outcome", "worker", "children", "lostAttempt", "retry"]
             sooner = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
             stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
             self._decisions.update_many({**broken, **same}, stages)

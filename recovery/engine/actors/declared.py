@@ -1,0 +1,72 @@
+"""Settings as the code of an application writes them: `retry=Backoff(...)`, and times as texts or timedeltas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from recovery.durations import parse_duration
+from recovery.errors import InputError
+from recovery.records import RetryOptions, given
+from recovery.records.preferences import FACTORS, RATES, Preferences, setting_names, type_of
+from recovery.retry import Backoff, RetryStrategy
+
+RETRY = "retry"
+
+
+def as_settings(kind: type[Preferences], said: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """{setting: value} as they are kept, of what was `said` of an actor or process type. What can't be one stays as it
+    is, and is refused with the others."""
+    settings = {name: _value(kind, name, value, of) for name, value in said.items() if name != RETRY}
+    if RETRY not in said:
+        return settings
+    policy = said[RETRY]
+    if policy is None or isinstance(policy, bool):
+        return {**settings, RETRY: bool(policy)}
+    if isinstance(policy, Backoff):
+        doubly = [name for name in settings if name.startswith(f"{RETRY}_")]
+        if doubly:
+            raise InputError(f"{of}: {doubly[0]} is given twice, by itself and in retry={policy}; keep one of them")
+        return {**settings, **_flat(policy.options())}
+    return {**settings, RETRY: True}  # a strategy, which is kept in the code
+
+
+def strategy_of(said: Mapping[str, Any], of: str) -> RetryStrategy | None:
+    """The strategy among what was said, if it is one. Raises InputError for what is neither that nor a policy."""
+    value = said.get(RETRY)
+    if value is None or isinstance(value, bool | Backoff):
+        return None
+    if isinstance(value, type) or not callable(getattr(value, "retry_after", None)):
+        raise InputError(
+            f"{of}: retry={given.shown(value)} must be a Backoff(...), None for no retry, or a strategy, which has a "
+            "method `async def retry_after(self, request, reason)`"
+        )
+    strategy: RetryStrategy = value
+    return strategy
+
+
+def _flat(options: RetryOptions) -> dict[str, Any]:
+    return {
+        RETRY: True,
+        "retry_initial": options.initial,
+        "retry_coefficient": options.coefficient,
+        "retry_jitter_least": options.jitter_least,
+        "retry_jitter_most": options.jitter_most,
+        "retry_maximum": options.maximum,
+        "retry_total": options.total,
+    }
+
+
+def _value(kind: type[Preferences], name: str, value: Any, of: str) -> Any:
+    is_time = name in setting_names(kind) and type_of(kind, name) is float and name not in RATES | FACTORS
+    if not is_time:
+        return value
+    if isinstance(value, timedelta):
+        return timedelta.total_seconds(value)
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            raise InputError(f"{of}: {name}={given.shown(value)}: {error}") from None
+    return value

@@ -1,0 +1,145 @@
+"""An attempt that failed: tried again later, or the end of its task.
+
+    working → delayed, with the state of its retries and the time of the next one; the Decision scanner queues it (DUE)
+
+No worker is held meanwhile, and nothing is forgotten: what was counted stands in the decision, in the very write that
+ends the attempt. Cut off before it, the attempt is one that brought no answer, as ever.
+
+Metrics: recovery_retries, recovery_retries_refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from recovery import metrics
+from recovery.engine.actors.actor import Actor
+from recovery.engine.actors.call import Ran
+from recovery.engine.isolation import tell
+from recovery.engine.outages import through_outage
+from recovery.engine.resources import Resources
+from recovery.errors import DamagedRecord
+from recovery.records import Decision, RetryOptions
+from recovery.retry.asking import decided
+from recovery.retry.attempts import Answer, Terms, answer
+
+log = logging.getLogger(__name__)
+
+
+Actors = Mapping[str, Actor[..., Any]]
+"""Those whose code is here, by name."""
+
+
+def retry_or_end(
+    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: Ran
+) -> tuple[Ran | None, bool | None]:
+    """Have what failed tried again, or give back what is to be written as the end of its task, with why it is not tried
+    again. Second: whether the retry was written, or is stale; None where there is none. Errors of servers are
+    raised."""
+    error, found = ran.outcome.error, ran.found
+    assert error is not None and found is not None
+    labels = actor.name, found.reason.name, str(found.code.number)
+    said = through_outage(
+        lambda: _answer(resources, actor, here, decision, ran), actor.preferences.worker_timeout, decision.id
+    )
+    if said.state is None:
+        assert said.refusal is not None
+        metrics.RETRIES_REFUSED.labels(*labels, said.refusal.value).inc()
+        told = "%s %s attempt %d: %s: %s; code %s, reason %s; not tried again: %s\n%s"
+        log.warning(
+            told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
+            found.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said),
+        )  # fmt: skip
+        return replace(ran, outcome=ran.outcome.evolve(error=error.evolve(no_retry=said.why))), None
+    state = said.state
+    written = through_outage(
+        lambda: resources.store.decisions.retry_later(decision, state, said.delay, actor.preferences.task_limit),
+        actor.preferences.worker_timeout,
+        decision.id,
+    )
+    if written:
+        metrics.RETRIES.labels(*labels).inc()
+        told = "%s %s attempt %d: %s: %s; code %s, reason %s; retry %d in %.3f s, no later than %s"
+        log.warning(
+            told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
+            found.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
+            extra=_extra(actor, decision, ran, said),
+        )  # fmt: skip
+    return None, written
+
+
+def _answer(resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: Ran) -> Answer:
+    error, found, preferences = ran.outcome.error, ran.found, actor.preferences
+    assert error is not None and found is not None
+    own = preferences.retry_options()
+    store = resources.store
+    now = store.now()
+    terms = Terms(preferences.idempotent, (own,), actor.strategy, remaining=_remaining(actor, decision, now))
+    if found.is_retriable:
+        task, context = _of_task(resources, decision)
+        terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)), context=context)
+    return decided(answer(decision, error, found, terms, now))
+
+
+def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:
+    """What a task says itself, and its context. What can't be read of it says nothing: the fault may pass all the
+    same."""
+    options, text = None, None
+    try:
+        options, text = resources.store.tasks.retry_terms(decision.id)
+        context = {} if text is None else json.loads(text)
+        if not isinstance(context, dict):
+            raise DamagedRecord(decision.id, f"Task {decision.id}: its context is no object", ("context",), "Task")
+    except (DamagedRecord, ValueError) as damage:
+        tell(decision.id, damage)
+        context = {}
+    return options or RetryOptions(), context
+
+
+def _of_process_type(resources: Resources, here: Actors, decision: Decision) -> RetryOptions:
+    try:
+        process = resources.store.processes.brief(decision.process_id)
+    except DamagedRecord as damage:
+        tell(decision.id, damage)
+        process = None
+    if process is None:
+        return RetryOptions()
+    preferences, code = resources.store.preferences, here.get(process.type)
+    if code is None or code.process_type is None:
+        return preferences.process_type_named(process.type).retry_options()
+    return preferences.process_type(code.process_type).retry_options()
+
+
+def _remaining(actor: Actor[..., Any], decision: Decision, now: datetime) -> float | None:
+    """Seconds until the task's time as a whole is over."""
+    limit = actor.preferences.task_limit
+    if limit is None:
+        return None
+    began = decision.enqueued_at or now  # one that was claimed on the spot is as old as its attempt
+    return (began + timedelta(seconds=limit.seconds) - now).total_seconds()
+
+
+def _extra(actor: Actor[..., Any], decision: Decision, ran: Ran, said: Answer) -> dict[str, Any]:
+    """The same as fields of the log's record, for whoever collects logs."""
+    error = ran.outcome.error
+    assert error is not None
+    state = said.state
+    return {
+        # As `LogContext` names them.
+        "recovery_actor": actor.name,
+        "recovery_process": decision.process_id,
+        "recovery_task": decision.task_id,
+        "recovery_attempt": decision.attempts,
+        "error_kind": error.kind,
+        "error_code": error.code,
+        "retry_reason": error.reason,
+        "retry_count": state.count if state is not None else None,
+        "retry_delay": said.delay if state is not None else None,
+        "retry_until": state.until if state is not None else None,
+        "no_retry": said.why or None,
+    }

@@ -1,0 +1,73 @@
+"""What the updates of one decision ask for and set: conditions and stages, without a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.records import Child, Decision, DecisionState, Outcome, RetryState, TaskLimit, to_document
+from recovery.store.client import Document
+from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end
+
+WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
+QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
+FINISHED = DecisionState.FINISHED.value
+
+
+def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
+    """The fields that a claim sets."""
+    return {
+        "state": WORKING,
+        "worker": literal(worker),
+        "claimedAt": "$$NOW",
+        "attempts": plus_one("attempts"),
+        "recoveryTime": work_deadline(timeout, limit),
+    }
+
+
+def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
+    """The same of a decision that was not queued: both in one."""
+    return {**claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+
+
+def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
+    """When an attempt is looked at: a limit that is not forced waits for it to end."""
+    if limit is None or not limit.forced:
+        return after(timeout)
+    return {"$min": [after(timeout), task_end(limit.seconds)]}
+
+
+def finished(
+    decision: Decision,
+    outcome: Outcome,
+    children: Sequence[Child],
+    accept_first: bool,
+    worker: str,
+    apply_timeout: float,
+) -> tuple[Document, list[Document]]:
+    """Condition and stages of the update that finishes a decision."""
+    holder = {"state": WORKING, "pass": decision.pass_key}
+    any_attempt = {"state": {"$in": [WORKING, QUEUED, DELAYED]}}
+    guard = any_attempt if accept_first and outcome.error is None else holder
+    life = {"epoch": decision.epoch, "restarts": decision.restarts}
+    fields = {
+        "state": FINISHED,
+        "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
+        "children": literal([to_document(child) for child in children]),
+        "recoveryTime": after(apply_timeout),
+        "worker": literal(worker),
+    }
+    return {"_id": decision.id, **life, **guard}, [{"$set": fields}]
+
+
+def retried_later(
+    decision: Decision, retry: RetryState, seconds: float, limit: TaskLimit | None
+) -> tuple[Document, list[Document]]:
+    """Condition and stages of the update that has a task tried again after so many seconds."""
+    guard = {"_id": decision.id, "state": WORKING, "pass": decision.pass_key}
+    life = {"epoch": decision.epoch, "restarts": decision.restarts}
+    due = after(seconds)
+    # By its eta every rule knows when it is due; what it was delayed by at first is over.
+    fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
+    # Not past the end of its time: it is looked at then, and ends.
+    fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
+    return {**guard, **life}, [{"$set": fields}, {"$unset": ["worker", "delay"]}]
