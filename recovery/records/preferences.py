@@ -117,7 +117,7 @@ RATES = frozenset({"requeue_rate"})
 """Settings in tasks a second."""
 FACTORS = frozenset({"retry_coefficient"})
 """Settings that are plain numbers, from 1 on. All others with a fraction are times, in seconds."""
-MOST_FACTOR = 1000
+LARGEST_FACTOR = 1000
 MAY_BE_NONE = frozenset(f"retry_{name}" for name in ("initial", "jitter_least", "jitter_most", "maximum", "total"))
 """Times that may be 0, which is no wait."""
 
@@ -172,7 +172,7 @@ def wanted_value(kind: type[Preferences], name: str) -> str:
     if name in RATES:
         return f"0 (off) or more tasks a second, up to {MAX_COUNT:,}"
     if name in FACTORS:
-        return f"a number from 1 to {MOST_FACTOR:,}"
+        return f"a number from 1 to {LARGEST_FACTOR:,}"
     zero = "0 or " if name in MAY_BE_NONE else "" if default_of(kind, name) else "0 (off) or "
     return f"{zero}at least {SHORTEST:g} seconds, up to 10 years ({LONGEST:,})"
 
@@ -199,7 +199,7 @@ def _types(kind: Any) -> dict[str, type]:
 def most_of(kind: type[Preferences], name: str) -> int:
     """The largest value of a setting that is a number."""
     if name in FACTORS:
-        return MOST_FACTOR
+        return LARGEST_FACTOR
     return MAX_COUNT if type_of(kind, name) is int or name in RATES else LONGEST
 
 

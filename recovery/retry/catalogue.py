@@ -197,14 +197,14 @@ def _is_status(value: Any) -> bool:
 def _get(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # a property of somebody's
+    except BaseException:  # a property of somebody's, which may as well call sys.exit()
         return None
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:  # its own __str__
         return ""
 
 

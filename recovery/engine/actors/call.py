@@ -32,7 +32,7 @@ _ADVICE = "store the data elsewhere and pass its address, or join it in parts"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CallResult:
     """What came of an attempt: its outcome, the children it scheduled, and what its error is, if the actor raised
     one."""
 
@@ -49,13 +49,13 @@ def call(
     known: Mapping[str, Outcome],
     host: Host,
     catalogues: Sequence[Catalogue],
-) -> Ran | None:
+) -> CallResult | None:
     """What came of a claimed task; None if it lost its claim. Outcomes `known` are not read; errors are known by the
     `catalogues`. Raises NotReady and DamagedRecord for what it is to be called with."""
     try:
         positional, named = arguments(store, task, known)
     except TooLarge as error:
-        return Ran(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
+        return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
         return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)
@@ -68,12 +68,12 @@ def _run(
     named: Mapping[str, Any],
     host: Host,
     catalogues: Sequence[Catalogue],
-) -> Ran | None:
+) -> CallResult | None:
     decision, began = attempt.decision, time.perf_counter()
     try:
         with attempt, beating(attempt):
             outcome = of_value(attempt, actor.function(*positional, **named))
-            return Ran(outcome, attempt.children())
+            return CallResult(outcome, attempt.children())
     except ClaimLost:
         metrics.STALE.labels("claim lost").inc()
         return None
@@ -81,7 +81,7 @@ def _run(
         if host.ends(error):
             raise
         found = classify(error, catalogues)
-        return Ran(of_error(error, decision, found), found=found)
+        return CallResult(of_error(error, decision, found), found=found)
     finally:
         metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
 
@@ -133,7 +133,7 @@ def of_error(error: BaseException, decision: Decision, found: Classified = UNCLA
     return Outcome(pass_key=pass_of(decision), error=describe(error, decision, found))
 
 
-def describe(error: BaseException, decision: Decision, found: Classified) -> ErrorInfo:
+def describe(error: BaseException, decision: Decision, found: Classified = UNCLASSIFIED) -> ErrorInfo:
     """The record of an exception: its type, message, what it was found to be, and the end of its stack."""
     kind = given.exact(type.__dict__["__name__"].__get__(type(error)))  # a metaclass may say otherwise
     stack = "".join(traceback.format_exception(error))

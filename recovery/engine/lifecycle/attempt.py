@@ -20,7 +20,7 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import Host, Ran, call, of_error, pass_of
+from recovery.engine.actors.call import Host, CallResult, call, of_error, pass_of
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
@@ -131,10 +131,10 @@ class Slot:
         except DamagedRecord as damage:
             # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
             log.error("%s %s: %s", actor.name, decision.id, damage)
-            ran = Ran(of_error(damage, decision))
+            ran = CallResult(of_error(damage, decision))
         except NotReady as error:
             if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
-                ran = Ran(of_error(error, decision))
+                ran = CallResult(of_error(error, decision))
             else:
                 log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
                 self._wait_again(decision)

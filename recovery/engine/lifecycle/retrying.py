@@ -19,7 +19,7 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import Ran
+from recovery.engine.actors.call import CallResult
 from recovery.engine.isolation import tell
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
@@ -36,8 +36,8 @@ Actors = Mapping[str, Actor[..., Any]]
 
 
 def retry_or_end(
-    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: Ran
-) -> tuple[Ran | None, bool | None]:
+    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult
+) -> tuple[CallResult | None, bool | None]:
     """Have what failed tried again, or give back what is to be written as the end of its task, with why it is not tried
     again. Second: whether the retry was written, or is stale; None where there is none. Errors of servers are
     raised."""
@@ -73,7 +73,7 @@ def retry_or_end(
     return None, written
 
 
-def _answer(resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: Ran) -> Answer:
+def _answer(resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult) -> Answer:
     error, found, preferences = ran.outcome.error, ran.found, actor.preferences
     assert error is not None and found is not None
     own = preferences.retry_options()
@@ -124,7 +124,7 @@ def _remaining(actor: Actor[..., Any], decision: Decision, now: datetime) -> flo
     return (began + timedelta(seconds=limit.seconds) - now).total_seconds()
 
 
-def _extra(actor: Actor[..., Any], decision: Decision, ran: Ran, said: Answer) -> dict[str, Any]:
+def _extra(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer) -> dict[str, Any]:
     """The same as fields of the log's record, for whoever collects logs."""
     error = ran.outcome.error
     assert error is not None
