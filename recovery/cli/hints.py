@@ -10,6 +10,8 @@ from recovery.cli.output import seconds_between
 from recovery.durations import show_age
 from recovery.records import Decision, DecisionState
 
+ERROR_SHOWN = 100
+"""Characters of the text of an error that a task is tried again for."""
 MAX_NAMED = 3
 """Tasks that a hint names."""
 
@@ -42,7 +44,14 @@ def _starts(decision: Decision, now: datetime) -> str:
         return "its deadline is missing: `recovery check` tells what is done about it"
     if due <= now:
         return f"to be queued, due for {show_age(seconds_between(due, now))}"
-    return f"starts at {due:%Y-%m-%d %H:%M:%S} UTC, in {show_age(seconds_between(now, due))}"
+    if (state := decision.retry) is None:
+        return f"starts at {due:%Y-%m-%d %H:%M:%S} UTC, in {show_age(seconds_between(now, due))}"
+    told = " ".join(state.message.split())
+    told = f": {told[:ERROR_SHOWN]}{'…' if len(told) > ERROR_SHOWN else ''}" if told else ""
+    return (
+        f"retry {state.count} in {show_age(seconds_between(now, due))}, until {state.until:%Y-%m-%d %H:%M:%S} UTC, for "
+        f"{state.kind}{told} ({state.code} {state.reason})"
+    )
 
 
 def _after(waits_for: Sequence[str], decisions: Mapping[str, Decision]) -> str:

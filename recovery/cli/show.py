@@ -173,6 +173,7 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
         "error": _error(outcome.error if outcome else None),
         "attempts": decision.attempts if decision else 0,
         "timeouts": decision.timeouts if decision else 0,
+        "retry": _retry(decision),
         "queued_at": decision.queued_at if decision else None,
         "claimed_at": decision.claimed_at if decision else None,
         "finished_at": outcome.finished_at if outcome else None,
@@ -183,7 +184,38 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
 
 
 def _error(error: Any) -> dict[str, Any] | None:
-    return None if error is None else {"kind": error.kind, "message": error.message, "task": error.task}
+    from recovery.retry.codes import class_of
+
+    if error is None:
+        return None
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "task": error.task,
+        "code": error.code,
+        "class": None if error.code is None else class_of(error.code),
+        "reason": error.reason,
+        "no_retry": error.no_retry,
+    }
+
+
+def _retry(decision: Decision | None) -> dict[str, Any] | None:
+    """How far the retries of a task have come; None of one that was never tried again."""
+    if decision is None or decision.retry is None:
+        return None
+    state = decision.retry
+    return {
+        "count": state.count,
+        "cycle": state.cycle,
+        "code": state.code,
+        "reason": state.reason,
+        "kind": state.kind,
+        "message": state.message,
+        "failed_at": state.failed_at,
+        "since": state.since,
+        "until": state.until,
+        "next_at": decision.recovery_time if decision.state.value == "delayed" else None,
+    }
 
 
 def add_to(app: typer.Typer) -> None:

@@ -61,6 +61,9 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     if process.error is not None:
         where = f" in task {process.error.task}" if process.error.task else ""
         yield line(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
+        if process.error.code is not None:
+            why = f"; not tried again: {process.error.no_retry}" if process.error.no_retry else ""
+            yield line(f"code       {process.error.code}, reason {process.error.reason}{why}")
 
 
 def tree(found: Shown, width: int) -> Tree:

@@ -24,8 +24,8 @@ from recovery.errors import (
 from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
 from recovery.retry import Catalogues, ErrorCode, Reason, in_use, of_class
-from recovery.retry.reasons import UNKNOWN
 from recovery.retry.policy import check_policy
+from recovery.retry.reasons import UNKNOWN
 from recovery.settings import Settings, current
 
 P = ParamSpec("P")

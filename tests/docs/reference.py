@@ -20,6 +20,8 @@ from pydantic.fields import FieldInfo
 from recovery.durations import show_duration
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.records.preferences import RetrySettings, setting_names
+from recovery.retry.policy import DEFAULT
 from recovery.settings import DURATIONS, PREFIX, Settings
 from tests.docs import roles
 
@@ -81,12 +83,13 @@ REASONS = {
     "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
 }
 
-PREFERENCE_UNITS = {"max_work_timeouts": "attempts", "requeue_rate": "tasks a second"}
+PREFERENCE_UNITS = {"max_work_timeouts": "attempts", "requeue_rate": "tasks a second", "retry_coefficient": ""}
 PREFERENCE_REASONS = {
     "worker_timeout": "Longer than most tasks. It is what a hung task costs, not what a dead worker costs.",
     "accept_first": "A value is a value, whichever attempt brings it. Off where only the newest attempt may count.",
-    "restart_after_work_timeout": "Most tasks can be run again. Off for those that must not be started a second "
-    "time without somebody looking.",
+    "idempotent": "Tasks are done at least once whatever this says: a worker may be killed just before it could tell. "
+    "Off for what must not be done twice, and is worth that a person looks instead.",
+    "restart_after_work_timeout": "On or off where lost attempts are to be treated otherwise than `idempotent` says.",
     "max_work_timeouts": "One time-out is a deployment, three a bad night; ten in a row is a task that kills its "
     "workers.",
     "auto_heartbeat": "A function that hangs would never time out. On for one long call that can't beat by itself.",
@@ -95,11 +98,29 @@ PREFERENCE_REASONS = {
     "force_finish_after_task_timeout": "Work that is nearly done is mostly worth its end. On where somebody waits for "
     "an answer, whatever it is.",
     "requeue_rate": "A queue bears as many messages as there are tasks. On where what the actor calls bears less.",
+    "retry": "A host that is away for a minute should cost a minute, not a process. Only what a catalogue knows as "
+    "passing by itself is tried again.",
+    "retry_initial": "Long enough for a restart or a failover to be over.",
+    "retry_coefficient": "Rather many tries in the first hour, and one an hour in the end.",
+    "retry_jitter_least": "None is needed.",
+    "retry_jitter_most": "What failed together, since one server was away, does not come back together.",
+    "retry_maximum": "The jitter is within it.",
+    "retry_total": "A night and the morning in which somebody looks.",
     "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
     "process_timeout": "How long is too long only you know.",
     "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
 }
-PREFERENCE_DEFAULTS = {"idle_timeout": "`RECOVERY_IDLE_TIMEOUT`"}
+PREFERENCE_DEFAULTS = {
+    "idle_timeout": "`RECOVERY_IDLE_TIMEOUT`",
+    "restart_after_work_timeout": "as `idempotent`",
+    "retry": "`True`",
+    "retry_initial": f"`{DEFAULT.initial}` s",
+    "retry_coefficient": f"`{DEFAULT.coefficient}`",
+    "retry_jitter_least": f"`{DEFAULT.jitter[0]}` s",
+    "retry_jitter_most": f"`{DEFAULT.jitter[1]}` s",
+    "retry_maximum": f"`{DEFAULT.maximum}` s",
+    "retry_total": f"`{DEFAULT.total}` s",
+}
 """Defaults that do not stand in the model."""
 
 
@@ -115,11 +136,9 @@ def settings_tables() -> str:
 
 def preferences_table(kind: type[ActorPreferences | ProcessTypePreferences]) -> str:
     """The table of what an actor or a process type may be told."""
-    meanings = _field_docstrings(kind)
-    rows = []
-    for field in dataclasses.fields(kind):
-        if field.name == "id":
-            continue
+    meanings = _field_docstrings(RetrySettings) | _field_docstrings(kind)
+    rows, fields = [], {field.name: field for field in dataclasses.fields(kind)}
+    for field in (fields[name] for name in setting_names(kind)):
         unit = _unit(field.default, PREFERENCE_UNITS.get(field.name))
         default = PREFERENCE_DEFAULTS.get(field.name, f"`{field.default}`{unit}")
         meaning = " ".join(meanings[field.name].split())

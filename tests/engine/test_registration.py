@@ -169,10 +169,8 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
             math.inf,
             1e15,
             LONGEST + 1,
-            "60",
             None,
             True,
-            timedelta(seconds=5),
             Decimal(5),
         )
     ]
@@ -197,8 +195,15 @@ def test_an_unknown_setting(app: Recovery, register: Any, unknown: str, told: st
     ]
     + [
         ({name: value}, f"actor add: {name} must be True or False, not {value!r}")
-        for name in ("accept_first", "restart_after_work_timeout", "auto_heartbeat")
+        for name in ("accept_first", "idempotent", "auto_heartbeat")
         for value in ("no", 0, None)
+    ]
+    + [
+        (
+            {"restart_after_work_timeout": value},
+            f"actor add: restart_after_work_timeout must be True or False, not {value!r}",
+        )
+        for value in ("no", 0)
     ],
 )
 def test_a_bad_value(app: Recovery, setting: dict[str, Any], told: str) -> None:
@@ -207,7 +212,7 @@ def test_a_bad_value(app: Recovery, setting: dict[str, Any], told: str) -> None:
     assert str(refused.value) == told
 
 
-@pytest.mark.parametrize("idle_timeout", [0, -1, 1e15, math.nan, math.inf, "60", True, timedelta(seconds=5)])
+@pytest.mark.parametrize("idle_timeout", [0, -1, 1e15, math.nan, math.inf, True, "0s", timedelta(0)])
 def test_a_bad_idle_timeout(app: Recovery, idle_timeout: Any) -> None:
     with pytest.raises(
         InputError, match=r"process type add: idle_timeout must be at least 0\.001 seconds, up to 10 years"

@@ -217,7 +217,7 @@ def test_an_operators_word_counts_for_the_next_failure(world: World) -> None:
 
 def test_a_server_that_says_when_is_obeyed(world: World) -> None:
     class Answer(Exception):
-        class response:  # noqa: N801 - as libraries name it
+        class response:
             status_code = 503
             headers = {"Retry-After": "300"}  # noqa: RUF012
 
@@ -257,9 +257,7 @@ def test_a_value_that_comes_while_it_waits_is_taken(world: World) -> None:
     from recovery.records import Outcome
 
     outcome = Outcome(pass_key="0" * 32, value="1")
-    taken = world.store.decisions.finish(
-        decision, outcome, (), accept_first=True, worker="old#1", apply_timeout=0.3
-    )
+    taken = world.store.decisions.finish(decision, outcome, (), accept_first=True, worker="old#1", apply_timeout=0.3)
     assert taken
     assert world.bring_to_end(process_id).result == "1"
 
@@ -326,9 +324,7 @@ def test_a_strategy_of_its_own_decides_and_reads_the_context(world: World) -> No
         (RetryAction.no_retry(), "the strategy Asked wants no retry"),
     ],
 )
-def test_one_that_raises_or_answers_nonsense_fails_the_task_with_that_said(
-    world: World, answer: Any, why: str
-) -> None:
+def test_one_that_raises_or_answers_nonsense_fails_the_task_with_that_said(world: World, answer: Any, why: str) -> None:
     process_id = start(world, failing(1), retry=Asked(answer))
     process = world.process(process_id)
     assert process.state is ProcessState.BROKEN
@@ -388,7 +384,12 @@ def test_times_may_be_texts_and_timedeltas() -> None:
 
 def test_options_and_context_are_checked(world: World) -> None:
     step = world.app.process("step")(lambda: None)
-    bad: list[dict[str, Any]] = [{"retry": 3}, {"context": 3}, {"context": {"x": object()}}, {"context": {"x": "y" * 9000}}]
+    bad: list[dict[str, Any]] = [
+        {"retry": 3},
+        {"context": 3},
+        {"context": {"x": object()}},
+        {"context": {"x": "y" * 9000}},
+    ]
     for options in bad:
         with pytest.raises(InputError):
             step.options(**options)

@@ -22,6 +22,7 @@ from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.repair.stale import drop_stale
+from recovery.retry import REASONS, SHIPPED
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, rescue
 from recovery.settings import Settings
@@ -135,10 +136,79 @@ def a_task_ends_and_its_process_with_it(world: Counted) -> Iterator[None]:
     world.run()
 
 
-@moves(RAN, {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1})
+def not_retried(code: int, reason: str, why: str) -> dict[str, int]:
+    return {f"retries_refused actor=order code={code} reason={reason} why={why}": 1}
+
+
+@moves(
+    RAN,
+    {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+    not_retried(40000, "UNKNOWN", "not_retriable"),
+)
 def a_task_fails(world: Counted) -> Iterator[None]:
     world.task = lambda: [][0]
     world.started()
+    yield
+    world.run()
+
+
+def _away() -> None:
+    raise ConnectionRefusedError("away")
+
+
+@moves(
+    RAN,
+    {
+        "attempts actor=order outcome=retried": 1,
+        "retries actor=order code=21001 reason=NODE_NOT_AVAILABLE": 1,
+    },
+)
+def a_task_is_tried_again(world: Counted) -> Iterator[None]:
+    world.task = _away
+    world.started()
+    yield
+    world.run()
+
+
+def refused(why: str, **preferences: Any) -> None:
+    """An event: a task that is not tried again, since its settings say so."""
+
+    def happens(world: Counted) -> Iterator[None]:
+        world.task = _away
+        world.started(**preferences)
+        yield
+        world.run()
+
+    happens.__name__ = f"a_task_is_not_tried_again_{why}"
+    moves(
+        RAN,
+        {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+        not_retried(21001, "NODE_NOT_AVAILABLE", why),
+    )(happens)
+
+
+class Never:
+    async def retry_after(self, request: Any, reason: Any) -> Any:
+        del request, reason
+
+
+refused("off", retry=None)
+refused("strategy", retry=Never())
+refused("deadline", task_timeout=5)
+refused("exhausted", retry_initial=0, retry_jitter_least=2, retry_total=1)
+
+
+@moves(
+    RAN,
+    {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+    not_retried(21003, "SOCKET_CLOSED_WHILE_IN_FLIGHT", "not_idempotent"),
+)
+def what_is_not_idempotent_is_not_tried_again(world: Counted) -> Iterator[None]:
+    def reset() -> None:
+        raise ConnectionResetError("reset")
+
+    world.task = reset
+    world.started(idempotent=False)
     yield
     world.run()
 
@@ -385,4 +455,5 @@ def test_every_label_that_moves_is_on_the_page() -> None:
         (row,) = re.findall(rf"^\| `recovery_{name}(?:_total)?` \|.*$", page, re.MULTILINE)
         for label, _, value in (one.partition("=") for one in labels):
             where = page if label == "scanner" else row  # told once
-            assert value == "order" or value in Rule.__members__ or f"`{value}`" in where, f"{value} of {name}"
+            known = {*REASONS, "order", *(str(code.number) for one in SHIPPED for code in one.codes()), "40000"}
+            assert value in known or value in Rule.__members__ or f"`{value}`" in where, f"{value} of {name}"

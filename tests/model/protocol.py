@@ -87,7 +87,9 @@ def _at_work(world: World, step: str, task: str, pas: int) -> tuple[str, str, in
 def _may_be_claimed(world: World, task: str, pas: int) -> bool:
     """Now, or ever: an old pass does not come back, but for the model's last one."""
     decision = _of(world, task)
-    return decision.pas == pas and (decision.state == "queued" or (decision.state in ("running", "delayed") and pas == MAX_PASS))
+    return decision.pas == pas and (
+        decision.state == "queued" or (decision.state in ("running", "delayed") and pas == MAX_PASS)
+    )
 
 
 Reached = dict[World, tuple[World, tuple[Any, ...]] | None]

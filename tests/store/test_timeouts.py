@@ -22,6 +22,7 @@ from tests.store.writing import contents, get, is_close, put
 
 WAITING, DELAYED, QUEUED = DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED
 WORKING, FINISHED = DecisionState.WORKING, DecisionState.FINISHED
+DELAYED = DecisionState.DELAYED
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 ERROR = ErrorInfo(kind="TaskTimeout", message="$late", actor="add")
 LIMIT, FORCED = TaskLimit(3600, forced=False), TaskLimit(3600, forced=True)
@@ -135,7 +136,10 @@ def test_out_of_time_in_every_condition(store: Store, limit: TaskLimit) -> None:
         for one in made
         if one.actor == "add"
         and one.enqueued_at == now - DAY
-        and (one.state is QUEUED or (one.state is WORKING and (limit.forced or one.recovery_time == now - DAY)))
+        and (
+            one.state in (QUEUED, DELAYED)
+            or (one.state is WORKING and (limit.forced or one.recovery_time == now - DAY))
+        )
     }
     assert set(ended) == wanted and wanted
     after = contents(store, "decisions")

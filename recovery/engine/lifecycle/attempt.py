@@ -20,7 +20,7 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import Host, CallResult, call, of_error, pass_of
+from recovery.engine.actors.call import CallResult, Host, call, of_error, pass_of
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
