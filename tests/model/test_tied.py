@@ -103,8 +103,8 @@ class Case:
 
 RETRY = RetryState(
     count=1, cycle=1, since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 1, 2, tzinfo=UTC),
-    failed_at=datetime(2026, 1, 1, tzinfo=UTC), attempt=1, pass_key=pass_of(98), code=21001, reason="NODE_NOT_AVAILABLE",
-    kind="ConnectionRefusedError", message="away",
+    failed_at=datetime(2026, 1, 1, tzinfo=UTC), attempt=1, pass_key=pass_of(98), code=21001,
+    reason="NODE_NOT_AVAILABLE", kind="ConnectionRefusedError", message="away",
 )  # fmt: skip
 LIMIT = TaskLimit(seconds=1.0, forced=True)
 CHILDREN = {"S": {TASKS["C"]: ()}, "C": dict[str, tuple[str, ...]]()}
