@@ -17,7 +17,7 @@ class Resources:
     settings: Settings
     store: Store
     broker: Broker
-    catalogues: Catalogues = field(default_factory=shipped)
+    catalogues: Catalogues = field(default_factory=shipped, compare=False)
     """What errors mean: the application's, where there is one."""
 
     @classmethod

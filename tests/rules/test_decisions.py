@@ -327,7 +327,7 @@ def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
         assert found is not None
     fitting = {
         WAITING: set[Repair](),
-        DELAYED: {Repair.ENQUEUE_DUE},
+        DELAYED: {Repair.ENQUEUE_DUE, Repair.END_OVERDUE},
         QUEUED: {Repair.REQUEUE_MESSAGE, Repair.WAIT, Repair.END_OVERDUE},
         WORKING: {Repair.REQUEUE, Repair.FAIL, Repair.END_OVERDUE},
         FINISHED: {Repair.APPLY},
