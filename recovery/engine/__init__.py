@@ -17,9 +17,11 @@ from recovery.engine.lifecycle.breaking import break_off
 from recovery.engine.lifecycle.complete import finish_process
 from recovery.engine.lifecycle.listing import list_again
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
+from recovery.engine.lifecycle.slots import look_at
 from recovery.engine.lifecycle.start import register, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
 from recovery.engine.loading import load_app
+from recovery.engine.operations.schedules import declare_schedules
 from recovery.engine.resources import Resources
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Slot",
     "batch_or_each",
     "break_off",
+    "declare_schedules",
     "enqueue",
     "finish_process",
     "for_each",
@@ -42,6 +45,7 @@ __all__ = [
     "is_of_servers",
     "list_again",
     "load_app",
+    "look_at",
     "push",
     "rebuild_graphs",
     "register",

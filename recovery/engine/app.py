@@ -15,6 +15,7 @@ from recovery.engine.lifecycle.results import await_result
 from recovery.engine.naming import hint
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.restart import restart_process
+from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
 from recovery.errors import (
     InputError,
@@ -23,6 +24,7 @@ from recovery.errors import (
 )
 from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
+from recovery.records.schedule import Plan
 from recovery.retry import Catalogues, ErrorCode, Reason, in_use, of_class
 from recovery.retry.policy import check_policy
 from recovery.retry.reasons import UNKNOWN
@@ -57,6 +59,8 @@ class Recovery:
         self._settings = settings
         self._connected: tuple[int, Resources, Applier] | None = None
         self.actors: dict[str, Actor[..., Any]] = {}
+        self.schedules: dict[str, Plan] = {}
+        """{process type: when the code says that it is started}."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -112,9 +116,13 @@ class Recovery:
         """Register a function as a process type: an actor that a process can be started with.
 
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`, as of `actor`. What is said of
-        retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own.
+        retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own. And
+        what says when it is started by itself (docs/schedules.md): `schedule`, with `time_zone`, `overlap`,
+        `catch_up`, `catch_up_limit`, `jitter`, `starts_at`, `ends_at`, `retry_across`, `retry_across_count` and
+        `schedule_arguments`.
         """
         name = _checked_name(name)
+        scheduled = {key: settings.pop(key) for key in SCHEDULE_SETTINGS if key in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
@@ -125,7 +133,14 @@ class Recovery:
             process_type = ProcessTypePreferences(id=checked.id, **as_settings(ProcessTypePreferences, of_type, of))
             check(process_type)
             check_policy(process_type.retry_options(), f"process type {checked.id}")
-            return self._add(Actor(function, checked, process_type, strategy_of(of_type, of)))
+            actor = Actor(function, checked, process_type, strategy_of(of_type, of))
+            plan = declared_plan(checked.id, scheduled)
+            if plan is not None:
+                actor.check_call(*arguments_of(plan))
+            self._add(actor)
+            if plan is not None:
+                self.schedules[actor.name] = plan
+            return actor
 
         return register
 

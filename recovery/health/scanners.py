@@ -16,11 +16,11 @@ from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health.model import Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
 from recovery.scan.scanner import MAX_SECONDS
 from recovery.store.views.overview import DEADLINES
 
-SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner))
+SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner))
 NUDGES = "recovery.nudge"
 """The queue of `recovery.worker.config`, which is not imported here: a command needs no Celery."""
 

@@ -20,6 +20,7 @@ from recovery.metrics.registry import (
     RETRIES_REFUSED,
     SCAN_SECONDS,
     SCANS,
+    SCHEDULE_SLOTS,
     STALE,
     WORK_TIMEOUTS,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "RETRIES_REFUSED",
     "SCANS",
     "SCAN_SECONDS",
+    "SCHEDULE_SLOTS",
     "STALE",
     "WORK_TIMEOUTS",
 ]

@@ -51,3 +51,6 @@ SCAN_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30),
 )
 SCANS = Counter("recovery_scans", "Scans done, by scanner and result.", ["scanner", "result"])
+SCHEDULE_SLOTS = Counter(
+    "recovery_schedule_slots", "Slots of schedules, by process type and outcome.", ["type", "outcome"]
+)

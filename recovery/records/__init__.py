@@ -14,6 +14,7 @@ from recovery.records.process import Graph, Process
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions, RetryState
 from recovery.records.runs import ScannerRun
+from recovery.records.schedule import Schedule
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
 from recovery.records.values import Encoded, Promise
@@ -44,6 +45,7 @@ __all__ = [
     "RetryOptions",
     "RetryState",
     "ScannerRun",
+    "Schedule",
     "Stored",
     "Task",
     "TaskLimit",

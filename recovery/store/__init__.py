@@ -31,6 +31,7 @@ from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
+from recovery.store.lifecycle.schedules import Schedules
 from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.store.operations.aborts import Aborts
@@ -116,6 +117,7 @@ class Store:
         self.calls = Calls(self._database)
         self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)
+        self.schedules = Schedules(self._database[schema.SCHEDULES])
         self.layout = Layout(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
 

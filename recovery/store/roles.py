@@ -46,6 +46,7 @@ _REPAIR = (
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),
     ((schema.QUEUES, schema.SCANNERS), "insert update"),
+    ((schema.SCHEDULES,), "insert update bypassDocumentValidation"),
 )
 ROLES: Mapping[str, Rights] = {
     READER: _rights(*_LOOK),
@@ -61,7 +62,7 @@ ROLES: Mapping[str, Rights] = {
         *_REPAIR,
         (_SETTINGS, "update"),
         ((schema.ACTORS,), "insert"),  # an upsert: an actor that was not to be forgotten is put back
-        ((schema.ACTORS, schema.QUEUES), "remove"),
+        ((schema.ACTORS, schema.QUEUES, schema.SCHEDULES), "remove"),
         (schema.VALIDATORS, "createCollection createIndex collMod"),
     ),
 }

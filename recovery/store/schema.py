@@ -33,6 +33,7 @@ from recovery.records import (
     QueueStatistics,
     Record,
     ScannerRun,
+    Schedule,
     Task,
     Worker,
 )
@@ -43,6 +44,7 @@ from recovery.store.wrong_types import wrong_types
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
 WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
 INTERRUPTIONS = "interruptions"
+SCHEDULES = "schedules"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
@@ -74,6 +76,7 @@ KINDS: dict[str, type[Record]] = {
     PROCESS_TYPES: ProcessTypePreferences,
     QUEUES: QueueStatistics,
     SCANNERS: ScannerRun,
+    SCHEDULES: Schedule,
 }
 """Of which records each collection is."""
 
@@ -91,6 +94,13 @@ _LIVE_HAS_DEADLINE: dict[str, Document] = {
     # A graph is at rest once it is complete, or once it can't go on since a task of it failed or it was aborted.
     GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"aborted": True}, {"recoveryTime": _DATE}]},
     WORKERS: {"recoveryTime": _DATE},
+    # At rest once it has ended, and while an operator has it paused or its own failures have it disabled.
+    SCHEDULES: {
+        "$or": [
+            {"recoveryTime": _DATE},
+            {"starting": None, "$or": [{"nextSlot": None}, {"paused": {"$ne": None}}, {"disabled": {"$ne": None}}]},
+        ]
+    },
 }
 
 # No field of a wrong type. What is in arrays is not looked at: each write would pay for it.
@@ -151,6 +161,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ([("fingerprint", 1)], {"name": "fingerprint"}),
     ],
     WORKERS: [_DEADLINE],
+    SCHEDULES: [_DEADLINE],
 }
 
 

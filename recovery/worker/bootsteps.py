@@ -9,7 +9,7 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
-from recovery.engine import Recovery
+from recovery.engine import Recovery, declare_schedules
 from recovery.errors import RecoveryError, StoreDenied
 from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles
@@ -142,6 +142,7 @@ def prepare(app: Recovery) -> None:
     resources.store.actors.save(actor.preferences for actor in app.actors.values())
     kinds = (actor.process_type for actor in app.actors.values())
     resources.store.process_types.save(kind for kind in kinds if kind is not None)
+    declare_schedules(resources, app.process_types, app.schedules)
 
 
 def _flush(app: Recovery) -> Callable[..., None]:

@@ -20,7 +20,7 @@ from kombu import Consumer, Exchange, Queue
 from recovery.engine import Recovery
 from recovery.errors import BrokerError
 from recovery.queue import Broker
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, ScheduleScanner, WorkerScanner
 from recovery.seldom import Seldom
 from recovery.worker.config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -48,6 +48,7 @@ class Scanning:
             DecisionScanner(resources, applier),
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),
+            ScheduleScanner(resources, applier),
         ]
         self._lifeline = lifeline
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)

@@ -15,7 +15,7 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
-from recovery.engine import Slot
+from recovery.engine import Slot, declare_schedules
 from recovery.errors import StoreUnavailable
 from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo
@@ -24,7 +24,7 @@ from recovery.repair import Repairer
 from recovery.repair.stale import drop_stale
 from recovery.retry import REASONS, SHIPPED
 from recovery.rules import Rule
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, rescue
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, rescue
 from recovery.settings import Settings
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.worker.messages.intake import Intake
@@ -120,6 +120,17 @@ def moves(*parts: dict[str, int]) -> Callable[[Event], Event]:
 def a_process_is_started(world: Counted) -> Iterator[None]:
     yield
     world.started()
+
+
+@moves(scanned(name="schedules"), {"processes_started type=order": 1, "schedule_slots outcome=started type=order": 1})
+def a_slot_of_a_schedule_is_due(world: Counted) -> Iterator[None]:
+    world.app.process("order", schedule="1h")(lambda: 1)
+    world.tell()
+    declare_schedules(world.app.resources, ["order"], world.app.schedules)
+    minute = world.store.now() - timedelta(seconds=30)
+    world.overdue("schedules", nextSlot=minute)
+    yield
+    ScheduleScanner(world.app.resources, world.app.applier).run_once()
 
 
 @moves({"processes_started type=order": 1, "push_failures": 1})

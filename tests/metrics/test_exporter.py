@@ -84,7 +84,7 @@ def test_all_processes_of_a_prefork_worker_are_counted(stack: Stack, measured: S
 
 
 def test_what_is_overdue(served: Store, measured: Settings) -> None:
-    assert overdue(measured) == {"decisions": 0, "graphs": 0, "processes": 0}
+    assert overdue(measured) == {"decisions": 0, "graphs": 0, "processes": 0, "schedules": 0}
     served.database[schema.GRAPHS].update_one(
         {"_id": "p"},
         [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 90_000]}, "notFinished": {"t": "$$NOW"}}}],

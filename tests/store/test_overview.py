@@ -52,7 +52,7 @@ def test_counts(store: Store) -> None:
     assert overview.decisions() == {
         "delayed": 0, "queued": 2, "working": 1, APPLYING: 1, AT_REST: AT_REST_COUNT + 1,
     }  # fmt: skip
-    assert overview.overdue() == {"decisions": 2, "graphs": 0, "processes": 1}
+    assert overview.overdue() == {"decisions": 2, "graphs": 0, "processes": 1, "schedules": 0}
     assert 60 <= overview.oldest_overdue("decisions") < 120
     assert overview.oldest_overdue("graphs") == 0
     assert overview.collections()["processes"] == AT_REST_COUNT + 5

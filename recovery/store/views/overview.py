@@ -26,7 +26,7 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, OVERDUE, record_range
 from recovery.store.reading import readable
 
-DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES)
+DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES)
 """Collections whose deadlines a scanner looks at."""
 
 _LIVE = [state.value for state in LIVE_DECISIONS]

@@ -1,0 +1,210 @@
+"""Schedules as deployments and operators change them.
+
+What the code declares and what an operator set stand apart in the record, so that a deployment takes back nothing that
+an operator said. Each change is worked out from the record as it is (`recovery.schedule.states`) and saved by
+compare-and-set; where somebody was first, it is worked out again.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from recovery.engine.lifecycle.slots import last_instance, look_at
+from recovery.engine.naming import hint
+from recovery.engine.resources import Resources
+from recovery.errors import InputError, StoreUnavailable
+from recovery.records import ProcessState, given
+from recovery.records.schedule import DEFAULTS, OperatorWord, Overlap, Plan, Schedule, SlotResult
+from recovery.schedule import check, plan_names, plan_of, states
+
+_ARGUMENTS = "schedule_arguments"
+SCHEDULE_SETTINGS = tuple(_ARGUMENTS if name == "arguments" else name for name in plan_names())
+"""What `@app.process` takes beside the settings of actors and process types."""
+MAX_TRIES = 20
+"""Times that a change is worked out again since somebody was first: scanners write once per slot."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+Change = Callable[[Schedule, OperatorWord, Any], Schedule]
+
+
+def declared_plan(process_type: str, said: Mapping[str, Any]) -> Plan | None:
+    """The plan that the code of a process type declares; None if it declares none. Raises InputError."""
+    if not said:
+        return None
+    where = f"process type {process_type}"
+    plan = plan_of({"arguments" if name == _ARGUMENTS else name: value for name, value in said.items()}, where)
+    check(plan.over(DEFAULTS), where)
+    return plan
+
+
+def arguments_of(plan: Plan) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a process is started with, as its function is called."""
+    positional, named = json.loads(plan.over(DEFAULTS).arguments or "[[],{}]")
+    return tuple(positional), named
+
+
+def declare_schedules(resources: Resources, process_types: Iterable[str], plans: Mapping[str, Plan]) -> None:
+    """Save what the code of these process types says of when they are started, which may be nothing any more."""
+    for process_type in process_types:
+        _declare(resources, process_type, plans.get(process_type))
+
+
+def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None:
+    schedules = resources.store.schedules
+    for _ in range(MAX_TRIES):
+        before = schedules.get(process_type)
+        if before is not None and before.type != process_type:
+            raise InputError(
+                f"process type {process_type} has a schedule in its code, and one that an operator added for "
+                f"{before.type} has that name: `recovery schedule remove {process_type}`"
+            )
+        after = states.declared(before, process_type, plan, resources.store.now())
+        if after is None or after == before:
+            return
+        if schedules.insert(after) if before is None else schedules.save(after):
+            return
+    raise _too_busy(process_type)
+
+
+class Schedules:
+    """Schedules, as operators change them. Each change has a reason and is kept in the record."""
+
+    def __init__(self, resources: Resources, by: str | None = None) -> None:
+        self._resources, self._kept = resources, resources.store.schedules
+        self._by = by or _who()
+
+    def get(self, name: str) -> Schedule:
+        """The schedule of this name. Raises InputError."""
+        found = self._kept.get(given.text(name, "name of the schedule"))
+        if found is None:
+            there = hint(
+                name, sorted(self._kept.all()), "there is none yet: `recovery schedule add`, or schedule=… in code"
+            )
+            raise InputError(f"no schedule is named {given.shown(name)}; {there}")
+        return found
+
+    def add(self, name: str, process_type: str, said: Mapping[str, Any], reason: str) -> Schedule:
+        """Start this process type at these times. Raises InputError."""
+        if not _NAME.fullmatch(given.text(name, "name of the schedule")):
+            raise InputError(f"schedule {given.shown(name)}: use letters, digits, '_', '.', '-', at most 100")
+        known = self._resources.store.process_types.stored()
+        if process_type not in known:
+            there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
+            raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
+        plan = plan_of(said, f"schedule {name}")
+        word = self._word("add", reason)
+        if not self._kept.insert(states.added(name, process_type, plan, word, word.at)):
+            raise InputError(f"schedule {name}: there is one of this name; `recovery schedule set` changes it")
+        return self.get(name)
+
+    def set(self, name: str, said: Mapping[str, Any], reason: str) -> Schedule:
+        """Set these settings over what the code says."""
+
+        def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
+            # A moment without a time zone is of the schedule's.
+            zone = {"time_zone": schedule.plan.time_zone} if "time_zone" not in said else {}
+            plan = plan_of({**zone, **said}, f"schedule {name}")
+            plan = plan if "time_zone" in said else plan.evolve(time_zone=None)
+            return states.overridden(schedule, plan, word, now)
+
+        return self._change(name, f"set {' '.join(sorted(said))}", reason, change)
+
+    def unset(self, name: str, settings: Iterable[str], reason: str) -> Schedule:
+        """Let the code, or the default, decide these settings again."""
+        names = tuple(settings)
+        for one in names:
+            if one not in plan_names():
+                raise InputError(f"no setting is named {given.shown(one)}; {hint(one, plan_names(), '')}")
+        return self._change(
+            name,
+            f"unset {' '.join(names)}",
+            reason,
+            lambda schedule, word, now: states.unset(schedule, names, word, now),
+        )
+
+    def pause(self, name: str, reason: str) -> Schedule:
+        """Start nothing more until it is resumed."""
+        if not reason:
+            raise InputError(f"schedule {name}: pausing takes a --reason, which is shown with it")
+        return self._change(name, "pause", reason, states.paused)
+
+    def resume(self, name: str, reason: str) -> Schedule:
+        """Start instances again, from the next slot on."""
+        return self._change(name, "resume", reason, states.resumed)
+
+    def enable(self, name: str, reason: str) -> Schedule:
+        """Start instances again after a non-recoverable failure, from the next slot on."""
+        if not reason:
+            raise InputError(f"schedule {name}: enabling takes a --reason, which is kept")
+        return self._change(name, "enable", reason, states.enabled)
+
+    def remove(self, name: str) -> Schedule:
+        """Forget a schedule that an operator added; what it started goes on."""
+        for _ in range(MAX_TRIES):
+            schedule = self.get(name)
+            if schedule.code is not None:
+                raise InputError(
+                    f"schedule {name} is declared by the code of {schedule.type}, and would be back when a worker "
+                    f"starts; `recovery schedule pause {name} --reason …`"
+                )
+            if self._kept.remove(schedule):
+                return schedule
+        raise _too_busy(name)
+
+    def trigger(self, name: str, reason: str, *, force: bool = False) -> SlotResult:
+        """Start an instance now. Raises InputError where the previous one still runs and the overlap policy, unless it
+        is `force`d, does not allow two at once; or where it is refused."""
+
+        def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
+            overlap, last = schedule.plan.overlap, last_instance(self._resources, schedule)
+            alone = overlap is Overlap.ALLOW or last is None or last.state is not ProcessState.RUNNING
+            if last is not None and not (force or alone):
+                raise InputError(
+                    f"schedule {name}: process {last.id} still runs, and overlap={overlap} allows one at a time; "
+                    "--force starts another one"
+                )
+            return states.triggered(schedule, word, now)
+
+        schedule = self._change(name, "trigger", reason, change)
+        starting = schedule.starting
+        assert starting is not None, "that is what was written"
+        result = look_at(self._resources, schedule)
+        if result is None:  # a scanner was first
+            settled = self.get(name).recent
+            result = next((one for one in reversed(settled) if one.slot == starting.slot), None)
+        if result is None:
+            raise StoreUnavailable(f"schedule {name}: an instance is being started; `recovery schedule show` tells")
+        if result.process is None:
+            raise InputError(f"schedule {name}: not started: {result.reason}")
+        return result
+
+    def _change(self, name: str, what: str, reason: str, change: Change) -> Schedule:
+        for _ in range(MAX_TRIES):
+            before, word = self.get(name), self._word(what, reason)
+            after = change(before, word, word.at)
+            if self._kept.save(after):
+                return after.evolve(version=after.version + 1)
+        raise _too_busy(name)
+
+    def _word(self, what: str, reason: str) -> OperatorWord:
+        text = given.text(reason, "reason") if reason else ""
+        return OperatorWord(what=what, by=self._by, reason=text, at=self._resources.store.now())
+
+
+def _who() -> str:
+    """Who asks, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:200]
+
+
+def _too_busy(name: str) -> StoreUnavailable:
+    return StoreUnavailable(f"schedule {name}: others change it all the time; nothing was changed, try again")

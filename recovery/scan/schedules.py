@@ -1,0 +1,52 @@
+"""The Schedule scanner: schedules that have a slot due, or wait for the end of an instance.
+
+Each look is one slot (`engine.lifecycle.slots`): a schedule with more of them due is found again by the same run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from recovery.engine import look_at
+from recovery.records.schedule import Schedule
+from recovery.repair import Diagnosis, Done
+from recovery.rules import Rule, Surroundings
+from recovery.scan.scanner import Page, Scanner
+from recovery.schedule.judge import MAX_AHEAD
+
+
+class ScheduleScanner(Scanner[Schedule]):
+    """Looks at schedules whose deadline is past."""
+
+    name = "schedules"
+    page = 100
+
+    def find(self, limit: int) -> Page[Schedule]:
+        # Twice as far: a deadline is written by a moment that was read a little earlier.
+        found = self.resources.store.schedules.to_look_at(limit, 2 * MAX_AHEAD.total_seconds())
+        return Page(found.records, found.damaged)
+
+    def key(self, item: Schedule) -> str:
+        return item.id
+
+    def postpone(self, record: Any) -> None:
+        self.resources.store.schedules.postpone(record, self.resources.settings.idle_timeout)
+
+    def is_last(self, page: Page[Schedule]) -> bool:
+        return not page  # until none is due: each look is one slot
+
+    def judge(self, _page: Page[Schedule]) -> Diagnosis:
+        """Nothing: what a schedule is to do is no repair of records."""
+        return Diagnosis([], Surroundings(now=self.resources.store.now()))
+
+    def _look_at(self, page: Page[Schedule]) -> Done:
+        done: Done = Counter()
+        for schedule in page.items:
+            look_at(self.resources, schedule)
+            done[Rule.DUE] += 1  # whoever was first: it has moved on
+        return done
+
+    def postpone_healthy(self, page: Sequence[Schedule]) -> None:
+        """Each look has moved its own."""

@@ -1,0 +1,172 @@
+"""The slots of a schedule: of a crontab in its time zone, or of an interval.
+
+A crontab's times are those on the wall, as Debian's cron has them where clocks change: a slot at 02:30 on the day on
+which there is none is started at once after the gap, and one that comes twice is started the first time. What is due
+every so many minutes or hours (`*/15`, or `*` for the hour) goes on through both as time does. An interval knows no
+clock on a wall: it is so many seconds, always.
+
+Slots are moments in UTC, so they are in order whatever the clocks do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from recovery.durations import parse_duration
+from recovery.records.schedule import Plan
+
+ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+MAX_COUNTED = 1000
+"""Slots that were missed are counted up to here: after years of one a minute nobody wants the exact number."""
+FIRST_WINDOW = timedelta(hours=1)
+_FIELDS = 5
+
+
+class Grid(ABC):
+    """The slots of one schedule, without its end."""
+
+    @abstractmethod
+    def first(self, now: datetime, starts_at: datetime | None) -> datetime | None:
+        """The first slot of a schedule that begins now."""
+
+    @abstractmethod
+    def after(self, slot: datetime) -> Iterator[datetime]:
+        """The slots after this one, in order."""
+
+    @abstractmethod
+    def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
+        """Of the slots from this one, which is one, until a moment: the last `most`, in order; and how many there are,
+        counted to MAX_COUNTED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Grid):
+    """A slot every so many seconds."""
+
+    seconds: float
+
+    def first(self, now: datetime, starts_at: datetime | None) -> datetime | None:
+        if starts_at is None:
+            return now.replace(microsecond=0) + timedelta(seconds=self.seconds)
+        if starts_at > now:
+            return starts_at
+        return self._slot(starts_at, self._passed(starts_at, now) + 1)
+
+    def after(self, slot: datetime) -> Iterator[datetime]:
+        count = 0
+        while True:
+            count += 1
+            try:
+                yield self._slot(slot, count)
+            except OverflowError:
+                return
+
+    def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
+        if slot > until:
+            return [], 0
+        last = self._passed(slot, until)
+        return [self._slot(slot, place) for place in range(max(0, last - most + 1), last + 1)], last + 1
+
+    def _passed(self, slot: datetime, now: datetime) -> int:
+        return int((now - slot) / timedelta(seconds=self.seconds))
+
+    def _slot(self, first: datetime, place: int) -> datetime:
+        return first + place * timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Crontab(Grid):
+    """The times on the wall that a crontab names."""
+
+    text: str
+    zone: str
+
+    def first(self, now: datetime, starts_at: datetime | None) -> datetime | None:
+        start = now if starts_at is None or starts_at <= now else starts_at - timedelta(microseconds=1)
+        return next(self.after(start), None)
+
+    def after(self, slot: datetime) -> Iterator[datetime]:
+        last = slot
+        for found in CronSim(self.text, slot.astimezone(ZoneInfo(self.zone))):
+            moment = found.astimezone(UTC)
+            # In an hour that comes twice the time on the wall may be one that was there an hour ago.
+            if moment > last:
+                last = moment
+                yield moment
+
+    def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
+        if slot > until:
+            return [], 0
+        passed = takewhile(lambda one: one <= until, self.after(slot))
+        found = [slot, *islice(passed, MAX_COUNTED - 1)]
+        if len(found) < MAX_COUNTED:
+            return found[-most:], len(found)
+        # So many that the last are looked for from the end: in a window that holds few, twice as long each time.
+        window = FIRST_WINDOW
+        while until - window > slot:
+            recent = list(takewhile(lambda one: one <= until, self.after(until - window)))
+            if len(recent) >= most:
+                return recent[-most:], MAX_COUNTED
+            window *= 2
+        return list(deque(takewhile(lambda one: one <= until, self.after(slot)), maxlen=most)), MAX_COUNTED
+
+
+def interval_of(text: str) -> float | None:
+    """The seconds of an interval; None for what is a crontab, or should be one."""
+    if len(text.split()) > 1 or text.startswith("@"):
+        return None
+    return parse_duration(text)
+
+
+def grid_of(plan: Plan) -> Grid | None:
+    """The slots of a plan that was checked; None where nobody says when."""
+    if plan.schedule is None:
+        return None
+    seconds = interval_of(plan.schedule)
+    if seconds is not None:
+        return Interval(seconds)
+    return Crontab(ALIASES.get(plan.schedule, plan.schedule), plan.time_zone or "UTC")
+
+
+def is_five_fields(text: str) -> bool:
+    """Whether this has a crontab's fields. With six, which some have for seconds, clocks would be changed otherwise."""
+    return len(text.split()) == _FIELDS
+
+
+def first_slot(plan: Plan, now: datetime) -> datetime | None:
+    """The first slot of a schedule that begins now; None if there is none."""
+    grid = grid_of(plan)
+    return None if grid is None else _until_end(plan, grid.first(now, plan.starts_at))
+
+
+def next_slot(plan: Plan, slot: datetime) -> datetime | None:
+    """The slot after this one; None if it was the last."""
+    grid = grid_of(plan)
+    return None if grid is None else _until_end(plan, next(grid.after(slot), None))
+
+
+def slots_from(plan: Plan, slot: datetime | None) -> Iterator[datetime]:
+    """This slot and those that follow, until the end of the plan."""
+    while slot is not None:
+        yield slot
+        slot = next_slot(plan, slot)
+
+
+def _until_end(plan: Plan, slot: datetime | None) -> datetime | None:
+    return None if slot is None or (plan.ends_at is not None and slot > plan.ends_at) else slot

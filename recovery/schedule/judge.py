@@ -1,0 +1,162 @@
+"""What is to be done about a schedule now: one slot at a time, as one change of its record.
+
+`decide` looks at the end of the previous instance, then at what is due, and gives the schedule as it is to be. A slot
+that is to be started is `starting` in it: written down before anything is started, so that everybody who looks at it
+from then on does the same; `settle` says what came of it. Both take the time from whoever calls, which is the
+database's.
+
+A clock that jumps back makes nothing due twice: slots only move on. One that had jumped far ahead and comes back would
+leave the next slot far off: it is taken back to where the clock is, and what was started then has its custom id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from recovery.records import Process, ProcessState
+from recovery.records.schedule import CatchUp, Overlap, Schedule, SlotOutcome, SlotResult, Starting
+from recovery.schedule.across import account
+from recovery.schedule.grid import first_slot, grid_of, next_slot
+
+ON_TIME = timedelta(seconds=60)
+"""So late is a slot on time where nothing is to be caught up: a failover, a deployment, a busy scanner."""
+MAX_AHEAD = timedelta(hours=1)
+"""Nothing is looked at later than this, so a deadline that is further off was written by a clock that was wrong."""
+QUEUE_LOOK = timedelta(seconds=5)
+"""Between two looks at whether the instance has ended that others wait for: one read each."""
+KEPT = 20
+"""Slots of which is kept what became of them: as many as a terminal shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A schedule as it is to be, and what is new in it."""
+
+    schedule: Schedule
+    results: tuple[SlotResult, ...] = field(default=())
+    """Slots that were decided on, and are not to be started."""
+
+
+def due_at(schedule: Schedule, slot: datetime) -> datetime:
+    """When a slot is to be started: later than its time by its share of the jitter, the same whoever asks."""
+    jitter = schedule.plan.jitter or 0.0
+    digest = blake2b(f"{schedule.id}\0{slot.isoformat()}".encode(), digest_size=4).digest()
+    return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
+
+
+def decide(schedule: Schedule, previous: Process | None, now: datetime) -> Decided:
+    """What is to be done now. `previous` is the last instance as a majority has it, None if there was none or it is
+    gone."""
+    schedule = _accounted(schedule, previous, now)
+    if schedule.starting is not None or schedule.paused is not None or schedule.disabled is not None:
+        return Decided(with_deadline(schedule, now))
+    running = previous is not None and previous.state is ProcessState.RUNNING
+    schedule = _taken_back(schedule, now)
+    schedule, results = _slots(schedule, previous if running else None, now)
+    if schedule.starting is None and schedule.waiting and not running:
+        first, *others = schedule.waiting
+        schedule = schedule.evolve(starting=Starting(slot=first), waiting=tuple(others))
+    return Decided(with_deadline(noted(schedule, *results), now), tuple(results))
+
+
+def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
+    """The schedule once it is known what became of the slot that was to be started."""
+    schedule = schedule.evolve(starting=None)
+    if result.outcome is SlotOutcome.STARTED:
+        schedule = schedule.evolve(last_slot=result.slot, last_process=result.process)
+    return with_deadline(noted(schedule, result), now)
+
+
+def noted(schedule: Schedule, *results: SlotResult) -> Schedule:
+    """With these results, and as many of those before as are kept."""
+    return schedule.evolve(recent=(*schedule.recent, *results)[-KEPT:]) if results else schedule
+
+
+def with_deadline(schedule: Schedule, now: datetime) -> Schedule:
+    """With the time at which it is to be looked at next; without one where it is at rest."""
+    return schedule.evolve(recovery_time=_deadline(schedule, now))
+
+
+def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
+    if schedule.starting is not None:
+        return now
+    if schedule.paused is not None or schedule.disabled is not None:
+        return None
+    moments = []
+    if schedule.next_slot is not None:
+        moments.append(due_at(schedule, schedule.next_slot))
+    if schedule.waiting:
+        moments.append(now + QUEUE_LOOK)
+    return min(*moments, now + MAX_AHEAD) if moments else None
+
+
+def _accounted(schedule: Schedule, previous: Process | None, now: datetime) -> Schedule:
+    found = None if previous is None else account(schedule, previous, now)
+    if found is None or previous is None:
+        return schedule
+    schedule = schedule.evolve(failing=found.failing, accounted=previous.id)
+    if found.disabled is None:
+        return schedule
+    return schedule.evolve(disabled=found.disabled)
+
+
+def _taken_back(schedule: Schedule, now: datetime) -> Schedule:
+    """Where the last slot that was decided on is to come in over an hour, a clock was wrong then."""
+    last = max((one.slot for one in schedule.recent if not one.triggered), default=None)
+    if last is None or schedule.next_slot is None or last <= now + MAX_AHEAD:
+        return schedule
+    plan = schedule.plan
+    again = first_slot(plan, now)
+    return schedule.evolve(next_slot=again) if again is not None and again < schedule.next_slot else schedule
+
+
+def _slots(schedule: Schedule, running: Process | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
+    """With what is due decided on, as far as the first slot that is started; `running` is the previous instance, if it
+    runs."""
+    plan, first = schedule.plan, schedule.next_slot
+    grid = grid_of(plan)
+    if grid is None or first is None or due_at(schedule, first) > now:
+        return schedule, []
+    until = now if plan.ends_at is None else min(now, plan.ends_at)
+    keep = (plan.catch_up_limit or 1) if plan.catch_up is CatchUp.ALL else 1
+    slots, count = grid.latest(first, until, keep + 1)
+    if due_at(schedule, slots[-1]) > now:  # of those that have come only the last may not be due yet, for its jitter
+        slots, count = slots[:-1], count - 1
+    slots = slots[-keep:]
+    results = []
+    if plan.catch_up is CatchUp.NONE and now - due_at(schedule, slots[-1]) > ON_TIME:
+        last, slots, kept = slots[-1], [], 0
+    else:
+        last, kept = slots[0], len(slots)
+    if missed := count - kept:
+        results.append(_missed(first, missed, now))
+    schedule = schedule.evolve(next_slot=next_slot(plan, last))
+    if slots:
+        schedule, result = _one(schedule, slots[0], running)
+        results += result
+    return schedule, results
+
+
+def _missed(first: datetime, count: int, now: datetime) -> SlotResult:
+    others = f"and {count - 1:,} after it, " if count > 1 else ""
+    reason = f"{others}not caught up when it was looked at, at {now:%Y-%m-%d %H:%M:%S} UTC"
+    return SlotResult(slot=first, outcome=SlotOutcome.MISSED, reason=reason)
+
+
+def _one(schedule: Schedule, slot: datetime, running: Process | None) -> tuple[Schedule, list[SlotResult]]:
+    plan = schedule.plan
+    if plan.overlap is Overlap.QUEUE and (running is not None or schedule.waiting):
+        if len(schedule.waiting) < (plan.catch_up_limit or 1):
+            queued = SlotResult(slot=slot, outcome=SlotOutcome.QUEUED, reason=_behind(running))
+            return schedule.evolve(waiting=(*schedule.waiting, slot)), [queued]
+        reason = f"{len(schedule.waiting)} slots wait already, which is catch_up_limit"
+        return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=reason)]
+    if plan.overlap is Overlap.SKIP and running is not None:
+        return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=_behind(running))]
+    return schedule.evolve(starting=Starting(slot=slot)), []
+
+
+def _behind(running: Process | None) -> str:
+    return "behind slots that wait" if running is None else f"process {running.id} still runs"

@@ -1,0 +1,107 @@
+"""What deployments and operators make of a schedule: each a pure function from the record as it is to that as it is to
+be. The engine writes it by compare-and-set, and asks again where somebody was first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from recovery.errors import InputError
+from recovery.records.schedule import OperatorWord, Plan, Schedule, Starting
+from recovery.schedule.given import check
+from recovery.schedule.grid import first_slot
+from recovery.schedule.judge import with_deadline
+
+KEPT_CHANGES = 10
+"""Of what operators did so much is kept: as many as are read."""
+_TIMES = ("schedule", "time_zone", "starts_at", "ends_at")
+"""What says when slots are; a change of anything else leaves the next slot where it is."""
+
+
+def added(name: str, process_type: str, plan: Plan, word: OperatorWord, now: datetime) -> Schedule:
+    """A schedule that an operator adds."""
+    made = Schedule(id=name, type=process_type, overrides=plan, changes=(word,))
+    return _begun(made, now)
+
+
+def declared(schedule: Schedule | None, process_type: str, plan: Plan | None, now: datetime) -> Schedule | None:
+    """With what the code of a process type says now, which may be nothing any more; None where nothing is to be kept.
+    What an operator set stays, and wins."""
+    if schedule is None:
+        return None if plan is None else _begun(Schedule(id=process_type, type=process_type, code=plan), now)
+    if schedule.code == plan:
+        return schedule
+    return _replanned(schedule, schedule.evolve(code=plan), now)
+
+
+def overridden(schedule: Schedule, changes: Plan, word: OperatorWord, now: datetime) -> Schedule:
+    """With these settings over what the code says."""
+    over = changes.over(schedule.overrides or Plan())
+    return _with(_replanned(schedule, schedule.evolve(overrides=over), now), word)
+
+
+def unset(schedule: Schedule, names: tuple[str, ...], word: OperatorWord, now: datetime) -> Schedule:
+    """With the code's word for these settings again, or the default."""
+    over = (schedule.overrides or Plan()).without(names)
+    changed = schedule.evolve(overrides=None if over == Plan() else over)
+    if schedule.code is None and "schedule" in names:
+        raise InputError(
+            f"schedule {schedule.id}: no code says when it is due; `recovery schedule remove` it, or `set`"
+        )
+    return _with(_replanned(schedule, changed, now), word)
+
+
+def paused(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
+    """Started no more until it is resumed."""
+    return _with(with_deadline(schedule.evolve(paused=word), now), word)
+
+
+def resumed(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
+    """Started again, from the next slot on: what passed while it was paused was not wanted."""
+    return _with(_from_now(schedule.evolve(paused=None), now), word)
+
+
+def enabled(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
+    """Started again after a non-recoverable failure, from the next slot on; its failures count anew."""
+    return _with(_from_now(schedule.evolve(disabled=None, failing=None), now), word)
+
+
+def triggered(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
+    """With an instance to be started now. Raises InputError for one that is disabled, or of which one is just being
+    started."""
+    if schedule.disabled is not None:
+        raise InputError(
+            f"schedule {schedule.id} is disabled: {schedule.disabled.reason}; `recovery schedule enable` it first"
+        )
+    if schedule.starting is not None:
+        raise InputError(f"schedule {schedule.id}: an instance is being started just now; ask again")
+    starting = Starting(slot=now.replace(microsecond=now.microsecond // 1000 * 1000), triggered=True)
+    return _with(with_deadline(schedule.evolve(starting=starting), now), word)
+
+
+def _replanned(before: Schedule, schedule: Schedule, now: datetime) -> Schedule:
+    plan, was = schedule.plan, before.plan
+    if any(getattr(plan, name) != getattr(was, name) for name in _TIMES):
+        return _begun(schedule, now)
+    if plan.schedule is not None:
+        check(plan, f"schedule {schedule.id}")
+    return with_deadline(schedule, now)
+
+
+def _begun(schedule: Schedule, now: datetime) -> Schedule:
+    plan = schedule.plan
+    if plan.schedule is None:  # the code does not say so any more
+        return with_deadline(schedule.evolve(next_slot=None), now)
+    check(plan, f"schedule {schedule.id}")
+    return with_deadline(schedule.evolve(next_slot=first_slot(plan, now)), now)
+
+
+def _from_now(schedule: Schedule, now: datetime) -> Schedule:
+    """With the first slot after now in the place of one that has passed. An interval keeps its places."""
+    plan, slot = schedule.plan, schedule.next_slot
+    if slot is not None and slot <= now:
+        slot = first_slot(plan.evolve(starts_at=max(slot, plan.starts_at) if plan.starts_at else slot), now)
+    return with_deadline(schedule.evolve(next_slot=slot), now)
+
+
+def _with(schedule: Schedule, word: OperatorWord) -> Schedule:
+    return schedule.evolve(changes=(*schedule.changes, word)[-KEPT_CHANGES:])

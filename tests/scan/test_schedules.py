@@ -1,0 +1,342 @@
+"""The Schedule scanner on a real database: one instance per slot, whoever looks and whatever breaks."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from recovery.engine import declare_schedules, look_at
+from recovery.engine.lifecycle import slots
+from recovery.engine.operations.schedules import Schedules
+from recovery.errors import InputError
+from recovery.records import ErrorInfo, ProcessState
+from recovery.records.schedule import Schedule, SlotOutcome
+from recovery.scan import ScanResult, ScheduleScanner
+from recovery.schedule import judge
+from tests.faults import Died
+from tests.store.writing import contents
+from tests.waiting import wait_until
+from tests.world import World
+
+RETRIABLE = 30101
+
+
+def make(world: World, **said: Any) -> Schedule:
+    """A schedule `nightly`, hourly, with its slot of an hour ago due: (nothing was looked at since)."""
+
+    def nightly(database: str = "shop") -> str:
+        return database
+
+    world.app.process(**{"schedule": "1h", **said})(nightly)
+    declare(world)
+    return due(world)
+
+
+def declare(world: World) -> None:
+    world.tell()
+    declare_schedules(world.app.resources, world.app.process_types, world.app.schedules)
+
+
+def due(world: World, ago: timedelta = timedelta(minutes=1)) -> Schedule:
+    """Its next slot so long ago, as if time had gone by."""
+    moment, saved = world.store.now().replace(microsecond=0) - ago, get(world)
+    if saved.recent and moment <= saved.recent[-1].slot:  # of another second: it is another slot
+        moment = saved.recent[-1].slot + timedelta(seconds=1)
+    assert world.store.schedules.save(saved.evolve(next_slot=moment, recovery_time=moment))
+    return get(world)
+
+
+def get(world: World, name: str = "nightly") -> Schedule:
+    found = world.store.schedules.get(name)
+    assert found is not None
+    return found
+
+
+def scan(world: World) -> ScanResult:
+    result = ScheduleScanner(world.app.resources, world.app.applier).run_once()
+    assert result.error is None
+    return result
+
+
+def processes(world: World) -> dict[str, dict[str, Any]]:
+    return contents(world.store, "processes")
+
+
+def outcomes(world: World) -> list[str]:
+    return [one.outcome.value for one in get(world).recent]
+
+
+def break_(world: World, code: int) -> None:
+    """End the last instance with this code, as its worker does."""
+    last = get(world).last_process
+    assert last is not None
+    assert world.store.processes.break_(last, 0, ErrorInfo(kind="E", message="m", code=code))
+
+
+def test_a_slot_starts_a_process_with_its_arguments_and_a_name_of_its_own(world: World) -> None:
+    before = make(world, schedule_arguments={"database": "books"})
+    assert before.next_slot is not None
+    scan(world)
+    (process,) = processes(world).values()
+    assert process["customId"] == f"nightly@{before.next_slot:%Y-%m-%dT%H:%M:%SZ}"
+    assert process["args"] == '[[],{"database":"books"}]'
+    after = get(world)
+    assert (after.last_process, after.last_slot) == (process["_id"], before.next_slot)
+    assert after.next_slot == before.next_slot + timedelta(hours=1)
+    assert after.starting is None and outcomes(world) == ["started"]
+    assert world.bring_to_end(process["_id"]).result == '"books"'
+    assert scan(world).looked_at == 0
+
+
+def test_any_number_of_scanners_at_once_start_one(world: World) -> None:
+    make(world)
+    gate = threading.Barrier(8)
+
+    def one(_: int) -> ScanResult:
+        gate.wait()
+        return scan(world)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(8)))
+    assert len(processes(world)) == 1
+    assert outcomes(world) == ["started"]
+
+
+def test_who_looked_long_ago_starts_nothing(world: World) -> None:
+    """A scanner that stood still between its look and its write: the slot was skipped meanwhile, and stays so."""
+    make(world)
+    scan(world)
+    stale = due(world)  # the first instance still runs: it is skipped
+    scan(world)
+    assert outcomes(world) == ["started", "skipped"]
+    world.store.processes.finish(get(world).last_process or "", 0, "null")
+    assert look_at(world.app.resources, stale) is None
+    assert len(processes(world)) == 1 and outcomes(world) == ["started", "skipped"]
+
+
+CUTS = ["after the decision", "after the start", "after the settling"]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_cut_off_anywhere_it_is_one_instance(world: World, cut: str) -> None:
+    make(world)
+    save, start = world.store.schedules.save, slots.start
+    saved = [0]
+
+    def saving(schedule: Schedule) -> bool:
+        done = save(schedule)
+        saved[0] += 1
+        if cut == CUTS[0] or (cut == CUTS[2] and saved[0] == 2):
+            raise Died
+        return done
+
+    def starting(*args: Any, **kwargs: Any) -> str:
+        process = start(*args, **kwargs)
+        if cut == CUTS[1]:
+            raise Died
+        return process
+
+    cutting = patch.object(world.store.schedules, "save", saving), patch.object(slots, "start", starting)
+    with cutting[0], cutting[1], pytest.raises(Died):
+        scan(world)
+    scan(world)
+    scan(world)
+    (process,) = processes(world)
+    assert get(world).last_process == process and outcomes(world) == ["started"]
+
+
+def test_arguments_that_were_changed_between_a_start_and_its_repetition_are_no_second_start(world: World) -> None:
+    make(world)
+    start = slots.start
+
+    def starting(*args: Any, **kwargs: Any) -> str:
+        start(*args, **kwargs)
+        raise Died
+
+    with patch.object(slots, "start", starting), pytest.raises(Died):
+        scan(world)
+    Schedules(world.app.resources).set("nightly", {"arguments": {"database": "other"}}, "")
+    scan(world)
+    assert len(processes(world)) == 1 and outcomes(world) == ["started"]
+
+
+def test_a_deadline_that_a_wrong_clock_left_far_off_is_found(world: World) -> None:
+    """The clock was a year ahead, and the slot of then was started."""
+    made = make(world)
+    year = timedelta(days=365)
+    assert made.next_slot is not None
+    with patch.object(type(world.store), "now", lambda _: made.next_slot + year):
+        look_at(world.app.resources, made)
+    ahead = get(world)
+    assert ahead.recovery_time is not None and ahead.recovery_time > made.next_slot + year - timedelta(hours=2)
+    scan(world)
+    after, now = get(world), world.store.now()
+    assert after.next_slot is not None and now < after.next_slot <= now + timedelta(hours=1)
+    soon = now.replace(microsecond=0)
+    assert world.store.schedules.save(after.evolve(next_slot=soon, recovery_time=soon))
+    world.store.processes.finish(after.last_process or "", 0, "null")
+    scan(world)
+    assert outcomes(world) == ["missed", "started", "started"]
+
+
+def test_queue_starts_it_once_the_other_has_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "QUEUE_LOOK", timedelta(milliseconds=50))
+    make(world, overlap="queue")
+    scan(world)
+    second = due(world).next_slot
+    scan(world)
+    assert outcomes(world) == ["started", "queued"] and get(world).waiting == (second,)
+    world.bring_to_end(get(world).last_process or "")
+
+    def started() -> bool:
+        scan(world)
+        return get(world).last_slot == second
+
+    wait_until(started, 10, "the slot that waited")
+    assert len(processes(world)) == 2 and get(world).waiting == ()
+
+
+def test_all_that_was_missed_is_caught_up_by_one_scan(world: World) -> None:
+    make(world, overlap="allow", catch_up="all", catch_up_limit=5)
+    due(world, timedelta(hours=9, minutes=30))
+    scan(world)
+    assert outcomes(world) == ["missed", *["started"] * 5]
+    assert len(processes(world)) == 5
+
+
+def test_a_type_that_no_worker_has_told_of_is_a_slot_refused(world: World) -> None:
+    make(world)
+    world.store.database["processTypes"].delete_many({})
+    scan(world)
+    (result,) = get(world).recent
+    assert result.outcome is SlotOutcome.REFUSED and "no process type is named 'nightly'" in (result.reason or "")
+    assert get(world).next_slot is not None and processes(world) == {}
+
+
+def test_one_that_cannot_be_read_holds_up_no_other(world: World) -> None:
+    make(world)
+    old = {"recoveryTime": datetime(2020, 1, 1), "nextSlot": "soon", "type": 7, "version": 0}
+    world.store.database["schedules"].insert_one({"_id": "odd", **old}, bypass_document_validation=True)
+    scan(world)
+    assert outcomes(world) == ["started"]
+    assert scan(world).looked_at == 0, "it is postponed"
+
+
+def test_a_deployment_keeps_what_an_operator_set(world: World) -> None:
+    make(world)
+    operator = Schedules(world.app.resources)
+    operator.set("nightly", {"schedule": "30 2 * * *", "time_zone": "Europe/Berlin"}, "the shop is open")
+    operator.pause("nightly", "an audit")
+    declare(world)
+    kept = get(world)
+    assert kept.plan.schedule == "30 2 * * *" and kept.paused is not None and kept.paused.reason == "an audit"
+    assert kept.code is not None and kept.code.schedule == "1h"
+    world.app.schedules.clear()
+    declare(world)
+    assert get(world).code is None and get(world).plan.schedule == "30 2 * * *"
+
+
+def test_workers_that_start_at_once_make_one(world: World) -> None:
+    def nightly() -> None: ...
+
+    world.app.process(schedule="1h")(nightly)
+    world.tell()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: declare(world), range(8)))
+    assert get(world).version == 0
+
+
+def test_operators_who_change_it_at_once_lose_no_word(world: World) -> None:
+    make(world)
+    names = ["jitter", "catch_up_limit", "retry_across_count"]
+
+    def change(name: str) -> None:
+        Schedules(world.app.resources).set("nightly", {name: "7"}, "")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(change, names))
+    plan = get(world).plan
+    assert (plan.jitter, plan.catch_up_limit, plan.retry_across_count) == (7.0, 7, 7)
+
+
+def test_failing_with_one_code_past_its_time_disables_it_until_it_is_enabled(world: World) -> None:
+    make(world, retry_across_count=3)
+    for _ in range(3):
+        scan(world)
+        break_(world, RETRIABLE)
+        due(world)
+    scan(world)
+    disabled = get(world)
+    assert disabled.disabled is not None and disabled.recovery_time is None
+    assert len(processes(world)) == 3
+    declare(world)  # a deployment does not enable it
+    assert get(world).disabled is not None
+    with pytest.raises(InputError, match="is disabled: failed with the code 30101 3 times in a row"):
+        Schedules(world.app.resources).trigger("nightly", "")
+    Schedules(world.app.resources).enable("nightly", "the host is back")
+    due(world)
+    scan(world)
+    assert len(processes(world)) == 4 and get(world).failing is None
+
+
+def test_another_code_in_between_does_not(world: World) -> None:
+    make(world, retry_across_count=3)
+    for code in (RETRIABLE, RETRIABLE, RETRIABLE + 1, RETRIABLE, RETRIABLE):
+        scan(world)
+        break_(world, code)
+        due(world)
+    scan(world)
+    assert get(world).disabled is None and len(processes(world)) == 6
+
+
+def test_trigger_respects_what_runs(world: World) -> None:
+    make(world)
+    operator = Schedules(world.app.resources, by="me@here")
+    result = operator.trigger("nightly", "a question")
+    assert result.process is not None and result.triggered
+    with pytest.raises(InputError, match="still runs, and overlap=skip allows one at a time; --force"):
+        operator.trigger("nightly", "")
+    forced = operator.trigger("nightly", "", force=True)
+    assert forced.process != result.process
+    assert [one.what for one in get(world).changes] == ["trigger", "trigger"]
+    assert {process["state"] for process in processes(world).values()} == {ProcessState.RUNNING}
+
+
+def test_a_paused_one_can_be_triggered_and_stays_paused(world: World) -> None:
+    make(world)
+    operator = Schedules(world.app.resources)
+    operator.pause("nightly", "an audit")
+    assert operator.trigger("nightly", "").process is not None
+    after = get(world)
+    assert after.paused is not None and after.recovery_time is None
+    scan(world)
+    assert len(processes(world)) == 1
+
+
+def test_added_by_an_operator_and_removed(world: World) -> None:
+    def nightly() -> None: ...
+
+    world.app.process()(nightly)
+    world.tell()
+    operator = Schedules(world.app.resources)
+    with pytest.raises(InputError, match="no process type is named 'nightlyy'; did you mean 'nightly'"):
+        operator.add("twice", "nightlyy", {"schedule": "12h"}, "")
+    operator.add("twice", "nightly", {"schedule": "12h"}, "")
+    with pytest.raises(InputError, match="there is one of this name"):
+        operator.add("twice", "nightly", {"schedule": "12h"}, "")
+    with pytest.raises(InputError, match="no code says when it is due"):
+        operator.unset("twice", ["schedule"], "")
+    operator.remove("twice")
+    with pytest.raises(InputError, match="no schedule is named 'twice'; there is none yet"):
+        operator.get("twice")
+
+
+def test_one_of_the_code_is_not_removed(world: World) -> None:
+    make(world)
+    with pytest.raises(InputError, match="is declared by the code of nightly, and would be back"):
+        Schedules(world.app.resources).remove("nightly")
