@@ -1,43 +1,80 @@
-"""Waiting for a database that is away, where giving up would throw work away.
+"""Waiting for a database that is away, where giving up would throw work away: calls of ours that are tried again where
+they stand, by the retry orchestrator.
 
-Only for steps that may run twice. A call of the store itself waits for a primary for up to 20 s, and no write is tried
-again by it.
+Only for steps that may run twice. Each write is a compare-and-set on the state that it was decided from, or an insert
+under an id of its own: sent again after an answer that was lost, it finds what it wrote itself, and says so. So every
+request here is idempotent, also in flight. A call of the store itself waits for a primary for up to 20 s, and no write
+is tried again by it.
+
+What says that the database is away opens its circuit breaker, one for each MongoDB in a process: then one of these
+steps at a time finds out whether it is back, and the others, which would all wait for a primary and begin in the moment
+that there is one, follow within a second. All else is sent as ever (heartbeats, scans, claims, whatever is asked by
+people): what is not tried again must not be kept from its one try, and the beat that is late is another's finding.
+Redis has none: nothing that is sent to it is tried again in place, since messages are hints.
+
+Metrics: recovery_circuit_breaker_changes.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
+import os
+import random
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
-from recovery.errors import StoreUnavailable
+from recovery import metrics
+from recovery.addresses import public
+from recovery.engine.resources import Resources
+from recovery.retry import BestEffort, Call
+from recovery.retry.breaker import CircuitBreaker
+from recovery.retry.catalogues.servers import by_driver
+from recovery.retry.in_place import call, guarded
+from recovery.retry.strategies import Stop, Until
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+"""Seconds. That a server is back is seen within the longest; a try that waits for a primary sees it at once."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
-
-def through_outage(step: Callable[[], T], seconds: float, what: str) -> T:
+def through_outage(resources: Resources, step: Callable[[], T], seconds: float, what: str) -> T:
     """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes.
 
-    The last try begins once they are over: one that hung until then tells how the database was, not how it is.
+    The last try begins once they are over: one that hung until then tells how the database was, not how it is. So this
+    is no deadline as the orchestrator has them, which cuts the delay before the last try and cancels that; the strategy
+    stops instead, and the work of a call that hung is not thrown away. Nor by the breaker: it lets the last try pass.
     """
-    began, pause, failed = time.monotonic(), FIRST_PAUSE, False
-    while True:
-        is_last = time.monotonic() >= began + seconds
-        try:
-            done = step()
-            if failed:
-                log.warning("%s: the database is back, after %.1f s", what, time.monotonic() - began)
-            return done
-        except StoreUnavailable as error:
-            if is_last:
-                raise
-            log.warning("%s: the database is away (%s); trying again", what, error)
-            failed = True
-        threading.Event().wait(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+    until, is_last = time.monotonic() + seconds, False
+
+    def attempt() -> T:
+        nonlocal is_last
+        is_last = time.monotonic() >= until
+        return guarded(step, breaker(resources.settings.mongo_uri), by_driver, always=is_last)
+
+    over = Stop(lambda _request, _reason: is_last)
+    return call(attempt, Call(what, Until(over, BestEffort(pause)), idempotent=True), classified=by_driver)
+
+
+def pause(retries: int) -> float:
+    """Seconds before the next try; not the same of all that wait."""
+    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(retries, 32)) * random.uniform(0.5, 1))
+
+
+def breaker(mongo_uri: str) -> CircuitBreaker:
+    """The breaker of a MongoDB, in this process; a fork makes its own."""
+    return _breaker(mongo_uri, os.getpid())
+
+
+@lru_cache(maxsize=8)
+def _breaker(mongo_uri: str, _pid: int) -> CircuitBreaker:
+    return CircuitBreaker(
+        f"MongoDB at {public(mongo_uri)}",
+        # The driver, too, takes a server for away by one connection that is lost, and waits for another one: a second
+        # failure may be 20 s later, with all slots waiting by then. Where it was a mere connection, it costs a pause.
+        failures=1,
+        pause=FIRST_PAUSE,
+        longest_pause=LONGEST_PAUSE,
+        changed=lambda state: metrics.BREAKER_CHANGES.labels("mongodb", state.value).inc(),
+    )

@@ -116,7 +116,7 @@ class Asked(Collector):
     def _asked(self, ask: Callable[[], list[Metric]]) -> list[Metric]:
         try:
             return ask()
-        except Exception as error:
+        except Exception as error:  # the same; the next scrape asks again
             self._said.warning("metrics without some that could not be asked: %s", error)
             return []
 

@@ -54,3 +54,6 @@ SCANS = Counter("recovery_scans", "Scans done, by scanner and result.", ["scanne
 SCHEDULE_SLOTS = Counter(
     "recovery_schedule_slots", "Slots of schedules, by process type and outcome.", ["type", "outcome"]
 )
+BREAKER_CHANGES = Counter(
+    "recovery_circuit_breaker_changes", "Openings and closings of circuit breakers.", ["server", "state"]
+)

@@ -2,66 +2,109 @@
 retried by its record's deadline instead.
 
 The orchestrator decides; an error that no catalogue takes for one that passes is raised at once. Between two tries the
-thread waits.
+thread waits. The first retry of a call is a warning, with the error's text, the others are told for those who look
+closer; so is in the end how long it took.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen
-from recovery.retry.catalogue import Catalogue, Classified, classify
+from recovery.retry.catalogue import Classified, classify
 from recovery.retry.catalogues import SHIPPED
 from recovery.retry.codes import ErrorCode
 from recovery.retry.orchestrator import Ruling, Verdict, maybe_retry
-from recovery.retry.reasons import CIRCUIT_BREAKER_OPEN
+from recovery.retry.reasons import (
+    CIRCUIT_BREAKER_OPEN,
+    NODE_NOT_AVAILABLE,
+    NOT_PRIMARY,
+    SERVICE_NOT_AVAILABLE,
+    SOCKET_CLOSED_WHILE_IN_FLIGHT,
+    STATE_CHANGED_IN_FLIGHT,
+    Stage,
+)
 from recovery.retry.request import Request
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 OPEN = ErrorCode(20001, "CIRCUIT_BREAKER_OPEN", "The circuit breaker is open, so nothing was sent")
+
+_AWAY = {
+    NODE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE, SOCKET_CLOSED_WHILE_IN_FLIGHT, NOT_PRIMARY, STATE_CHANGED_IN_FLIGHT,
+}  # fmt: skip
+"""Reasons that open a breaker: nobody is there who could take the call. Not a time-out, which a single slow call, a
+majority that lags and a time limit of our own are as well; not a server that is there and has too much to do."""
+
+Classify = Callable[[BaseException], Classified]
+
+
+def by_shipped(error: BaseException) -> Classified:
+    """What an error is by the catalogues that are shipped."""
+    return classify(error, SHIPPED)
 
 
 def call(
     step: Callable[[], T],
     request: Request,
     *,
-    catalogues: Sequence[Catalogue] = SHIPPED,
+    classified: Classify = by_shipped,
     breaker: CircuitBreaker | None = None,
     wait: Callable[[float], object] | None = None,
 ) -> T:
     """What `step` gives, tried again as the orchestrator says; else what it raised last. With a `breaker` nothing is
     sent while that is open."""
-    pause = wait or threading.Event().wait
+    began = time.monotonic()
     while True:
         try:
-            if breaker is None:
-                return step()
-            # What is wrong with the call says nothing of the server.
-            return breaker.call(step, lambda error: _classified(error, catalogues).is_retriable)
+            done = step() if breaker is None else guarded(step, breaker, classified)
         except Exception as error:
-            found = _classified(error, catalogues)
+            found = _open(error) if isinstance(error, CircuitOpen) else classified(error)
             if not found.is_retriable:
                 raise
-            ruling = _decided(maybe_retry(request, found.reason))
+            # Who reads warnings alone is told once of each call.
+            level = logging.INFO if request.retry_attempts else logging.WARNING
+            ruling = _decided(maybe_retry(request, found.reason, code=found.code, error=error, level=level))
             if ruling.verdict is Verdict.FAIL:
                 raise
             delay = max(ruling.delay, found.retry_after or 0.0)
             left = request.remaining
             ends = ruling.verdict is Verdict.CANCEL or (left is not None and delay >= left)
-            pause(delay if left is None else min(delay, left))
+            (wait or threading.Event().wait)(delay if left is None else max(0.0, min(delay, left)))
             if ends:
                 raise
+        else:
+            if request.retry_attempts:
+                seconds = time.monotonic() - began
+                log.warning("%s: done after %.1f s, retries: %d", request.name, seconds, request.retry_attempts,
+                            extra={"retry_attempts": request.retry_attempts, "retry_seconds": seconds})  # fmt: skip
+            return done
 
 
-def _classified(error: Exception, catalogues: Sequence[Catalogue]) -> Classified:
-    if isinstance(error, CircuitOpen):
-        return Classified(OPEN, CIRCUIT_BREAKER_OPEN)
-    return classify(error, catalogues)
+def guarded(
+    step: Callable[[], T], breaker: CircuitBreaker, classified: Classify = by_shipped, *, always: bool = False
+) -> T:
+    """What `step` gives, once, by way of a breaker. Raises CircuitOpen, unless it is `always` sent."""
+    return breaker.call(step, lambda error: _is_away(classified(error)), always=always)
+
+
+def _open(error: CircuitOpen) -> Classified:
+    return Classified(OPEN, CIRCUIT_BREAKER_OPEN, retry_after=error.left)
+
+
+def _is_away(found: Classified) -> bool | None:
+    """What an error says of the server, for its breaker. What is wrong with the call says nothing of it."""
+    if found.reason in _AWAY:
+        return found.is_retriable
+    return False if found.reason.stage is Stage.RESPONSE_RECEIVED else None
 
 
 def _decided(asked: Coroutine[Any, Any, Ruling]) -> Ruling:

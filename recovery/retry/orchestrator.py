@@ -2,7 +2,8 @@
 
 A reason that always retries gets the controlled back-off; for any other the request's strategy is asked. A delay is cut
 to what is left until the deadline, and a request whose delay was cut is cancelled after it instead of being sent: it
-could only time out. Every retry, and every refusal, is logged with its reason.
+could only time out. Every retry, and every refusal, is logged with its reason; each line has it, the code, the delay
+and the attempt as fields of its record as well (`retry_reason`, `retry_code`, `retry_delay`, `retry_attempt`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recovery.records import given
+from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import Reason
 from recovery.retry.request import Request
 from recovery.retry.strategies import RetryAction
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 
 _CONTROLLED = (0.001, 0.01, 0.05, 0.1, 0.5)
 _CONTROLLED_MOST = 1.0
+
+LENGTH = 300
+"""Characters that are told of an error."""
 
 
 class Verdict(StrEnum):
@@ -55,16 +60,29 @@ async def rule(request: Request, reason: Reason) -> Ruling:
     return await _asked(request, reason)
 
 
-async def maybe_retry(request: Request, reason: Reason) -> Ruling:
-    """`rule`, and with it count the retry, and log either. Does not raise."""
+async def maybe_retry(
+    request: Request,
+    reason: Reason,
+    *,
+    code: ErrorCode | None = None,
+    error: BaseException | None = None,
+    level: int = logging.INFO,
+) -> Ruling:
+    """`rule`, and with it count the retry, and log either, with the error's code and text where they are given; a retry
+    at this `level`. Does not raise."""
     ruling = await rule(request, reason)
+    because = reason.name if code is None else f"{reason.name}, {code.number}"
+    told = "" if error is None else f": {' '.join(str(error).split())[:LENGTH]}"
+    fields: dict[str, object] = {"retry_reason": reason.name, "retry_code": code and code.number}
     if ruling.verdict is Verdict.FAIL:
-        log.warning("%s: not retried (%s): %s", request.name, reason.name, ruling.why)
+        fields |= {"retry_delay": None, "retry_attempt": request.retry_attempts}
+        log.warning("%s: not retried (%s): %s%s", request.name, because, ruling.why, told, extra=fields)
         return ruling
     request.note_retry(reason)
-    log.info(
-        "%s: retry %d in %.3f s (%s)%s", request.name, request.retry_attempts, ruling.delay, reason.name,
-        "; its deadline comes first" if ruling.verdict is Verdict.CANCEL else "",
+    fields |= {"retry_delay": ruling.delay, "retry_attempt": request.retry_attempts}
+    log.log(
+        level, "%s: retry %d in %.3f s (%s)%s%s", request.name, request.retry_attempts, ruling.delay, because,
+        "; its deadline comes first" if ruling.verdict is Verdict.CANCEL else "", told, extra=fields,
     )  # fmt: skip
     return ruling
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,15 +54,24 @@ class Request(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """A request that lives in memory alone: a call of ours to a server."""
+    """A request that lives in memory alone: a call of ours to a server. `seconds` after it was made is its deadline."""
 
     name: str
     retry_strategy: RetryStrategy
     idempotent: bool = False
-    remaining: float | None = None
+    seconds: float | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
     retry_attempts: int = 0
     retry_reasons: frozenset[Reason] = frozenset()
+    _made_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._made_at = self.clock()
+
+    @property
+    def remaining(self) -> float | None:
+        return None if self.seconds is None else self.seconds - (self.clock() - self._made_at)
 
     @property
     def cycle_retries(self) -> int:

@@ -54,7 +54,8 @@ class Member(Mongod):
 
     def command(self, name: str, value: Any = 1, **options: Any) -> dict[str, Any]:
         """What it answers to a command for the database `admin` that may run twice: it is asked again where it breaks
-        off. Raises ServerUnavailable, and pymongo's OperationFailure for what it refuses."""
+        off, by no rules of retry, since nobody but who develops waits for it. Raises ServerUnavailable, and pymongo's
+        OperationFailure for what it refuses."""
         deadline, pause = time.monotonic() + START_TIMEOUT, threading.Event()
         while True:
             try:

@@ -11,8 +11,6 @@ where the `_id` index examines 1,000), and every batch of ours is such a query.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +35,11 @@ from recovery.records import (
     Task,
     Worker,
 )
+from recovery.retry import BestEffort, Call
+from recovery.retry.catalogues.servers import by_driver
+from recovery.retry.in_place import call
+from recovery.retry.reasons import SERVER_OVERLOADED
+from recovery.retry.strategies import Stop, Until
 from recovery.store.client import Document
 from recovery.store.driver_errors import is_denied
 from recovery.store.wrong_types import wrong_types
@@ -50,6 +53,7 @@ OPERATOR = "recoveryOperator"
 PROCESS_TYPES = "processTypes"
 
 INDEX_BUILT_TIMEOUT = 600.0
+LOOK_EVERY = 0.1
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 LEVEL = "moderate"
@@ -254,13 +258,11 @@ def _options(database: Database[Document], name: str) -> Document:
 
 
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
-    """Refused while an index of the collection is built, for instance by another worker that started with us."""
-    deadline = time.monotonic() + INDEX_BUILT_TIMEOUT
-    while True:
-        try:
-            database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error")
-            return
-        except OperationFailure as error:
-            if error.code != 12587 or time.monotonic() > deadline:  # BackgroundOperationInProgressForNamespace
-                raise
-        threading.Event().wait(0.1)
+    """Refused while an index of the collection is built, for instance by another worker that started with us: tried
+    again for that alone, since what the caller does about a server that is away is its own affair."""
+    strategy = Until(Stop(lambda _, reason: reason is not SERVER_OVERLOADED), BestEffort(lambda _: LOOK_EVERY))
+    call(
+        lambda: database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error"),
+        Call(f"validator of {name}", strategy, idempotent=True, seconds=INDEX_BUILT_TIMEOUT),
+        classified=by_driver,
+    )

@@ -10,7 +10,7 @@ _CODES = frozenset(
     {
         *(6, 7, 89, 9001),  # the network between its members
         *(91, 189, 10107, 11600, 11602, 13435, 13436),  # no primary, or one that is ending
-        *(24, 46, 50, 112, 262),  # too busy
+        *(24, 46, 50, 112, 262, 12587),  # too busy, or with an index
         *(371, 14031),  # writes are blocked for users, or the disk is full, until somebody sees to it
     }
 )

@@ -124,7 +124,7 @@ def _end_gateway() -> None:
     process.stdin.close()  # the JVM ends when its input does
     try:
         process.wait(10)
-    except Exception:
+    except Exception:  # it does not end by itself, or can't be waited for: it must not stay either way
         process.kill()
         process.wait()
 

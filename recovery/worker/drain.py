@@ -78,7 +78,7 @@ class Drain:
             return
         try:
             self._end_now()
-        except Exception:
+        except Exception:  # whatever it is, it must not keep this process from ending
             log.exception("this worker's end was cut short: what it held is found once its heartbeat is overdue")
         finally:
             os._exit(self._exit_code)  # Celery would wait for the tasks that were given back
@@ -138,7 +138,7 @@ class Drain:
             self._app.applier.flush()
         except StoreError:
             raise
-        except Exception:
+        except Exception:  # of what another program wrote into a record
             log.exception("could not apply all that is finished here: it is done again after the apply timeout")
 
     def _remove(self) -> None:

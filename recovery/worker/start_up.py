@@ -3,14 +3,11 @@ failover is none of the worker's business. What no waiting helps is raised at on
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections.abc import Callable
 
-from recovery.errors import BrokerError, ServerUnavailable
-
-log = logging.getLogger(__name__)
+from recovery.retry import BestEffort, Call
+from recovery.retry.catalogues.servers import by_driver
+from recovery.retry.in_place import call
 
 START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
@@ -19,18 +16,7 @@ PAUSE = 1.0
 
 
 def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
-    """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised."""
-    began, pause, failed = time.monotonic(), threading.Event(), False
-    until = began + seconds
-    while True:
-        try:
-            step()
-            if failed:
-                log.warning("the servers answer now, after %.0f s", time.monotonic() - began)
-            return
-        except (ServerUnavailable, BrokerError) as error:
-            if time.monotonic() >= until:
-                raise
-            failed = True
-            log.warning("not yet: %s; trying again for up to %.0f s", error, until - time.monotonic())
-        pause.wait(PAUSE)
+    """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised. A
+    thread alone, before it does anything else: no breaker has to keep others back."""
+    request = Call("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
+    call(step, request, classified=by_driver)

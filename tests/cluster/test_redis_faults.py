@@ -74,7 +74,7 @@ def test_workers_and_beats_that_start_before_valkey(storm: Storm, valkey: Valkey
     storm.start(PROCESSES)
     early = storm.worker()
     storm.hire(workers=0)
-    wait_until(lambda: "trying again" in "\n".join(early.last_lines()), 20, "the worker to wait")
+    wait_until(lambda: "start of this worker: retry 1" in "\n".join(early.last_lines()), 20, "the worker to wait")
     valkey.start()
     storm.check()
 

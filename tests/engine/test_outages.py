@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import re
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from recovery import heartbeat
-from recovery.engine.outages import through_outage
-from recovery.errors import StoreUnavailable
+from recovery.engine import outages
+from recovery.engine.outages import breaker, through_outage
+from recovery.errors import StoreRefused, StoreUnavailable
+from recovery.metrics import BREAKER_CHANGES
 from recovery.records import DecisionState
+from recovery.retry.breaker import State
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
 from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def breakers() -> None:
+    """None is open since the test before."""
+    outages._breaker.cache_clear()
 
 
 def away(times: int, real: Callable[..., Any], *, after: bool = False) -> Callable[..., Any]:
@@ -140,19 +153,38 @@ def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.Mo
     assert world.bring_to_end(process_id).result == '"done"'
 
 
-def test_the_end_of_an_outage_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert through_outage(away(0, lambda: 1), 10, "a step") == 1
+def test_the_end_of_an_outage_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    resources = world.app.resources
+    assert through_outage(resources, away(0, lambda: 1), 10, "a step") == 1
     assert caplog.messages == []
-    assert through_outage(away(1, lambda: 2), 10, "a step") == 2
-    assert [message.split(",")[0] for message in caplog.messages[1:]] == ["a step: the database is back"]
+    assert through_outage(resources, away(3, lambda: 2), 10, "a step") == 2
+    first, opened, closed, done = (record for record in caplog.records if record.levelname == "WARNING")
+    opened, first = (first, opened) if "circuit" in first.getMessage() else (opened, first)
+    assert first.getMessage().startswith("a step: retry 1 in 0.")
+    assert first.getMessage().endswith("(NODE_NOT_AVAILABLE, 20002): away")
+    fields = vars(first)
+    assert (fields["retry_reason"], fields["retry_code"], fields["retry_attempt"]) == ("NODE_NOT_AVAILABLE", 20002, 1)
+    assert 0.05 <= fields["retry_delay"] <= 0.1
+    assert "circuit breaker open for 0.1 s" in opened.getMessage()
+    assert re.search(r"circuit breaker closed after \d+\.\d s: it answers", closed.getMessage())
+    assert re.fullmatch(r"a step: done after \d+\.\d s, retries: \d+", done.getMessage())
 
 
-def test_patience_has_an_end() -> None:
-    with pytest.raises(StoreUnavailable):
-        through_outage(away(1000, lambda: None), 0.3, "a step")
+def test_patience_has_an_end(world: World) -> None:
+    tries: list[float] = []
+
+    def step() -> None:
+        tries.append(time.monotonic())
+        raise StoreUnavailable("away")
+
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="away"):
+        through_outage(world.app.resources, step, 0.3, "a step")
+    assert tries[-1] >= began + 0.3, "the last began once the time was over"
+    assert all(tried < began + 0.3 for tried in tries[:-1])
 
 
-def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
+def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last(world: World) -> None:
     """It tells how the database was when it began."""
     tries: list[float] = []
 
@@ -163,4 +195,65 @@ def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last() -> None:
             raise StoreUnavailable("away")
         return "done"
 
-    assert through_outage(hangs_once, 0.1, "a step") == "done"
+    assert through_outage(world.app.resources, hangs_once, 0.1, "a step") == "done"
+
+
+def test_the_last_try_is_sent_though_the_breaker_is_open(world: World) -> None:
+    """Another step is the trial, and hangs; the work of this one is not thrown away."""
+    resources, ended = world.app.resources, threading.Event()
+
+    def hangs() -> None:
+        trials.append(1)
+        if len(trials) == 2:
+            assert ended.wait(30)
+        raise StoreUnavailable("away")
+
+    trials: list[int] = []
+
+    def try_another() -> None:
+        with suppress(StoreUnavailable):
+            through_outage(resources, hangs, 1, "another")
+
+    other = threading.Thread(target=try_another)
+    other.start()
+    wait_until(lambda: len(trials) == 2, 10, "its trial")
+    sent: list[float] = []
+    began = time.monotonic()
+    through_outage(resources, lambda: sent.append(time.monotonic() - began), 0.4, "a step")
+    assert len(sent) == 1 and sent[0] >= 0.4
+    ended.set()
+    other.join(20)
+
+
+def test_what_is_refused_is_raised_at_once_and_opens_nothing(world: World) -> None:
+    sent: list[int] = []
+
+    def step() -> None:
+        sent.append(1)
+        raise StoreRefused("no")
+
+    with pytest.raises(StoreRefused):
+        through_outage(world.app.resources, step, 10, "a step")
+    assert sent == [1]
+    assert breaker(world.app.settings.mongo_uri).state is State.CLOSED
+
+
+def test_openings_and_closings_are_counted(world: World) -> None:
+    def counted() -> list[float]:
+        return [BREAKER_CHANGES.labels("mongodb", state)._value.get() for state in ("open", "closed")]
+
+    before = counted()
+    through_outage(world.app.resources, away(2, lambda: 1), 10, "a step")
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [1, 1]
+
+
+def test_a_breaker_is_one_of_a_process_and_of_a_server(world: World) -> None:
+    uri = world.app.settings.mongo_uri
+    ours = breaker(uri)
+    assert breaker(uri) is ours is not breaker("mongodb://other")
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, str(breaker(uri) is ours).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"False"

@@ -15,7 +15,7 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
-from recovery.engine import Slot, declare_schedules
+from recovery.engine import Slot, declare_schedules, outages
 from recovery.errors import StoreUnavailable
 from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo
@@ -399,6 +399,26 @@ def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
     yield
     with patch.object(Decisions, "overdue", side_effect=StoreUnavailable("away")):
         world.scan_decisions()
+
+
+@moves(
+    RAN,
+    {"attempts actor=order outcome=finished": 1},
+    {"circuit_breaker_changes server=mongodb state=open": 1, "circuit_breaker_changes server=mongodb state=closed": 1},
+)
+def the_database_is_away_for_a_moment(world: Counted) -> Iterator[None]:
+    outages._breaker.cache_clear()  # none is open since another test
+    world.started()
+    real, answers = Decisions.finish, [False, True]
+
+    def finish(*args: Any, **options: Any) -> bool:
+        if answers.pop(0):
+            return real(*args, **options)
+        raise StoreUnavailable("away")
+
+    yield
+    with patch.object(Decisions, "finish", finish):
+        world.run()
 
 
 @moves({"operations operation=restart": 1})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pymongo import errors as of_pymongo
 
 from recovery.retry import BestEffort, Call, Reason, Request, RetryAction
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen, State
-from recovery.retry.in_place import call
+from recovery.retry.in_place import call, guarded
 from recovery.retry.strategies import Until, stop_after_attempts
+from tests.waiting import wait_until
 
 
 def failing(times: int, error: Exception) -> Callable[[], str]:
@@ -59,7 +63,7 @@ def test_at_its_deadline_it_is_not_sent_again() -> None:
         raise ConnectionRefusedError
 
     with pytest.raises(ConnectionRefusedError):
-        call(step, Call("ask", BestEffort(lambda _: 9.0), remaining=2.5), wait=waited.append)
+        call(step, Call("ask", BestEffort(lambda _: 9.0), seconds=2.5, clock=lambda: 7.0), wait=waited.append)
     assert (waited, sent) == ([2.5], [1])
 
 
@@ -69,7 +73,7 @@ def test_what_a_server_asks_to_wait_is_not_waited_past_the_deadline() -> None:
 
     waited: list[float] = []
     with pytest.raises(Unavailable):
-        call(failing(1, Unavailable()), Call("ask", BestEffort(), remaining=2.5), wait=waited.append)
+        call(failing(1, Unavailable()), Call("ask", BestEffort(), seconds=2.5, clock=lambda: 7.0), wait=waited.append)
     assert waited == [2.5]
 
 
@@ -106,7 +110,7 @@ def test_a_breaker_opens_lets_one_try_and_closes(caplog: pytest.LogCaptureFixtur
         with pytest.raises(ConnectionRefusedError):
             breaker.call(fails)
     assert breaker.state is State.OPEN
-    with pytest.raises(CircuitOpen, match="MongoDB: not asked, since it failed 2 times in a row"):
+    with pytest.raises(CircuitOpen, match=r"MongoDB: not asked, since it failed \(2 in a row\)"):
         breaker.call(lambda: "unused")
     now[0] = 1.0
     with pytest.raises(ConnectionRefusedError):
@@ -122,9 +126,8 @@ def test_a_breaker_opens_lets_one_try_and_closes(caplog: pytest.LogCaptureFixtur
     assert breaker.call(second) == "done" and breaker.state is State.CLOSED
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        "MongoDB: circuit breaker open for 1 s: 2 failures",
-        "MongoDB: circuit breaker open for 1 s: 3 failures",
-        "MongoDB: circuit breaker closed: it answers",
+        "MongoDB: circuit breaker open for 1 s: failures in a row: 2",
+        "MongoDB: circuit breaker closed after 2.0 s: it answers",
     ]
 
 
@@ -144,6 +147,133 @@ def test_a_call_behind_an_open_breaker_waits_for_it_though_it_is_not_idempotent(
 
     assert call(step, Call("push", BestEffort()), breaker=breaker, wait=wait) == "done"
     assert len(sent) == 2 and sent[1] >= 0.01
+
+
+def test_the_pause_grows_with_each_trial_that_fails() -> None:
+    now, changes = [0.0], list[State]()
+    breaker = CircuitBreaker(
+        "MongoDB", failures=1, pause=0.1, longest_pause=0.3, clock=lambda: now[0], changed=changes.append
+    )
+    for pause in (0.1, 0.2, 0.3, 0.3):
+        with pytest.raises(ConnectionRefusedError):
+            breaker.call(failing(1, ConnectionRefusedError()))
+        with pytest.raises(CircuitOpen) as caught:
+            breaker.call(lambda: "unused")
+        assert caught.value.left == pytest.approx(pause)
+        now[0] += pause
+    assert breaker.call(lambda: "done") == "done"
+    assert changes == [State.OPEN, State.CLOSED]
+
+
+def test_a_trial_without_an_end_is_followed_by_another() -> None:
+    now = [0.0]
+    breaker = CircuitBreaker("MongoDB", failures=1, pause=1.0, trial=5.0, clock=lambda: now[0])
+    with pytest.raises(ConnectionRefusedError):
+        breaker.call(failing(1, ConnectionRefusedError()))
+    now[0] = 1.0
+
+    def hangs() -> str:
+        now[0] = 5.9
+        with pytest.raises(CircuitOpen):
+            breaker.call(lambda: "too soon")
+        now[0] = 6.0
+        return breaker.call(lambda: "another")
+
+    assert breaker.call(hangs) == "another"
+    assert breaker.state is State.CLOSED
+
+
+def test_a_failure_of_what_began_before_another_was_answered_does_not_count() -> None:
+    now = [0.0]
+    breaker = CircuitBreaker("MongoDB", failures=1, clock=lambda: now[0])
+
+    def hung() -> None:
+        now[0] = 10.0
+        breaker.call(lambda: "answered")
+        now[0] = 20.0
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        breaker.call(hung)
+    assert breaker.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (of_pymongo.ServerSelectionTimeoutError("no primary"), State.OPEN),
+        (of_pymongo.AutoReconnect("connection closed"), State.OPEN),
+        (of_pymongo.NotPrimaryError("not primary"), State.OPEN),
+        (of_pymongo.OperationFailure("shutting down", 11600), State.OPEN),
+        (of_pymongo.WTimeoutError("waiting for replication timed out", 64), State.CLOSED),
+        (of_pymongo.NetworkTimeout("a time limit of ours"), State.CLOSED),
+        (of_pymongo.WaitQueueTimeoutError("our own pool"), State.CLOSED),
+        (of_pymongo.OperationFailure("disk full", 14031), State.CLOSED),
+        (of_pymongo.OperationFailure("not authorized", 13), State.CLOSED),
+        (of_pymongo.DuplicateKeyError("there", 11000), State.CLOSED),
+        (TypeError("wrong"), State.CLOSED),
+    ],
+)
+def test_only_a_server_that_is_away_opens_it(error: Exception, state: State) -> None:
+    breaker = CircuitBreaker("MongoDB", failures=1)
+    with pytest.raises(type(error)):
+        guarded(failing(1, error), breaker)
+    assert breaker.state is state
+
+
+def test_an_answer_that_is_a_refusal_closes_it_and_a_time_out_says_nothing() -> None:
+    def opened() -> CircuitBreaker:
+        breaker = CircuitBreaker("MongoDB", failures=1, pause=0.0)
+        with pytest.raises(of_pymongo.AutoReconnect):
+            guarded(failing(1, of_pymongo.AutoReconnect("closed")), breaker)
+        return breaker
+
+    breaker = opened()
+    with pytest.raises(of_pymongo.OperationFailure):
+        guarded(failing(1, of_pymongo.OperationFailure("conflict", 112)), breaker)
+    assert breaker.state is State.CLOSED
+    breaker = opened()
+    with pytest.raises(of_pymongo.NetworkTimeout):
+        guarded(failing(1, of_pymongo.NetworkTimeout("late")), breaker)
+    assert breaker.state is State.HALF_OPEN
+    assert guarded(lambda: "the next trial", breaker) == "the next trial"
+
+
+def test_what_has_to_be_sent_is_though_it_is_open() -> None:
+    breaker = CircuitBreaker("MongoDB", failures=1)
+    with pytest.raises(ConnectionRefusedError):
+        breaker.call(failing(1, ConnectionRefusedError()))
+    assert breaker.call(lambda: "sent", always=True) == "sent"
+    assert breaker.state is State.CLOSED
+
+
+def test_of_many_threads_one_finds_out_and_the_others_follow() -> None:
+    """Sixteen slots while the server is away: none but the trial is sent, and all are done soon after it is back."""
+    away, sent, done = threading.Event(), list[float](), list[float]()
+    away.set()
+    breaker = CircuitBreaker("MongoDB", failures=1, pause=0.05, longest_pause=0.1)
+
+    def step() -> None:
+        sent.append(time.monotonic())
+        if away.is_set():
+            raise ConnectionRefusedError
+
+    def slot() -> None:
+        call(step, Call("finish", BestEffort(lambda _: 0.05)), breaker=breaker)
+        done.append(time.monotonic())
+
+    slots = [threading.Thread(target=slot) for _ in range(16)]
+    began = time.monotonic()
+    for one in slots:
+        one.start()
+    wait_until(lambda: time.monotonic() > began + 1.0, 10, "a while")
+    # At the start some were on their way already.
+    assert len([at for at in sent if at > began + 0.2]) <= 0.8 / 0.1 + 1
+    away.clear()
+    back = time.monotonic()
+    for one in slots:
+        one.join(10)
+    assert len(done) == 16 and max(done) < back + 1.0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=60))

@@ -17,6 +17,11 @@ from recovery.retry.strategies import Until, _FailFast, exponential, stop_after_
 ALWAYS, LOCKED, CLOSED = (REASONS[n] for n in ("KV_NOT_MY_VBUCKET", "KV_LOCKED", "SOCKET_CLOSED_WHILE_IN_FLIGHT"))
 
 
+def stopped() -> float:
+    """A clock."""
+    return 7.0
+
+
 def ruled(request: Request, reason: Reason) -> Ruling:
     return asyncio.run(maybe_retry(request, reason))
 
@@ -46,14 +51,14 @@ def test_best_effort_waits_from_1_to_500_ms_or_as_a_calculator_says() -> None:
 
 @given(st.floats(0, 10), st.floats(0, 10), st.sampled_from([ALWAYS, LOCKED]))
 def test_no_delay_is_past_the_deadline(delay: float, left: float, reason: Reason) -> None:
-    ruling = ruled(Call("call", BestEffort(lambda _: delay), remaining=left), reason)
+    ruling = ruled(Call("call", BestEffort(lambda _: delay), seconds=left, clock=stopped), reason)
     assert ruling.delay <= left
     assert (ruling.verdict is Verdict.CANCEL) == (ruling.delay == left)
 
 
 def test_the_rfcs_example_of_a_deadline() -> None:
     """2 s into its life, with a second asked for and 2.5 s in all."""
-    assert ruled(Call("get", BestEffort(lambda _: 1.0), remaining=0.5), LOCKED).delay == 0.5
+    assert ruled(Call("get", BestEffort(lambda _: 1.0), seconds=0.5, clock=stopped), LOCKED).delay == 0.5
 
 
 class Answers:
@@ -91,6 +96,12 @@ def test_both_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == [
         "find: retry 1 in 0.001 s (KV_LOCKED)",
         "update: not retried (SOCKET_CLOSED_WHILE_IN_FLIGHT): the strategy BestEffort wants no retry",
+    ]
+    told = [vars(record) for record in caplog.records]
+    names = ("retry_reason", "retry_code", "retry_delay", "retry_attempt")
+    assert [tuple(fields[name] for name in names) for fields in told] == [
+        ("KV_LOCKED", None, 0.001, 1),
+        ("SOCKET_CLOSED_WHILE_IN_FLIGHT", None, None, 0),
     ]
 
 

@@ -31,6 +31,7 @@ from recovery.queue import parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
+from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
 from recovery.store import Selection, Store, schema
 from tests.faults import installed, reach
@@ -264,7 +265,8 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
 
     What is replaced, beside the applier's thread (`Still`): the pool that hands a page over, the clock by which
-    trying again gets tired (each look at it takes 7 s, so that some tries fit), and its pauses.
+    trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and the breaker, which goes
+    by a clock that nobody stops.
     """
     tries = itertools.count(step=7)
     reported, logger = _Reported(), logging.getLogger("recovery")
@@ -274,6 +276,8 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
         still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
+        never = CircuitBreaker("never open", failures=10**9)
+        still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from redis.exceptions import AuthenticationError
 
 from recovery import Settings
-from recovery.errors import ServerRefused, ServerUnavailable, StoreDenied, StoreUnavailable
+from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, StoreDenied, StoreUnavailable
 from recovery.queue import Broker
 from recovery.store import check_server
 from recovery.worker import start_up as patience
@@ -15,6 +18,12 @@ from recovery.worker.start_up import wait_for_servers
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "PAUSE", 0.001)
+
+
+def broker_error(cause: Exception) -> BrokerError:
+    error = BrokerError("no")
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize("error", [ServerUnavailable("away"), StoreUnavailable("gone")], ids=["away", "gone"])
@@ -27,7 +36,9 @@ def test_it_waits_for_a_server_that_is_away(error: Exception, caplog: pytest.Log
 
     wait_for_servers(step, 10)
     assert left == []
-    assert [message.split(",")[0] for message in caplog.messages[2:]] == ["the servers answer now"]
+    first, last = caplog.messages
+    assert first.startswith("start of this worker: retry 1 in 0.001 s (NODE_NOT_AVAILABLE, 20002): ")
+    assert re.fullmatch(r"start of this worker: done after \d\.\d s, retries: 2", last)
 
 
 def test_it_waits_so_long_and_no_longer() -> None:
@@ -35,7 +46,11 @@ def test_it_waits_so_long_and_no_longer() -> None:
         wait_for_servers(lambda: refuse(ServerUnavailable("away")), 0.01)
 
 
-@pytest.mark.parametrize("error", [ServerRefused("no"), StoreDenied("not authorized")], ids=["server", "step"])
+@pytest.mark.parametrize(
+    "error",
+    [ServerRefused("no"), StoreDenied("not authorized"), broker_error(AuthenticationError("WRONGPASS no"))],
+    ids=["server", "step", "broker"],
+)
 def test_what_no_waiting_helps_is_told_at_once(error: Exception) -> None:
     told: list[Exception] = []
 

@@ -157,7 +157,8 @@ BEATS_PER_TIMEOUT = 3
 """Two may be late or lost before the deadline is past."""
 
 RETRY = 1.0
-"""Seconds until one that could not be written is tried again. What is overdue when the database comes back is judged
+"""Seconds until one that could not be written is tried again: by its own turn and past any breaker, since it is the
+next heartbeat as well. What is overdue when the database comes back is judged
 soon after: those that live must have said so by then."""
 
 

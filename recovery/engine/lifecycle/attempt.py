@@ -116,7 +116,7 @@ class Slot:
             held = pass_of(decision)
             return self._resources.store.requeues.requeue_unrun(decision.id, held, self._holder, new_pass())
 
-        queued = through_outage(give, timeout, decision.id)
+        queued = through_outage(self._resources, give, timeout, decision.id)
         push(self._resources, queued)
         metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
 
@@ -197,10 +197,11 @@ class Slot:
             timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
                 return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
-            except StoreError as error:
+            except StoreError as error:  # a compare-and-set: written alone below, it says whether it was there already
                 log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
         # The work is done; an outage shorter than the time it was given must not throw it away.
         accepted = through_outage(
+            self._resources,
             lambda: decisions.finish(decision, outcome, decision.children, **options),
             actor.preferences.worker_timeout,
             decision.id,

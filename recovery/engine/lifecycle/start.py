@@ -56,7 +56,7 @@ def start(
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
         process = through_outage(
-            lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
+            resources, lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
         )
     except StoreUnavailable as error:
         raise ServerUnavailable(
@@ -81,7 +81,9 @@ def _check_arguments(resources: Resources, process: Process, wanted: Process) ->
     """Raise CustomIdTaken unless the process that has the custom id was started with the same arguments. They never
     change, so they may be read after it was seen that it is there."""
     try:
-        args = through_outage(lambda: resources.store.processes.arguments(process.id), CONFIRMED_TIMEOUT, process.id)
+        args = through_outage(
+            resources, lambda: resources.store.processes.arguments(process.id), CONFIRMED_TIMEOUT, process.id
+        )
         if args is None or is_same(args, wanted.args):  # None: somebody has removed it since
             return
         which = "other arguments"

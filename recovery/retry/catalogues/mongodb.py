@@ -35,8 +35,8 @@ _CHANGED = frozenset({91, 189, 11600, 11602})
 _LOST = frozenset({6, 7, 89, 9001})
 _TIMED_OUT = frozenset({50, 64, 202, 262})
 _CONFLICT = frozenset({112, 246, 251})
-_OVERLOADED = frozenset({24, 46, 371, 462, 14031})
-"""Locks, writes that are blocked for users, too much to do, no room on the disk."""
+_OVERLOADED = frozenset({24, 46, 371, 462, 12587, 14031})
+"""Locks, an index that is built, writes that are blocked for users, too much to do, no room on the disk."""
 _DENIED = frozenset({11, 13, 18, 8000})
 
 MONGODB = Catalogue(

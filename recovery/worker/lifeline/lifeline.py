@@ -154,7 +154,7 @@ class Lifeline:
                 # What does not pass by itself is no outage: scans must not wait for it.
                 self._served_since, self._failed = None, isinstance(error, StoreUnavailable)
                 self._away_since = self._away_since or time.monotonic()
-        except Exception:
+        except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
 
     def _tell_back(self) -> None:

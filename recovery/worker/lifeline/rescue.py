@@ -22,7 +22,8 @@ from recovery.scan import rescue
 log = logging.getLogger(__name__)
 
 AGAIN = 1.0
-"""Seconds until the next look at what the database could not take, or may take back."""
+"""Seconds until the next look at what the database could not take, or may take back. Each look is at all that there is
+by then, and its deadlines are the net: no call that is tried again."""
 CATCH_UP_TIMEOUT = 1.0
 """Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 

@@ -67,5 +67,5 @@ class QueueConsumption:
                     consumer.cancel_by_queue(name)
             if added:
                 consumer.consume()
-        except Exception as error:
+        except Exception as error:  # kombu's, of any kind
             log.warning("consumed queues not changed (%s): with the next heartbeat", error)

@@ -97,7 +97,7 @@ class HungSlots:
                 self.look_once()
             except StoreError as error:
                 log.warning("not known whose tasks those are that run past their time (%s): asked again", error)
-            except Exception:
+            except Exception:  # of what it reads on the board: the next look is soon
                 log.exception("could not look for slots that hang")
 
     def look_once(self) -> int:
