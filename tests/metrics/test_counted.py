@@ -403,7 +403,7 @@ def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
 
 @moves(
     RAN,
-    {"attempts actor=order outcome=finished": 1},
+    {"attempts actor=order outcome=finished": 1, "processes_ended state=finished": 1},
     {"circuit_breaker_changes server=mongodb state=open": 1, "circuit_breaker_changes server=mongodb state=closed": 1},
 )
 def the_database_is_away_for_a_moment(world: Counted) -> Iterator[None]:
