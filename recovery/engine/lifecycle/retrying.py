@@ -45,7 +45,7 @@ def retry_or_end(
     assert error is not None and found is not None
     labels = actor.name, found.reason.name, str(found.code.number)
     said = through_outage(
-        lambda: _answer(resources, actor, here, decision, ran), actor.preferences.worker_timeout, decision.id
+        resources, lambda: _answer(resources, actor, here, decision, ran), actor.preferences.worker_timeout, decision.id
     )
     if said.state is None:
         assert said.refusal is not None
@@ -58,6 +58,7 @@ def retry_or_end(
         return replace(ran, outcome=ran.outcome.evolve(error=error.evolve(no_retry=said.why))), None
     state = said.state
     written = through_outage(
+        resources,
         lambda: resources.store.decisions.retry_later(decision, state, said.delay, actor.preferences.task_limit),
         actor.preferences.worker_timeout,
         decision.id,
