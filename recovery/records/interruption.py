@@ -21,6 +21,8 @@ class Interruption(OfTask):
     actor: str
     kind: str
     message: str
+    code: int | None = None
+    """The error's, by a catalogue of `retry`."""
     fingerprint: str
     attempt: int = 0
     restarts: int = 0

@@ -13,6 +13,8 @@ from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
 from recovery.repair.handover import HandOver
 from recovery.repair.pace import Pace
+from recovery.retry.codes import WORK_TIMEOUT
+from recovery.retry.reasons import WORKER_LOST
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import LOSSES_WITHOUT_DELAY
 
@@ -113,16 +115,23 @@ def _holders(findings: Sequence[Finding]) -> list[str]:
 def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
     """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
     preferences = around.actor(actor)
+    off = (
+        "it is not idempotent"
+        if preferences.restart_after_work_timeout is None
+        else "restart_after_work_timeout is off"
+    )
     if preferences.restarts_lost_attempts:
         why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
         why += f"; the last one's process {last}" if last else ""
     elif rule is Rule.WORKER_LOST or last:
         lost = f"'s process {last}" if last else " lost its worker"
-        return _work_timeout(f"{actor}{lost}, and restart_after_work_timeout is off", actor)
+        return _work_timeout(f"{actor}{lost}, and {off}", actor)
     else:
-        why = f"brought no result within {preferences.worker_timeout:g} s, and restart_after_work_timeout is off"
+        why = f"brought no result within {preferences.worker_timeout:g} s, and {off}"
     return _work_timeout(f"{actor} {why}", actor)
 
 
 def _work_timeout(message: str, actor: str) -> ErrorInfo:
-    return ErrorInfo(kind="WorkTimeout", message=message, actor=actor)
+    return ErrorInfo(
+        kind="WorkTimeout", message=message, code=WORK_TIMEOUT.number, reason=WORKER_LOST.name, actor=actor
+    )

@@ -14,6 +14,8 @@ from recovery.engine.lifecycle.breaking import list_interruption, remove_superse
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
+from recovery.retry.codes import PROCESS_TIMEOUT, TASK_TIMEOUT
+from recovery.retry.reasons import UNKNOWN
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 
@@ -40,7 +42,9 @@ class TimeoutRepairs:
             if limit is None:
                 continue
             message = f"{actor} was not done within its task_timeout of {limit.seconds:g} s"
-            error = ErrorInfo(kind="TaskTimeout", message=message, actor=actor)
+            error = ErrorInfo(
+                kind="TaskTimeout", message=message, code=TASK_TIMEOUT.number, reason=UNKNOWN.name, actor=actor
+            )
             failed += self._store.requeues.out_of_time(ids, actor, limit, error, new_pass())
         self._applying.apply(failed)
         return len(failed)
@@ -67,7 +71,7 @@ class TimeoutRepairs:
         ids = [process.id for process in processes]
         seconds = around.process_type(process_type).process_timeout
         message = f"the process was not done within its process_timeout of {seconds:g} s"
-        error = ErrorInfo(kind="ProcessTimeout", message=message)
+        error = ErrorInfo(kind="ProcessTimeout", message=message, code=PROCESS_TIMEOUT.number, reason=UNKNOWN.name)
         for process in processes:
             list_interruption(self._resources, process, error, restarts=reopened or 0)
         late = self._store.processes.break_late(ids, process_type, seconds, error, reopened)

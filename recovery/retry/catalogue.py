@@ -14,7 +14,7 @@ from typing import Any
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
+from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode
 from recovery.retry.reasons import UNKNOWN, Reason
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
@@ -112,7 +112,7 @@ UNCLASSIFIED = Classified(GENERIC_ERROR, UNKNOWN)
 def check_together(catalogues: Sequence[Catalogue]) -> None:
     """Raise InputError for catalogues that overlap: the same name, or one code for two things."""
     names: set[str] = set()
-    known: dict[int, tuple[str, ErrorCode]] = {}
+    known: dict[int, tuple[str, ErrorCode]] = {code.number: ("recovery", code) for code in OUR_OWN}
     for catalogue in catalogues:
         if catalogue.name in names:
             raise InputError(f"two catalogues are named {given.shown(catalogue.name)}; give one of them another name")

@@ -55,3 +55,10 @@ class ErrorCode:
 
 GENERIC_ERROR = ErrorCode(40000, "GENERIC_ERROR", "Exception while processing")
 """Of what no catalogue knows."""
+
+# Of what no exception was raised for. Each is the end of what could be done about it.
+WORK_TIMEOUT = ErrorCode(40001, "WORK_TIMEOUT", "Attempts brought no result, and no other one follows")
+TASK_TIMEOUT = ErrorCode(40002, "TASK_TIMEOUT", "The task was not done within its task_timeout")
+PROCESS_TIMEOUT = ErrorCode(40003, "PROCESS_TIMEOUT", "The process was not done within its process_timeout")
+OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT)
+"""Codes that stand in no catalogue."""

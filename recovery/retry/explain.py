@@ -16,7 +16,7 @@ from recovery.errors import InputError
 from recovery.records import given
 from recovery.retry.catalogue import Catalogue, Classified, Signs, find
 from recovery.retry.catalogues import SHIPPED, couchbase, hive_replication
-from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode, class_of
+from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode, class_of
 from recovery.retry.orchestrator import controlled_backoff
 from recovery.retry.policy import DEFAULT, Backoff
 from recovery.retry.reasons import SERVICE_RESPONSE_CODE_INDICATED, UNKNOWN, reason_of
@@ -80,6 +80,9 @@ def explain_code(
         if entry.code.number == number:
             found = Classified(entry.code, entry.reason)
             return _by_policy(found, entry.code.text, idempotent, attempt, policy, random)
+    for own in OUR_OWN:
+        if own.number == number:
+            return _by_policy(Classified(own, UNKNOWN), own.text, idempotent, attempt, policy, random)
     for answer in couchbase.ANSWERS:
         if answer.code.number == number:
             return _by_policy(

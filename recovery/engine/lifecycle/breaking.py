@@ -78,6 +78,7 @@ def list_interruption(
             actor=error.actor or process.type,
             kind=error.kind,
             message=error.message,
+            code=error.code,
             fingerprint=error.fingerprint or fingerprint(error.kind),
             attempt=attempt,
             restarts=restarts,
