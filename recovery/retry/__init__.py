@@ -9,6 +9,7 @@ what would become of an error. Pure: no driver is imported, and nothing is asked
 from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
 from recovery.retry.catalogues import SHIPPED, shipped
 from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
+from recovery.retry.error_map import ErrorMap
 from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
 from recovery.retry.extending import in_use, of_class
 from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
@@ -32,6 +33,7 @@ __all__ = [
     "Entry",
     "ErrorClass",
     "ErrorCode",
+    "ErrorMap",
     "Explanation",
     "Reason",
     "Request",

@@ -15,6 +15,7 @@ from typing import Any
 from recovery.errors import InputError
 from recovery.records import given
 from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode
+from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED, ErrorMap
 from recovery.retry.reasons import UNKNOWN, Reason
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
@@ -69,6 +70,8 @@ class Catalogue:
 
     name: str
     entries: tuple[Entry, ...]
+    error_map: ErrorMap | None = None
+    """What the server itself says of those of its errors that no entry knows."""
 
     def __post_init__(self) -> None:
         named: dict[int, ErrorCode] = {}
@@ -87,7 +90,18 @@ class Catalogue:
 
     def codes(self) -> Iterator[ErrorCode]:
         """All codes, each once."""
-        yield from dict.fromkeys(entry.code for entry in self.entries)
+        mapped = () if self.error_map is None else (RETRY_INDICATED, NOT_INDICATED)
+        yield from dict.fromkeys([*(entry.code for entry in self.entries), *mapped])
+
+    def find(self, signs: Signs) -> tuple[Classified, frozenset[str]] | None:
+        """What these signs are, and the types by which it is known. The error map is asked for what is in no entry."""
+        for entry in self.entries:
+            if entry.matches(signs):
+                return Classified(entry.code, entry.reason, self.name, signs.retry_after), entry.types
+        mapped = self.error_map
+        if mapped is None or signs.number is None or mapped.types.isdisjoint(signs.types):
+            return None
+        return Classified(*mapped.says(signs.number), self.name), mapped.types
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +154,12 @@ def find(signs: Signs, catalogues: Sequence[Catalogue]) -> Classified | None:
     best: tuple[int, int] | None = None
     found: Classified | None = None
     for place, catalogue in enumerate(catalogues):
-        entry = next((entry for entry in catalogue.entries if entry.matches(signs)), None)
-        if entry is None:
+        if (known := catalogue.find(signs)) is None:
             continue
-        distance = min((signs.types.index(one) for one in entry.types if one in signs.types), default=len(signs.types))
+        classified, types = known
+        distance = min((signs.types.index(one) for one in types if one in signs.types), default=len(signs.types))
         if best is None or (distance, -place) < best:
-            best = distance, -place
-            found = Classified(entry.code, entry.reason, catalogue.name, signs.retry_after)
+            best, found = (distance, -place), classified
     return found
 
 
