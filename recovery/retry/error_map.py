@@ -20,7 +20,7 @@ from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import KV_ERROR_MAP_RETRY_INDICATED, UNKNOWN, Reason
 
 RETRY_INDICATED = ErrorCode(20005, "ERROR_MAP_RETRY_INDICATED", "The server's error map indicates a retry")
-NOT_INDICATED = ErrorCode(40001, "ERROR_MAP_NO_RETRY", "The server's error map indicates no retry")
+NOT_INDICATED = ErrorCode(40010, "ERROR_MAP_NO_RETRY", "The server's error map indicates no retry")
 
 _INDICATES = {"retry-now", "retry-later"}
 

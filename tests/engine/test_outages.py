@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -11,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect, NetworkTimeout, NotPrimaryError, ServerSelectionTimeoutError
 
 from recovery import heartbeat
 from recovery.engine import outages
@@ -19,6 +21,7 @@ from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.metrics import BREAKER_CHANGES
 from recovery.records import DecisionState
 from recovery.retry.breaker import State
+from recovery.store.driver_errors import ours
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
 from tests.store.writing import get
@@ -196,6 +199,32 @@ def test_a_try_that_hung_until_the_end_of_patience_is_not_the_last(world: World)
         return "done"
 
     assert through_outage(world.app.resources, hangs_once, 0.1, "a step") == "done"
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (AutoReconnect("connection closed"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+        (NetworkTimeout("timed out"), "TIMEOUT_IN_FLIGHT"),
+        (NotPrimaryError("not primary"), "NOT_PRIMARY"),
+        (ServerSelectionTimeoutError("no primary"), "NODE_NOT_AVAILABLE"),
+    ],
+)
+def test_what_nobody_knows_to_have_been_done_is_sent_again(
+    world: World, caplog: pytest.LogCaptureFixture, cause: Exception, reason: str
+) -> None:
+    """By the driver's error that ours was raised from."""
+    left = [cause]
+
+    def step() -> str:
+        if left:
+            raise ours(cause) from left.pop()
+        return "done"
+
+    caplog.set_level(logging.INFO, "recovery.retry")
+    assert through_outage(world.app.resources, step, 10, "a step") == "done"
+    first = next(record for record in caplog.records if hasattr(record, "retry_reason"))
+    assert first.retry_reason == reason
 
 
 def test_the_last_try_is_sent_though_the_breaker_is_open(world: World) -> None:
