@@ -27,6 +27,11 @@ def complete_type(incomplete: str) -> list[str]:
     return _ask(lambda store: store.process_types.stored(), incomplete)
 
 
+def complete_schedule(incomplete: str) -> list[str]:
+    """Schedules that there are."""
+    return _ask(lambda store: store.schedules.all(), incomplete)
+
+
 def complete_process(incomplete: str) -> list[str]:
     """Ids and custom ids of processes."""
 

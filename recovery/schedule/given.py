@@ -34,6 +34,7 @@ COMPARED = 200
 """Slots of a crontab whose distances a jitter is compared with."""
 _NEVER = datetime(2026, 1, 1, tzinfo=UTC)
 """A day to look from: whether a crontab ever fires does not depend on when it is asked."""
+_BAD_DAY = "Bad day-of-month"
 _WHERE = (
     "a crontab has five fields (minute hour day month weekday), as in '*/15 * * * *'; an interval is one, as in '10m'"
 )
@@ -117,11 +118,22 @@ def _schedule(value: Any, what: str) -> str:
     try:
         fires = next(CronSim(crontab, _NEVER), None)
     except CronSimError as error:
-        # A day that none of the months has is told as a bad day: both never come.
-        raise InputError(f"{what}: {_told(error)}, or no such day ever comes; {_WHERE}") from None
+        # A day that none of its months has is told as one that can't be read.
+        if str(error) != _BAD_DAY or not _is_day_of_some_month(crontab):
+            raise InputError(f"{what}: {_told(error)}; {_WHERE}") from None
+        fires = None
     if fires is None:
-        raise InputError(f"{what}: never fires: no such day comes within 50 years")
+        raise InputError(f"{what}: never fires, since no such day ever comes")
     return text.lower() if text.startswith("@") else crontab
+
+
+def _is_day_of_some_month(crontab: str) -> bool:
+    minute, hour, day, _, weekday = crontab.split()
+    try:
+        CronSim(f"{minute} {hour} {day} * {weekday}", _NEVER)
+    except CronSimError:
+        return False
+    return True
 
 
 def _told(error: CronSimError) -> str:

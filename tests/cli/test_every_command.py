@@ -13,7 +13,8 @@ from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
 from recovery.engine.operations.overrides import ActorOverrides
-from recovery.records import Worker
+from recovery.engine.operations.schedules import Schedules
+from recovery.records import ProcessTypePreferences, Worker
 from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
@@ -44,6 +45,17 @@ COMMANDS = {
     "process-type show": ["process-type", "show", "order"],
     "process-type set": ["process-type", "set", "order", "process_timeout=1h", "idle_timeout=90s"],
     "process-type unset": ["process-type", "unset", "order", "process_timeout"],
+    "schedule add": ["schedule", "add", "yearly", "order", "schedule=@yearly", 'arguments=["a ring"]'],
+    "schedule list": ["schedule", "list"],
+    "schedule show": ["schedule", "show", "nightly"],
+    "schedule set": ["schedule", "set", "nightly", "jitter=1m", "retry_across=6h", "--reason", "a slow source"],
+    "schedule unset": ["schedule", "unset", "nightly", "jitter"],
+    "schedule pause": ["schedule", "pause", "nightly", "--reason", "the source is moved"],
+    "schedule resume": ["schedule", "resume", "nightly"],
+    "schedule enable": ["schedule", "enable", "nightly", "--reason", "the source is back"],
+    "schedule remove": ["schedule", "remove", "nightly"],
+    "schedule next": ["schedule", "next", "30 2 * * *", "--time-zone", "Europe/Berlin", "--from", "2026-10-24"],
+    "schedule trigger": ["schedule", "trigger", "nightly"],
     "broken list": ["broken", "list"],
     "broken list --ids": ["broken", "list", "--ids"],
     "broken show": ["broken", "show", "order-4711"],
@@ -56,9 +68,9 @@ COMMANDS = {
 """{command, with options: its line}. `sweep` takes a Spark session, `demo` a cluster: their JSON is tried where they
 are."""
 ELSEWHERE = {"sweep", "demo"}
-ONCE = {"start", "run", "actor forget", "actor block"}
+ONCE = {"start", "run", "actor forget", "actor block", "schedule add", "schedule remove", "schedule trigger"}
 """They say something else the second time."""
-TABLES = {"broken list", "broken restart", "broken abort", "actor list", "process-type list"}
+TABLES = {"broken list", "broken restart", "broken abort", "actor list", "process-type list", "schedule list"}
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")
 
@@ -88,6 +100,8 @@ def world(settings: Settings) -> World:
     made.store.workers.beat(Worker(id="w", name="worker@host", host="host", pid=1, pid_started=1, queues=queues), 600)
     made.store.actors.save([made.app.actors["pack"].preferences.evolve(id="gone")])
     ActorOverrides(made.app.resources).set(LONG_NAME, {"worker_timeout": 120.0, "max_work_timeouts": 3})
+    made.store.process_types.save([ProcessTypePreferences(id="order")])
+    Schedules(made.app.resources, by="me@here").add("nightly", "order", {"schedule": "30 2 * * *"}, "from now on")
     made.store.catch_up(10)
     return made
 

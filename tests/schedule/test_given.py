@@ -12,8 +12,10 @@ from recovery.records.schedule import DEFAULTS, CatchUp, Overlap
 from recovery.schedule import check, plan_of
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"schedule": "0 0 30 2 *"}, "no such day ever comes"),
-    ({"schedule": "0 0 31 4,6 *"}, "no such day ever comes"),
+    ({"schedule": "0 0 30 2 *"}, "never fires, since no such day ever comes"),
+    ({"schedule": "0 0 31 4,6 *"}, "never fires, since no such day ever comes"),
+    ({"schedule": "0 0 32 * *"}, "its day-of-month can't be read"),
+    ({"schedule": "0 0 1 13 *"}, "its month can't be read"),
     ({"schedule": "61 * * * *"}, "its minute can't be read"),
     ({"schedule": "* * * *"}, "has 4 fields; a crontab has five fields"),
     ({"schedule": "*/5 * * * * *"}, "has 6 fields"),

@@ -1,0 +1,201 @@
+"""A schedule as it is shown: as JSON has it, and for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from recovery.durations import show_duration
+from recovery.records.schedule import DEFAULTS, Plan, Schedule, SlotResult
+from recovery.schedule.judge import due_at
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_DURATIONS = ("jitter", "retry_across")
+_OFF = {"retry_across": 0.0, "retry_across_count": 0}
+"""{setting: what it is where it is off}."""
+
+
+def as_dict(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as JSON has it. Times are in UTC."""
+    slot = schedule.next_slot if state(schedule) == "active" else None
+    failing = schedule.failing
+    return {
+        "type": schedule.type,
+        "declared_by": "code" if schedule.code else "operator",
+        "state": state(schedule),
+        "why": why(schedule),
+        "settings": settings(schedule),
+        "next_slot": slot,
+        "due": None if slot is None else due_at(schedule, slot),
+        "waiting": list(schedule.waiting),
+        "last_slot": schedule.last_slot,
+        "last_process": schedule.last_process,
+        "failing": None
+        if failing is None
+        else {"code": failing.code, "since": failing.since, "instances": failing.count, "process": failing.process},
+        "recent": [result_dict(one) for one in schedule.recent],
+        "changes": [{"what": one.what, "by": one.by, "reason": one.reason, "at": one.at} for one in schedule.changes],
+    }
+
+
+def result_dict(result: SlotResult) -> dict[str, Any]:
+    """What became of a slot, as JSON has it."""
+    return {
+        "slot": result.slot,
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "process": result.process,
+        "triggered": bool(result.triggered),
+    }
+
+
+def state(schedule: Schedule) -> str:
+    """One word."""
+    if schedule.disabled is not None:
+        return "disabled"
+    if schedule.paused is not None:
+        return "paused"
+    return "ended" if schedule.ended else "active"
+
+
+def why(schedule: Schedule) -> str | None:
+    """Why it starts nothing; None where it does."""
+    if schedule.disabled is not None:
+        return f"process {schedule.disabled.process} {schedule.disabled.reason}"
+    if schedule.paused is not None:
+        return f"{schedule.paused.reason} ({schedule.paused.by})"
+    if not schedule.ended:
+        return None
+    return "past its ends_at" if schedule.plan.schedule else "the code does not say any more when it is due"
+
+
+def settings(schedule: Schedule) -> dict[str, dict[str, Any]]:
+    """{setting: its value, and whose word that is}; where an operator's, the code's as well, if there is code."""
+    over, code, plan = schedule.overrides or Plan(), schedule.code or Plan(), schedule.plan
+    found: dict[str, dict[str, Any]] = {}
+    for one in fields(Plan):
+        name, value = one.name, _plain(getattr(plan, one.name))
+        if getattr(over, name) is not None:
+            found[name] = {"value": value, "from": "operator"}
+            if schedule.code is not None:
+                found[name]["code"] = _plain(getattr(code.over(DEFAULTS), name))
+        else:
+            found[name] = {"value": value, "from": "default" if getattr(code, name) is None else "code"}
+    found["arguments"]["value"] = json.loads(plan.arguments or "[[],{}]")
+    if "code" in found["arguments"]:
+        found["arguments"]["code"] = json.loads(code.over(DEFAULTS).arguments or "[[],{}]")
+    return found
+
+
+def shown(name: str, value: Any) -> str:
+    """A setting's value, for people."""
+    if value is None or (name in _OFF and value == _OFF[name]):
+        return "off" if name in _OFF else "none"
+    if name == "arguments":
+        from recovery.cli.calls import arguments
+
+        return arguments(json.dumps(value)) or "none"
+    if name in _DURATIONS:
+        return show_duration(value)
+    return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else str(value)
+
+
+def overridden(found: Mapping[str, dict[str, Any]]) -> str:
+    """What operators set, on one line."""
+    return ", ".join(f"{name}={shown(name, one['value'])}" for name, one in found.items() if one["from"] == "operator")
+
+
+def print_all(out: Console, found: Mapping[str, Schedule]) -> None:
+    """A line for each."""
+    from rich.text import Text
+
+    from recovery.cli.tables import print_rows
+
+    if not found:
+        out.print("none: declare one in code (docs/schedules.md), or `recovery schedule add`")
+        return
+    rows = []
+    for name, one in found.items():
+        word = state(one)
+        when = one.plan.schedule or "–"
+        zone = one.plan.time_zone or ""
+        slot = moment(one.next_slot) if word == "active" and one.next_slot else "–"
+        by_operator = "all" if one.code is None else overridden(settings(one))
+        rows.append((name, one.type, when, zone, Text(word, style=_STYLES[word]), slot, last(one), by_operator))
+    print_rows(out, ("schedule", "type", "when", "time zone", "state", "next", "last", "set by operators"), rows)
+
+
+def print_one(out: Console, name: str, schedule: Schedule) -> None:
+    """A schedule with its settings, its last slots and what operators did."""
+    from rich.text import Text
+
+    from recovery.cli.tables import Labelled, print_rows
+
+    word, reason = state(schedule), why(schedule)
+    out.print(Text.assemble((name, "bold"), f" starts {schedule.type}: ", (word, _STYLES[word])))
+    out.print(Labelled(_lines(schedule, reason)))
+    found = settings(schedule)
+    out.print("")
+    print_rows(
+        out,
+        ("setting", "value", "from"),
+        [(key, shown(key, one["value"]), _origin(key, one)) for key, one in found.items()],
+    )
+    if schedule.recent:
+        out.print("")
+        slots = [(moment(one.slot), _outcome(one), one.process or one.reason or "") for one in schedule.recent]
+        print_rows(out, ("slot", "outcome", "process, or why not"), slots)
+    if schedule.changes:
+        out.print("")
+        words = [(moment(one.at), one.what, one.by, one.reason) for one in schedule.changes]
+        print_rows(out, ("at", "operators", "who", "why"), words)
+
+
+def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
+    if reason:
+        yield "why", reason
+    if schedule.next_slot is not None and state(schedule) == "active":
+        due = due_at(schedule, schedule.next_slot)
+        late = "" if due == schedule.next_slot else f", started at {due:%H:%M:%S} by its jitter"
+        yield "next", f"{moment(schedule.next_slot)}{late}"
+    if schedule.waiting:
+        yield "waiting", ", ".join(moment(slot) for slot in schedule.waiting)
+    if schedule.last_process is not None:
+        yield "last", last(schedule)
+    if (failing := schedule.failing) is not None:
+        yield "failing", f"with the code {failing.code} since {moment(failing.since)}, {failing.count} in a row"
+
+
+def last(schedule: Schedule) -> str:
+    """The last process that was started, and its slot."""
+    if schedule.last_slot is None:
+        return "–"
+    return f"{moment(schedule.last_slot)}, process {schedule.last_process}"
+
+
+def moment(when: datetime) -> str:
+    """A moment in UTC."""
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _outcome(result: SlotResult) -> str:
+    return f"{result.outcome.value}, triggered" if result.triggered else result.outcome.value
+
+
+def _origin(name: str, one: Mapping[str, Any]) -> str:
+    if one["from"] != "operator":
+        return str(one["from"])
+    return f"set; the code says {shown(name, one['code'])}" if "code" in one else "set"
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, StrEnum) else value
+
+
+_STYLES = {"active": "", "paused": "yellow", "disabled": "red", "ended": "dim"}

@@ -1,0 +1,32 @@
+"""Process types that start by themselves; each run leaves a sign in the folder that the environment names."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from recovery import Recovery
+
+FOLDER = "TEST_SCHEDULED"
+app = Recovery()
+
+
+@app.process(schedule="1s", overlap="allow", catch_up="all", catch_up_limit=1000)
+def tick() -> None:
+    """Each second, and none is left out."""
+
+
+@app.process(schedule="1s", retry_across_count=3, retry=None)
+def pull() -> str:
+    """Fails as the file `error` says, as long as it is there: always alike, or by two of each kind in turn."""
+    folder = Path(os.environ[FOLDER])
+    before = len(list(folder.glob("pulled-*")))
+    (folder / f"pulled-{uuid.uuid4().hex}").touch()
+    try:
+        error = (folder / "error").read_text()
+    except FileNotFoundError:
+        return "pulled"
+    if error == "refused" or before // 2 % 2 == 0:
+        raise ConnectionRefusedError("refused")
+    raise TimeoutError("no answer")
