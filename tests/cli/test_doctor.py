@@ -53,7 +53,7 @@ def wait_well(env: dict[str, str]) -> Done:
 def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env: dict[str, str]) -> None:
     stack.start_worker(APP, concurrency=1, env=env)
     stack.start_beat(APP, env=env)
-    wait_until(lambda: database["scanners"].count_documents({}) == 4, 60, "a note of each scanner")
+    wait_until(lambda: database["scanners"].count_documents({}) == 5, 60, "a note of each scanner")
     well = wait_well(env)
     assert well.returncode == 0
     assert "last nudge answered" in well.stdout and "1 alive: worker-" in well.stdout

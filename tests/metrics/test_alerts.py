@@ -45,7 +45,7 @@ def cluster(emptied: Settings) -> Cluster:
     store = Store(emptied)
     store.actors.save([ActorPreferences(id="pack")])
     store.workers.beat(Worker(id="w", name="w", host="", pid=1, pid_started=1, queues=("pack",)), 60)
-    for scanner in ("workers", "decisions", "graphs", "processes"):
+    for scanner in ("workers", "decisions", "graphs", "processes", "schedules"):
         store.scanners.note(ScannerRun(id=scanner))
     return Cluster(store, store, Broker(emptied.broker_url))
 
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
         lambda c: blocked(c, 90_000), {"RecoveryActorBlocked": ["pack"], "RecoveryActorStaysBlocked": ["pack"]}
     ),
     "all workers dead": (all_dead, {"RecoveryNoWorkers": [""], "RecoveryWaitsForNobody": ["pack"]}),
-    "no beat": (no_beat, {"RecoveryNobodyScans": ["workers", "decisions", "graphs", "processes"]}),
+    "no beat": (no_beat, {"RecoveryNobodyScans": ["workers", "decisions", "graphs", "processes", "schedules"]}),
     "never a beat": (never_a_beat, {"RecoveryNobodyScans": [""]}),
     "mongodb away": (mongodb_away, {"RecoveryMongoDBAway": [""]}),
     "redis away": (redis_away, {"RecoveryRedisAway": [""]}),

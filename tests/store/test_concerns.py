@@ -14,6 +14,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 
 from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.operations.abort import abort_process
+from recovery.engine.operations.schedules import Schedules
 from recovery.health.servers import concerns
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
@@ -128,11 +129,15 @@ def live(world: World) -> None:
     assert store.actors.block("echo")
     assert store.actors.unblock("echo")
     assert world.app.result(broken, timeout=5) == 1
+    schedules = Schedules(app.resources)
+    schedules.add("hourly", "late", {"schedule": "1h"}, "a test")
+    schedules.trigger("hourly", "a test")
+    schedules.remove("hourly")
 
 
 def promises(name: str, collection: str, command: dict[str, Any]) -> Iterator[str]:
     """What of a write somebody is told, or what has consequences that no failover undoes."""
-    if collection in (schema.INTERRUPTIONS, schema.ACTORS, schema.PROCESS_TYPES):
+    if collection in (schema.INTERRUPTIONS, schema.ACTORS, schema.PROCESS_TYPES, schema.SCHEDULES):
         yield collection
     written: list[Any] = command.get("updates") or [{"u": command.get("update", [])}]
     for update in written if name in ("update", "findAndModify") else ():
@@ -164,6 +169,7 @@ def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(list
     assert seen["a start or an end of a process"] >= 8
     assert seen[schema.INTERRUPTIONS] >= 2
     assert seen[schema.ACTORS] >= 3
+    assert seen[schema.SCHEDULES] >= 4
 
 
 READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
@@ -187,6 +193,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Processes.shown": lambda store: store.processes.shown("p", 10),
     "Processes.get_committed_brief": lambda store: store.processes.get_committed_brief("p"),
     "Processes.find_committed": lambda store: store.processes.find_committed("p"),
+    "Schedules.all": lambda store: store.schedules.all(),
+    "Schedules.get": lambda store: store.schedules.get("nightly"),
 }
 """{query: the query, asked}: what is told to somebody, or concluded from for good."""
 OF_OTHERS = {"DecisionQueries.catch_up", "Store.catch_up", "Store.clear_graph_deadlines", "Store.snapshot_pages"}

@@ -47,12 +47,12 @@ class Schedules:
         return self._committed.delete_one({"_id": schedule.id, "version": schedule.version}).deleted_count == 1
 
     def get(self, name: str) -> Schedule | None:
-        """The schedule of this name."""
+        """The schedule of this name, as a majority has it."""
         found = self._committed.find_one({"_id": name})
         return next(readable(Schedule, [found]), None) if found else None
 
     def all(self) -> dict[str, Schedule]:
-        """All schedules that can be read, by name."""
+        """All schedules that can be read, by name, as a majority has them."""
         return {schedule.id: schedule for schedule in readable(Schedule, self._committed.find().sort("_id", 1))}
 
     def to_look_at(self, limit: int, ahead: float) -> Read[Schedule]:
