@@ -18,13 +18,14 @@ example is run. Ends with 0 only if every process finished, no accepted result w
 live record was without a deadline and no repair tells of lost records.
 
 With --chaos workers and their processes, beats, MongoDB's primary (one of three) and Valkey are killed, frozen or
-stepped down, and messages dropped, one after the other, for as long as --for says (else half of --timeout).
+stepped down, and messages dropped, one after the other, for as long as --for says (else half of --timeout). --fail lets
+a part of all attempts fail for what passes by itself, as a host that is away.
 
 Example: [bold]recovery demo[/bold]
 
 Example: [bold]recovery demo montage.json --processes 30 --kill-every 1s --time-scale 0.01 --json[/bold]
 
-Example: [bold]recovery demo --chaos --for 10m --seed 7[/bold]
+Example: [bold]recovery demo --chaos --fail 0.3 --for 10m --seed 7[/bold]
 """
 
 INTERRUPTED = 128
@@ -47,6 +48,13 @@ def demo(
         ),
     ] = "2s",  # type: ignore[assignment]
     chaos: Annotated[bool, typer.Option("--chaos", help="Break not only workers.")] = False,
+    faults: Annotated[
+        list[str] | None,
+        typer.Option("--fault", metavar="KIND", help="With --chaos: only faults of this kind.", show_default=False),
+    ] = None,
+    fail: Annotated[
+        float, typer.Option(help="Part of attempts that fail for what passes, and are tried again; up to 0.9.")
+    ] = 0.0,
     go_on: Annotated[
         float,
         typer.Option(
@@ -79,6 +87,8 @@ def demo(
         workers=workers,
         kill_every=kill_every,
         chaos=chaos,
+        faults=faults or (),
+        fail=fail,
         go_on=go_on,
         time_scale=time_scale,
         timeout=timeout,

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from recovery.demo import ledger
+from recovery.demo.failures import Failure
 from recovery.engine import Recovery
 from recovery.engine.actors.context import current
+from recovery.retry import Backoff
 
 APP = f"{__name__}:app"
 PROCESS = "workflow"
@@ -25,36 +27,54 @@ app = Recovery()
 
 # A sleeping task beats, so only a dead one times out; the time-out is what a task costs whose worker and all
 # workers of its host died at once. That many lost attempts are our own kills, and not the task's fault.
-_PATIENT = {"auto_heartbeat": True, "worker_timeout": 10.0, "max_work_timeouts": 1000}
+_PATIENT: dict[str, Any] = {
+    "auto_heartbeat": True,
+    "worker_timeout": 10.0,
+    "max_work_timeouts": 1000,
+    # Quicker than anybody would try a real host again: a demo is watched.
+    "retry": Backoff(initial=0.5, coefficient=1.2, jitter=(0, 0.5), maximum=3),
+}
 
 
 @app.process(PROCESS, **_PATIENT)
-def workflow(tasks: list[tuple[str, list[str], float]], time_scale: float) -> Any:
-    """Run `[id, parents, runtime]`, parents first; the result is `collect`'s, of the tasks that none waits for."""
+def workflow(tasks: list[tuple[str, list[str], float]], time_scale: float, number: int = 0) -> Any:
+    """Run `[id, parents, runtime]`, parents first; the result is `collect`'s, of the tasks that none waits for. By its
+    `number` each process of a demo has failures of its own."""
     promises: dict[str, Any] = {}
     inner: set[str] = set()
     for task, parents, runtime in tasks:
         seen = [promises[parent] for parent in parents]
-        promises[task] = workflow_task.schedule(task, runtime * time_scale, seen)
+        promises[task] = workflow_task.schedule(task, runtime * time_scale, seen, number)
         inner.update(parents)
-    return collect.schedule([promise for task, promise in promises.items() if task not in inner])
+    return collect.schedule([promise for task, promise in promises.items() if task not in inner], number)
 
 
 @app.actor("workflow_task", **_PATIENT)
-def workflow_task(task: str, seconds: float, parents: list[dict[str, str]]) -> dict[str, str]:
+def workflow_task(task: str, seconds: float, parents: list[dict[str, str]], number: int = 0) -> dict[str, str]:
     """Sleep, then return a new nonce."""
+    failure = _failure(number)
+    failure.before()
     time.sleep(seconds)
     value = {"task": task, "nonce": _nonce()}
     ledger.append({**_identity(), **value, "seen": _nonces(parents)})
+    failure.after()
     return value
 
 
 @app.actor("collect", **_PATIENT)
-def collect(leaves: list[dict[str, str]]) -> dict[str, Any]:
+def collect(leaves: list[dict[str, str]], number: int = 0) -> dict[str, Any]:
     """Return what the last tasks of the workflow returned, and a nonce of this execution."""
+    failure = _failure(number)
+    failure.before()
     value: dict[str, Any] = {"nonce": _nonce(), "leaves": _nonces(leaves), "count": len(leaves)}
     ledger.append({**_identity(), "nonce": value["nonce"], "seen": value["leaves"], "final": True})
+    failure.after()
     return value
+
+
+def _failure(number: int) -> Failure:
+    decision = current("an actor of the demo").decision
+    return Failure(f"{number}/{decision.task_id}", decision.attempts)
 
 
 def _identity() -> dict[str, str]:

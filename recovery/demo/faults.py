@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 from recovery.demo.chaos import Chaos
 from recovery.demo.freezing import AtWork, Lasting, freeze_at_work
+from recovery.demo.kinds import Kind
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
 from recovery.queue import Broker
@@ -38,41 +38,6 @@ class Broken:
 
 Fault = Callable[[], AbstractContextManager[Broken]]
 
-
-class Kind(StrEnum):
-    """The kinds of faults."""
-
-    WORKER_KILLED = "worker_killed"
-    POOL_PROCESS_KILLED = "pool_process_killed"
-    WORKER_FROZEN = "worker_frozen"
-    BEAT_KILLED = "beat_killed"
-    SECOND_BEAT = "second_beat"
-    PRIMARY_KILLED = "primary_killed"
-    PRIMARY_STEPPED_DOWN = "primary_stepped_down"
-    PRIMARY_FROZEN = "primary_frozen"
-    PRIMARY_LOST = "primary_lost"
-    """Replication stops, then the primary dies: what it wrote meanwhile is gone."""
-    VALKEY_KILLED = "valkey_killed"
-    VALKEY_LOST = "valkey_lost"
-    MESSAGES_DROPPED = "messages_dropped"
-
-
-LASTS: Mapping[Kind, float] = {
-    # At the most: until others have done what it was at. What it brings when it comes back is too late then.
-    Kind.WORKER_FROZEN: 20.0,
-    Kind.BEAT_KILLED: 3.0,
-    Kind.SECOND_BEAT: 3.0,
-    # Longer than an election, so that there are two of them.
-    Kind.PRIMARY_KILLED: 5.0,
-    Kind.PRIMARY_FROZEN: 6.0,
-    Kind.PRIMARY_LOST: 5.0,
-    Kind.VALKEY_KILLED: 2.0,
-    Kind.VALKEY_LOST: 2.0,
-}
-"""Seconds until it is mended; what is not here is at once."""
-
-FAILOVERS = frozenset({Kind.PRIMARY_KILLED, Kind.PRIMARY_STEPPED_DOWN, Kind.PRIMARY_FROZEN, Kind.PRIMARY_LOST})
-"""Faults by which MongoDB's primary changes: what only the one before had is taken back."""
 
 TAKEN_FOR_LOST = 5.0
 """Seconds that a worker stands still at the least: longer than the demo's heartbeat_timeout of 3 s."""
@@ -99,6 +64,7 @@ def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chao
             Kind.PRIMARY_STEPPED_DOWN: partial(_primary_stepped_down, nodes),
             Kind.PRIMARY_FROZEN: partial(_primary_frozen, nodes),
             Kind.PRIMARY_LOST: partial(_primary_lost, nodes),
+            Kind.MONGODB_AWAY: partial(_mongodb_away, nodes),
         }
     if (valkey := stack.valkey) is not None:
         found |= {
@@ -194,6 +160,16 @@ def _primary_lost(nodes: ReplicaSet) -> Iterator[Broken]:
         yield Broken(f"{primary.label} killed, the primary, with all that it wrote for {LAGS:g} s")
     finally:
         nodes.resume_replication()
+        nodes.start()
+
+
+@contextmanager
+def _mongodb_away(nodes: ReplicaSet) -> Iterator[Broken]:
+    for member in nodes.members:
+        member.kill()
+    try:
+        yield Broken("MongoDB killed, all of it")
+    finally:
         nodes.start()
 
 

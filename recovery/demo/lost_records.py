@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from recovery.demo.faults import FAILOVERS
+from recovery.demo.kinds import FAILOVERS
 from recovery.rules import Rule
 
 BY_FAILOVER = frozenset({Rule.CHILDREN_MISSING, Rule.TASK_MISSING, Rule.DECISION_MISSING, Rule.GRAPH_MISSING})

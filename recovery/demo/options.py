@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recovery.demo.kinds import Kind
 from recovery.errors import InputError
 from recovery.wfformat import Workflow, example_path, load
+
+KINDS = [kind.value for kind in Kind]
+LARGEST_PART = 0.9
+"""With more of them a demo would not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,10 @@ class Options:
     """Seconds between kills; 0: none. With `chaos`: between the end of a fault and the next."""
     chaos: bool = False
     """Whether not only workers are killed."""
+    faults: Sequence[str] = ()
+    """The kinds of faults that chaos is made of; none: all of them."""
+    fail: float = 0.0
+    """The part of all attempts that fail for what passes by itself, from 0 to 0.9."""
     go_on: float = 0.0
     """Seconds in which things are broken and a process that has ended is followed by another; 0: `processes` are
     started, and no more."""
@@ -41,6 +50,15 @@ class Options:
         _not_negative(self.kill_every, "--kill-every")
         _not_negative(self.go_on, "--for")
         _not_negative(self.time_scale, "--time-scale")
+        if not 0 <= self.fail <= LARGEST_PART:
+            raise InputError(
+                f"--fail {self.fail:g}: must be from 0 to {LARGEST_PART:g}, the part of attempts that fail"
+            )
+        for kind in self.faults:
+            if kind not in KINDS:
+                raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
+        if self.faults and not self.chaos:
+            raise InputError("--fault: only with --chaos; without it workers are killed")
         if not self.timeout > 0:
             raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
 

@@ -112,6 +112,7 @@ def summary(report: Report) -> RenderableType:
         ("tasks", f"{report.tasks}", f"{report.executions} runs to the end" if extra else "each run to its end once"),
         ("workers killed", f"{report.kills}", f"with all their processes; seed {report.seed}"),
         ("tasks requeued", f"{report.requeued}", _lag(report)),
+        *([("tried again", f"{report.retried}", "attempts that failed for what passes")] if report.retried else []),
         (
             "stale rejected",
             f"{report.stale_rejected}",

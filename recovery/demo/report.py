@@ -25,6 +25,7 @@ class Counts:
     requeued: int = 0
     stale_rejected: int = 0
     stale_results: int = 0
+    retried: int = 0
     lag_p50: float | None = None
     lag_p99: float | None = None
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Counts:
             requeued=round(multiprocess.total(found, "recovery_requeues")),
             stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
             stale_results=round(multiprocess.totals(found, "recovery_stale_results", "reason").get("result", 0)),
+            retried=round(multiprocess.total(found, "recovery_retries")),
             lag_p50=multiprocess.quantile(0.5, lag),
             lag_p99=multiprocess.quantile(0.99, lag),
             repairs=dict(sorted(multiprocess.totals(found, "recovery_repairs", "rule").items())),
@@ -71,6 +73,8 @@ class Report:
     """{rule of the failure map: repairs that changed something}."""
     live_without_deadline: int
     """The most live records that lacked a deadline at any look."""
+    retried: int = 0
+    """Attempts that failed for what passes by itself, and were tried again."""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What the run did not bring about, so that nothing is proved about it."""
@@ -106,6 +110,7 @@ def report(
         requeued=counts.requeued,
         stale_rejected=counts.stale_rejected,
         stale_results=counts.stale_results,
+        retried=counts.retried,
         accepted_twice=len(found.accepted_twice),
         lost=len(found.lost),
         wall_seconds=round(wall_seconds, 3),

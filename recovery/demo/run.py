@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from recovery.demo import ledger, workload
+from recovery.demo import failures, ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.demo.chaos import Chaos
@@ -182,6 +182,7 @@ class _Demo:
             **self.settings.environment(),
             ledger.VARIABLE: str(self.ledger),
             "PROMETHEUS_MULTIPROC_DIR": str(self.metrics),
+            **failures.environment(self.options.fail, self.chaos.seed),
             "TMPDIR": str(self.scratch),  # what killed workers leave in it goes with the folder
         }
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import LASTS, Broken, Fault, Kind
+from recovery.demo.faults import Broken, Fault
+from recovery.demo.kinds import LASTS, Kind
 
 MENDED_TIMEOUT = 120.0
 """Seconds in which the last fault is over: what lasts longest, and the start of a server."""

@@ -15,6 +15,7 @@ from recovery.demo.options import Options
 from recovery.demo.storm import Storm
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
+from recovery.errors import InputError
 from recovery.stack import Stack
 
 
@@ -35,6 +36,10 @@ class Trouble:
         self._until = now + self._options.breaks_for
         if self._options.chaos:
             possible = faults(self._stack, self._workforce, resources, self._chaos)
+            if wanted := self._options.faults:
+                possible = {kind: fault for kind, fault in possible.items() if kind.value in wanted}
+            if not possible:
+                raise InputError(f"--fault {' '.join(wanted)}: of servers that are not ours nothing is broken")
             self._storm = Storm(possible, self._chaos, self._options.kill_every, self._tell)
             self._storm.start()
         else:

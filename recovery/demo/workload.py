@@ -58,8 +58,7 @@ class Starting:
     """Starts processes of some workflows, in turn."""
 
     def __init__(self, resources: Resources, workflows: Sequence[Workflow], time_scale: float) -> None:
-        self._resources, self._workflows = resources, workflows
-        self._arguments = [_arguments(workflow, time_scale) for workflow in workflows]
+        self._resources, self._workflows, self._time_scale = resources, workflows, time_scale
         self._started, self._name = 0, uuid.uuid4().hex
 
     def next(self) -> Run:
@@ -68,7 +67,7 @@ class Starting:
         process_id = start_process(
             self._resources,
             PROCESS,
-            self._arguments[place],
+            _arguments(self._workflows[place], self._time_scale, self._started),
             custom_id=f"{self._name}-{self._started}",
             idle_timeout=self._resources.settings.idle_timeout,
         )
@@ -122,6 +121,6 @@ def _decoded(text: str | None) -> Any:
         return text  # none of ours: the audit says so
 
 
-def _arguments(workflow: Workflow, time_scale: float) -> str:
+def _arguments(workflow: Workflow, time_scale: float, number: int) -> str:
     rows = [[task.id, list(task.parents), task.runtime] for task in workflow.tasks]
-    return encode_call(PROCESS, (rows, time_scale), {}).text
+    return encode_call(PROCESS, (rows, time_scale, number), {}).text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
+from random import Random, SystemRandom
 from typing import Protocol
 
 from recovery.errors import InputError
@@ -72,7 +72,8 @@ class Durable:
     `attempts`."""
 
     policy: Backoff = DEFAULT
-    random: Random = Random()  # noqa: RUF009 - one for all, as the module `random` has
+    # Not one with a state of its own: processes that were forked from one would all wait alike.
+    random: Random = SystemRandom()  # noqa: RUF009 - one for all, as the module `random` has
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
         if not may_be_sent_again(request, reason):

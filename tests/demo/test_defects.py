@@ -19,7 +19,7 @@ from pymongo import MongoClient
 from rich.console import Console
 
 from recovery.demo import faults, run, trouble, workforce
-from recovery.demo.faults import Kind
+from recovery.demo.kinds import Kind
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress
 from recovery.demo.report import Report

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.demo.faults import Kind
+from recovery.demo.kinds import Kind
 from recovery.rules import Rule
 from recovery.settings import Settings
 from tests.cli import schemas
@@ -22,7 +22,7 @@ SEED = 144
 FIGURES = {
     "processes", "finished", "tasks", "executions", "requeued", "stale_rejected", "accepted_twice", "lost",
     "wall_seconds", "lag_p50", "lag_p99", "kills", "seed", "faults", "repairs", "live_without_deadline",
-    "stale_results", "notes",
+    "stale_results", "retried", "notes",
 }  # fmt: skip
 
 pytestmark = pytest.mark.cluster
@@ -73,6 +73,35 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
         assert found["stale_results"] > 0
     assert of_this(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.soak
+def test_mongodb_is_away_while_a_third_of_all_attempts_fails(tmp_path: Path) -> None:
+    """All of it, for 20 seconds: no process is lost for it and nothing done twice; and the log says what was tried
+    again and why, and when the breaker opened and closed."""
+    options = ("--chaos", "--fault", "mongodb_away", "--fail", "0.33", "--for", "25", "--seed", str(SEED), "--keep")
+    done = recovery(*SMALL, *options, "--json", env={"TMPDIR": str(tmp_path)}, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = schemas.read("demo", done.stdout)
+    assert found["processes"] == found["finished"]
+    assert (found["lost"], found["accepted_twice"], found["faults"]) == (0, 0, {"mongodb_away": 1})
+    assert found["retried"] > 0
+    (folder,) = tmp_path.iterdir()
+    logs = "".join(log.read_text() for log in (folder / "logs").glob("worker-*.log"))
+    for said in ("circuit breaker open", "circuit breaker closed", "reason NODE_NOT_AVAILABLE; retry 1 in "):
+        assert said in logs
+
+
+@pytest.mark.soak
+def test_ten_minutes_of_chaos_while_a_third_of_all_attempts_fails(tmp_path: Path) -> None:
+    options = ("--chaos", "--fail", "0.33", "--for", "600", "--seed", str(SEED), "--json")
+    done = recovery(*SMALL, *options, env={"TMPDIR": str(tmp_path)}, timeout=900)
+    assert done.returncode == 0, done.stderr
+    found = schemas.read("demo", done.stdout)
+    assert found["processes"] == found["finished"]
+    assert (found["lost"], found["accepted_twice"], found["live_without_deadline"]) == (0, 0, 0)
+    assert set(found["faults"]) == set(Kind)
+    assert found["retried"] > 100
 
 
 def test_without_kills_on_servers_that_run_already(settings: Settings, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.demo.faults import FAILOVERS, Kind
+from recovery.demo.kinds import FAILOVERS, Kind
 from recovery.demo.lost_records import BY_FAILOVER, BY_NOTHING, unexplained
 from recovery.rules import Rule
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import Broken, Fault, Kind, faults
+from recovery.demo.faults import Broken, Fault, faults
+from recovery.demo.kinds import Kind
 from recovery.demo.storm import Storm
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
@@ -25,6 +26,7 @@ OF_SERVERS = {
     Kind.PRIMARY_STEPPED_DOWN,
     Kind.PRIMARY_FROZEN,
     Kind.PRIMARY_LOST,
+    Kind.MONGODB_AWAY,
     Kind.VALKEY_KILLED,
     Kind.VALKEY_LOST,
 }

@@ -9,7 +9,7 @@ import pytest
 
 from recovery.demo import trouble
 from recovery.demo.chaos import Chaos
-from recovery.demo.faults import Kind
+from recovery.demo.kinds import Kind
 from recovery.demo.options import Options
 from recovery.demo.trouble import Trouble
 from recovery.demo.workforce import Workforce
