@@ -23,6 +23,7 @@
     │   ├── UnknownProcessType
     │   ├── ProcessNotFound
     │   ├── CustomIdTaken        a process has this custom id, and was started with other arguments
+    │   ├── StartRefused         no process of this type, or of this key of it, is started until an operator says so
     │   ├── NotEncodable         a value that JSON can't carry unchanged
     │   ├── TooLarge             a record would be over MongoDB's limit
     │   ├── NotInActor           called outside a running actor
@@ -157,6 +158,17 @@ class CustomIdTaken(InputError):
     def __init__(self, message: str, process_id: str) -> None:
         super().__init__(message)
         self.process_id = process_id
+
+
+class StartRefused(InputError):
+    """No process of this type, or of this key of it, is started: `reason` is FAILED_ADMIN where a marker says so, which
+    is named `marker` and has the error `code`, and DISABLED where an operator has disabled the type."""
+
+    def __init__(
+        self, message: str, process_type: str, reason: str, marker: str | None = None, code: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.process_type, self.reason, self.marker, self.code = process_type, reason, marker, code
 
 
 class NotEncodable(InputError):

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from recovery import errors
-from recovery.errors import CustomIdTaken, DamagedRecord, ProcessBroken, RecoveryError
+from recovery.errors import CustomIdTaken, DamagedRecord, ProcessBroken, RecoveryError, StartRefused
 
 MADE: dict[type[RecoveryError], RecoveryError] = {
     CustomIdTaken: CustomIdTaken("taken", "p1"),
     DamagedRecord: DamagedRecord("p/t", "spoilt", ("state",), "Decision"),
+    StartRefused: StartRefused("no", "order", "FAILED_ADMIN", "order/7", 40000),
     ProcessBroken: ProcessBroken("p1", "t1", "ValueError", "no", "aborted"),
 }
 """Those whose constructor takes more than a text."""

@@ -11,6 +11,7 @@ from recovery.engine.actors.actor import Actor, check_function, encode_call, pre
 from recovery.engine.actors.declared import as_settings, strategy_of
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.keys import check_key_function, key_of
 from recovery.engine.lifecycle.results import await_result
 from recovery.engine.naming import hint
 from recovery.engine.operations.abort import abort_process
@@ -116,13 +117,14 @@ class Recovery:
         """Register a function as a process type: an actor that a process can be started with.
 
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`, as of `actor`. What is said of
-        retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own. And
-        what says when it is started by itself (docs/schedules.md): `schedule`, with `time_zone`, `overlap`,
-        `catch_up`, `catch_up_limit`, `jitter`, `starts_at`, `ends_at`, `retry_across`, `retry_across_count` and
-        `schedule_arguments`.
+        retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own.
+        `key` is a function of the arguments that says what of the type a process is for: with `markers` one that breaks
+        keeps only those of the same key from being started. And what says when it is started by itself
+        (docs/schedules.md): `schedule`, with `time_zone`, `overlap`, `catch_up`, `catch_up_limit`, `jitter`,
+        `starts_at`, `ends_at`, `retry_across`, `retry_across_count` and `schedule_arguments`.
         """
-        name = _checked_name(name)
-        scheduled = {key: settings.pop(key) for key in SCHEDULE_SETTINGS if key in settings}
+        name, key = _checked_name(name), settings.pop("key", None)
+        scheduled = {one: settings.pop(one) for one in SCHEDULE_SETTINGS if one in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
@@ -133,7 +135,8 @@ class Recovery:
             process_type = ProcessTypePreferences(id=checked.id, **as_settings(ProcessTypePreferences, of_type, of))
             check(process_type)
             check_policy(process_type.retry_options(), f"process type {checked.id}")
-            actor = Actor(function, checked, process_type, strategy_of(of_type, of))
+            key_function = check_key_function(checked.id, key)
+            actor = Actor(function, checked, process_type, strategy_of(of_type, of), key_function)
             plan = declared_plan(checked.id, scheduled)
             if plan is not None:
                 actor.check_call(*arguments_of(plan))
@@ -196,7 +199,8 @@ class Recovery:
 
         With a `custom_id` that a process of this type has already: that one's id, and nothing is started. It must have
         been started with the same arguments, each by its place or its name as now, unless they may be `any_arguments`.
-        Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken.
+        Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken; and StartRefused, where a marker or an
+        operator says that none is to be started now.
         """
         name = process.name if isinstance(process, Actor) else given.text(process, "process")
         actor = self.actors.get(name)
@@ -207,6 +211,7 @@ class Recovery:
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
             raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")
+        key = key_of(name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
         resources = self.resources
         kind = resources.store.preferences.process_type(actor.process_type)
@@ -220,6 +225,8 @@ class Recovery:
             any_arguments=any_arguments is True,
             retry=retry,
             context=context,
+            key=key,
+            markers=kind.markers,
         )
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:

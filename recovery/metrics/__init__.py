@@ -23,6 +23,7 @@ from recovery.metrics.registry import (
     SCANS,
     SCHEDULE_SLOTS,
     STALE,
+    STARTS_REFUSED,
     WORK_TIMEOUTS,
 )
 
@@ -49,5 +50,6 @@ __all__ = [
     "SCAN_SECONDS",
     "SCHEDULE_SLOTS",
     "STALE",
+    "STARTS_REFUSED",
     "WORK_TIMEOUTS",
 ]

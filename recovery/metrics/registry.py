@@ -9,6 +9,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Histogram
 
 PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
+STARTS_REFUSED = Counter("recovery_starts_refused", "Processes not started, by type and why.", ["type", "reason"])
 PROCESS_TIMEOUTS = Counter("recovery_process_timeouts", "Processes that ran past their time.", ["type"])
 PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by how.", ["state"])
 OPERATIONS = Counter("recovery_operations", "What operators did to tasks and processes, by what.", ["operation"])

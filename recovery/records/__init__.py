@@ -9,6 +9,7 @@ from recovery.records.codec import field_name, from_document, required, shapes, 
 from recovery.records.decision import Decision, ErrorInfo, LostAttempt, Outcome
 from recovery.records.failure import Failure
 from recovery.records.interruption import Interruption
+from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
@@ -25,6 +26,7 @@ __all__ = [
     "ActorPreferences",
     "Call",
     "Child",
+    "Clearing",
     "Decision",
     "DecisionState",
     "Encoded",
@@ -35,6 +37,7 @@ __all__ = [
     "HungSlot",
     "Interruption",
     "LostAttempt",
+    "Marker",
     "Outcome",
     "Process",
     "ProcessState",
@@ -49,11 +52,14 @@ __all__ = [
     "Stored",
     "Task",
     "TaskLimit",
+    "TypeDisabled",
     "Worker",
     "field_name",
     "from_document",
     "is_same_deadline",
+    "marker_name",
     "required",
     "shapes",
+    "split_marker_name",
     "to_document",
 ]

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MAX_COUNT, SHORTEST
 from recovery.records.given import shown
+from recovery.records.marker import TypeDisabled
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions
 
@@ -111,6 +112,9 @@ class ProcessTypePreferences(RetrySettings):
     """How long a process may run before it is counted as late. 0: as long as it likes."""
     break_after_process_timeout: bool = False
     """Break a process at its process_timeout; False: only count it, and wait on."""
+    # Off: what is started by a person, or for one, is to be tried.
+    markers: bool = False
+    """Write a marker when a process breaks; while it is there none of the same type and key is started."""
 
 
 RATES = frozenset({"requeue_rate"})
@@ -133,6 +137,8 @@ class Stored(Generic[P]):
     overrides: Mapping[str, Any] = field(default_factory=dict)
     blocked: bool = False
     """Only of actors: no task of it is begun."""
+    disabled: TypeDisabled | None = None
+    """Only of process types: none is started."""
 
     @property
     def effective(self) -> P:

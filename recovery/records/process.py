@@ -20,6 +20,8 @@ class Process(Record):
     type: str
     args: str
     custom_id: str | None = None
+    key: str | None = None
+    """What of its type it is for, by the type's key function: its marker's."""
     start_task: str = ids.START_TASK
     state: ProcessState = ProcessState.RUNNING
     epoch: int = 0
@@ -35,6 +37,10 @@ class Process(Record):
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None
+    retried_by_schedule: bool | None = None
+    """A failure that may pass by itself is tried again by the next instance: its schedule writes the marker."""
+    marker_due: bool | None = None
+    """It broke, and its marker is to be written. Its deadline stands until that is done."""
     recovery_time: datetime | None = None
 
 

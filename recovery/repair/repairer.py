@@ -18,6 +18,7 @@ from recovery.repair.damage import DamageRepairs
 from recovery.repair.graphs import GraphRepairs
 from recovery.repair.handover import HandOver
 from recovery.repair.interruptions import InterruptionRepairs
+from recovery.repair.markers import MarkerRepairs
 from recovery.repair.processes import ProcessRepairs
 from recovery.repair.tasks import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
@@ -44,6 +45,7 @@ class Repairer:
             **TimeoutRepairs(resources, applying).actions,
             **DamageRepairs(resources, applying).actions,
             **InterruptionRepairs(resources).actions,
+            **MarkerRepairs(resources).actions,
         }
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:

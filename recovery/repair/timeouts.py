@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recovery import metrics
-from recovery.engine import Resources
+from recovery.engine import Resources, batch_or_each
 from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
+from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
@@ -74,7 +75,10 @@ class TimeoutRepairs:
         error = ErrorInfo(kind="ProcessTimeout", message=message, code=PROCESS_TIMEOUT.number, reason=UNKNOWN.name)
         for process in processes:
             list_interruption(self._resources, process, error, restarts=reopened or 0)
-        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened)
+        within = marker_within(self._resources, processes[0], error)
+        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, within)
+        if late and within is not None:
+            batch_or_each(ids, lambda some: mark(self._resources, some))
         if late < len(ids):
             remove_superseded(self._resources, ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)

@@ -179,6 +179,13 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "Listed again, from the failed decision's error or the process's own.",
         "Who deleted it? Was a backup restored in part?",
     ),
+    Rule.MARKER_MISSING: Explanation(
+        "A process of a type with `markers` broke, and whoever was to write its marker was cut off: others of its kind "
+        "could still be started.",
+        "The process is `broken`, and its `markerDue` is set.",
+        "Written, unless there is one, or an operator has cleared one since the process broke.",
+        NOTHING,
+    ),
     Rule.RECORD_DAMAGED: Explanation(
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
         "A field has a value of another type than it can have, or lacks one that it must have.",

@@ -9,6 +9,7 @@ from recovery.rules import contradictions, graphs, links
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
 from recovery.rules.interruptions import interruption_missing
+from recovery.rules.markers import marker_missing
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
 from recovery.rules.times import time_impossible
@@ -22,6 +23,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
         return list(abort_cut_off(snapshot))
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
+    found += marker_missing(snapshot)  # whatever else there is: it needs nothing but the process
     if process is None or snapshot.damaged:
         return [*record_damaged(snapshot), *found]
     if contradicted := _contradicted(snapshot, around):

@@ -28,6 +28,7 @@ from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.lifecycle.decision_queries import Held
 from recovery.store.lifecycle.decisions import Decisions, Queued
 from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
+from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
@@ -95,6 +96,7 @@ class Store:
         self.graphs = Graphs(self._database[schema.GRAPHS])
         self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
         self.aborts = Aborts(self._database)
+        self.markers = Markers(self._database[schema.MARKERS])
         self.workers = Workers(self._database[schema.WORKERS])
         self.queues = Queues(self._database[schema.QUEUES])
         self.actors = Actors(self._database[schema.ACTORS])

@@ -45,6 +45,7 @@ _REPAIR = (
     # A record that can't be read is postponed, though it is not valid. Tasks are immutable.
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),
+    ((schema.MARKERS,), "insert update"),
     ((schema.QUEUES, schema.SCANNERS), "insert update"),
     ((schema.SCHEDULES,), "insert update bypassDocumentValidation"),
 )
@@ -54,7 +55,7 @@ ROLES: Mapping[str, Rights] = {
         # An upsert, since only an update knows the database's clock.
         ((schema.PROCESSES,), "find insert update"),
         ((schema.TASKS, schema.DECISIONS, schema.GRAPHS), "insert"),
-        (_SETTINGS, "find"),
+        ((*_SETTINGS, schema.MARKERS), "find"),
     ),
     WORKER: _rights(*_LOOK, *_REPAIR, (_SETTINGS, "insert update"), ((schema.WORKERS,), "insert update remove")),
     OPERATOR: _rights(

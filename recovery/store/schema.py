@@ -25,6 +25,7 @@ from recovery.records import (
     DecisionState,
     Graph,
     Interruption,
+    Marker,
     Process,
     ProcessState,
     ProcessTypePreferences,
@@ -48,9 +49,14 @@ PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs
 WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
 INTERRUPTIONS = "interruptions"
 SCHEDULES = "schedules"
+MARKERS = "markers"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
+
+KEPT_MARKERS = 90 * 86_400
+"""Seconds that a cleared marker is kept: who looks into what happened last quarter still finds it, and those of keys
+that nobody uses any more don't pile up."""
 
 INDEX_BUILT_TIMEOUT = 600.0
 LOOK_EVERY = 0.1
@@ -75,6 +81,7 @@ KINDS: dict[str, type[Record]] = {
     DECISIONS: Decision,
     GRAPHS: Graph,
     INTERRUPTIONS: Interruption,
+    MARKERS: Marker,
     WORKERS: Worker,
     ACTORS: ActorPreferences,
     PROCESS_TYPES: ProcessTypePreferences,
@@ -164,6 +171,8 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ([("type", 1), ("actor", 1), ("kind", 1), ("fingerprint", 1)], {"name": "group"}),
         ([("fingerprint", 1)], {"name": "fingerprint"}),
     ],
+    # Those that were cleared are removed by MongoDB.
+    MARKERS: [([("clearedAt", 1)], {"name": "cleared", "expireAfterSeconds": KEPT_MARKERS})],
     WORKERS: [_DEADLINE],
     SCHEDULES: [_DEADLINE],
 }

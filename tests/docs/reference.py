@@ -109,6 +109,7 @@ PREFERENCE_REASONS = {
     "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
     "process_timeout": "How long is too long only you know.",
     "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
+    "markers": "What a person starts is to be tried. On where the next one would fail for the same.",
 }
 PREFERENCE_DEFAULTS = {
     "idle_timeout": "`RECOVERY_IDLE_TIMEOUT`",

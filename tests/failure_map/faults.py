@@ -298,6 +298,12 @@ def interruptions_lost(broken: Broken) -> None:
     assert broken.db["interruptions"].delete_many(of_it).deleted_count == 2
 
 
+def marker_not_written(broken: Broken) -> None:
+    """Whoever broke it was cut off before its marker."""
+    later = broken.world.store.now() + HOUR
+    broken.change("processes", broken.id, {"$set": {"markerDue": True, "recoveryTime": later}})
+
+
 def counter_damaged(broken: Broken) -> None:
     key = claim(broken, "silent#1")
     overdue(broken, key)
@@ -443,6 +449,7 @@ FAULTS = (
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
     ),
+    Fault(Rule.MARKER_MISSING, marker_not_written, stage="ended", process="refusing", end=BROKEN, error="ValueError"),
     Fault(Rule.ORPHAN, orphan, end=None),
     Fault(Rule.RECORD_DAMAGED, outcome_missing),
     Fault(Rule.RECORD_DAMAGED, end_damaged, result='{"total":101}'),

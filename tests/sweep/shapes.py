@@ -310,6 +310,11 @@ def not_listed_as_a_whole(process_id: str, now: datetime) -> Records:
     return replace(broken_as_a_whole(process_id, now), listed={})
 
 
+def marker_not_written(process_id: str, now: datetime) -> Records:
+    records = broken(process_id, now)
+    return replace(records, process=records.process.evolve(marker_due=True, recovery_time=now))
+
+
 Shape = Callable[[str, datetime], Records]
 
 HEALTHY: tuple[Shape, ...] = (finished, running, broken, broken_as_a_whole)
@@ -339,6 +344,7 @@ BROKEN: dict[Shape, Rule] = {
     not_listed: Rule.INTERRUPTION_MISSING,
     listed_for_an_earlier_life: Rule.INTERRUPTION_MISSING,
     not_listed_as_a_whole: Rule.INTERRUPTION_MISSING,
+    marker_not_written: Rule.MARKER_MISSING,
 }
 ONLY_TOLD = (no_actors, finished_too_early)
 """Conditions about which nothing is to be done."""

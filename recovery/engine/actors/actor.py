@@ -44,6 +44,8 @@ class Actor(Generic[P, R]):
     """Its settings as a process type, if it is one."""
     strategy: RetryStrategy | None = None
     """Its own, in the place of the policy that its settings say."""
+    key: Callable[..., Any] | None = None
+    """Of a process type: what of it a process is for, by its arguments."""
     _eta: datetime | None = None
     _delay: float | None = None
     _fallible: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from recovery import metrics
+from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.engine.resources import Resources
 from recovery.records import ErrorInfo, Interruption, Process, ProcessState
 from recovery.records.failure import fingerprint
@@ -32,9 +33,12 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
 def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
     """List the interruption, then break the process unless it has been reopened, or has ended, since it was read."""
     list_interruption(resources, process, error, restarts=restarts, attempt=attempt)
-    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened)
+    within = marker_within(resources, process, error)
+    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, within)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+        if within is not None:
+            mark(resources, [process.id])
     else:
         remove_superseded(resources, [process.id], error)
     return ended

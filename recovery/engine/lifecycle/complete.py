@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from recovery import metrics
 from recovery.engine.actors.resolve import gather, text_size, values_of
 from recovery.engine.lifecycle.breaking import break_process
+from recovery.engine.lifecycle.marking import lift_marker
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
@@ -45,6 +46,8 @@ def finish_process(
             return break_process(resources, process_id, epoch, too_large("result"))
         except DamagedRecord as damage:
             return break_process(resources, process_id, epoch, _unreadable(damage))
+        if process.reopened:
+            lift_marker(resources, process)
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()

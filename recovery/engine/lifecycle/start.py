@@ -11,6 +11,7 @@ import logging
 from datetime import datetime, timedelta
 
 from recovery import metrics
+from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
@@ -38,11 +39,16 @@ def start(
     any_arguments: bool = False,
     retry: RetryOptions | None = None,
     context: str | None = None,
+    key: str | None = None,
+    markers: bool = False,
+    retried_by_schedule: bool | None = None,
 ) -> str:
     """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
 
     With a custom id that a process of this type has already, that one's id, and nothing is changed. Raises
-    CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`.
+    CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`; and StartRefused
+    where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
+    `retried_by_schedule` its own end leaves a marker only if no next instance could do better.
     """
     wanted = Process(
         id=new_process_id(),
@@ -52,11 +58,16 @@ def start(
         idle_timeout=idle_timeout,
         retry=retry,
         context=context,
+        key=key,
+        retried_by_schedule=retried_by_schedule or None,
     )
     first_look = min(idle_timeout, process_timeout or idle_timeout)
     try:
         process = through_outage(
-            resources, lambda: resources.store.processes.insert(wanted, first_look), CONFIRMED_TIMEOUT, wanted.id
+            resources,
+            lambda: _insert_if_allowed(resources, wanted, first_look, markers),
+            CONFIRMED_TIMEOUT,
+            wanted.id,
         )
     except StoreUnavailable as error:
         raise ServerUnavailable(
@@ -75,6 +86,12 @@ def start(
         told = "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s"
         log.warning(told, process.id, error, idle_timeout)
     return process.id
+
+
+def _insert_if_allowed(resources: Resources, wanted: Process, first_look: float, markers: bool) -> Process:
+    if markers or resources.store.preferences.disabled(wanted.type) is not None:
+        check_start(resources, wanted, markers)
+    return resources.store.processes.insert(wanted, first_look)
 
 
 def _check_arguments(resources: Resources, process: Process, wanted: Process) -> None:

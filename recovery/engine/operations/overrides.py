@@ -1,4 +1,5 @@
-"""What an operator changes while workers run: settings of actors and process types, and which actors are blocked.
+"""What an operator changes while workers run: settings of actors and process types, which actors are blocked, and which
+process types are disabled.
 
 A setting is written first, and that alone counts: every process of ours reads it within seconds. Then workers are told
 that there is something to read, so that it is at once; and the deadlines that it makes too late are moved, so that what
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic
 
 from recovery.engine.naming import hint
+from recovery.engine.operations.operator import reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor, UnknownProcessType
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, given
@@ -98,12 +100,28 @@ class ActorOverrides(Overrides[ActorPreferences]):
 
 
 class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
-    """Settings of process types."""
+    """Settings of process types, and which are disabled."""
 
     kind, what, unknown = ProcessTypePreferences, "process type", UnknownProcessType
 
     def __init__(self, resources: Resources) -> None:
         super().__init__(resources, resources.store.process_types)
+
+    def disable(self, name: str, reason: str, by: str | None = None) -> bool:
+        """Have no process of a type started any more; False: it was disabled already, and what was said then stands.
+        What runs goes on."""
+        reason = reason_of(reason, "told to whoever starts one")
+        self.get(name)
+        changed = self._store.process_types.disable(name, by or who(), reason)
+        self._tell()
+        return changed
+
+    def enable(self, name: str) -> bool:
+        """Have processes of a type started again; False: it was not disabled."""
+        self.get(name)
+        changed = self._store.process_types.enable(name)
+        self._tell()
+        return changed
 
     def _advance_deadlines(self, name: str, effective: ProcessTypePreferences) -> None:
         if effective.process_timeout:

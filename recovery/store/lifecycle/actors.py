@@ -1,7 +1,8 @@
 """Queries and updates of settings: what workers tell of their actors and process types, and what operators set.
 
 Both stand in one document and are written by different people, so neither write touches the other's fields: a
-worker that starts replaces what the code says and keeps `overrides` and `blockedAt`; and `freed`, which `hung` keeps.
+worker that starts replaces what the code says and keeps `overrides`, `blockedAt` and `disabled`; and `freed`, which
+`hung` keeps.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from recovery.errors import DamagedRecord
-from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, field_name, from_document, to_document
+from recovery.records import (
+    ActorPreferences,
+    ProcessTypePreferences,
+    Stored,
+    TypeDisabled,
+    field_name,
+    from_document,
+    to_document,
+)
 from recovery.records.preferences import P, fits, setting_names, within_limits
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -34,7 +43,7 @@ class KeptSettings(Generic[P]):
 
     def save(self, told: Iterable[P]) -> None:
         """Save what the code says over what it said; what an operator set stays."""
-        kept = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed"}
+        kept = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed", "disabled": "$disabled"}
         updates = [
             UpdateOne(
                 {"_id": one.id},
@@ -79,7 +88,7 @@ class KeptSettings(Generic[P]):
             if (key := field_name(name)) in over and over[key] is not None and fits(self._kind, name, over[key])
         }
         self._good[document["_id"]] = code = within_limits(self._code(document))
-        return Stored(code, overrides, document.get("blockedAt") is not None)
+        return Stored(code, overrides, document.get("blockedAt") is not None, _disabled(document.get("disabled")))
 
     def _code(self, document: Document) -> P:
         """What the code says; of what can't be read what it said when that could be, or the default."""
@@ -131,3 +140,24 @@ class ProcessTypes(KeptSettings[ProcessTypePreferences]):
 
     def __init__(self, collection: Collection[Document]) -> None:
         super().__init__(collection, ProcessTypePreferences)
+
+    def disable(self, name: str, by: str, reason: str) -> bool:
+        """Have no process of this type started any more; False: it is disabled already, or not known."""
+        said = {"at": "$$NOW", "by": literal(by), "reason": literal(reason)}
+        changed = self._collection.update_one({"_id": name, "disabled": None}, [{"$set": {"disabled": said}}])
+        return changed.modified_count == 1
+
+    def enable(self, name: str) -> bool:
+        """Have processes of this type started again; False: it was not disabled, or is not known."""
+        changed = self._collection.update_one({"_id": name, "disabled": {"$ne": None}}, {"$unset": {"disabled": ""}})
+        return changed.modified_count == 1
+
+
+def _disabled(value: Any) -> TypeDisabled | None:
+    """What an operator said; of another program's word only that there is one."""
+    if value is None:
+        return None
+    try:
+        return from_document(TypeDisabled, value)
+    except (DamagedRecord, AttributeError):
+        return TypeDisabled()

@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 import pymongo
 
 from recovery.errors import StoreError
-from recovery.records import ActorPreferences, ProcessTypePreferences, Stored
+from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, TypeDisabled
 from recovery.store.driver_errors import translated
 from recovery.store.lifecycle.actors import Actors, ProcessTypes
 
@@ -79,6 +79,23 @@ class CurrentPreferences:
         known."""
         stored = self._process_types.get().stored.get(name)
         return stored.effective if stored else ProcessTypePreferences(id=name)
+
+    def disabled(self, process_type: str) -> TypeDisabled | None:
+        """An operator's word that no process of this type is to be started. Raises StoreError where that could never
+        be read."""
+        stored = self._process_types.known().stored.get(process_type)
+        if stored is None or stored.disabled is None:
+            return None
+        stored = self._process_types.get(REFRESH_BLOCKED).stored.get(process_type)
+        return stored.disabled if stored is not None else None
+
+    def writes_markers(self, process_type: str) -> bool:
+        """Whether a process of this type that breaks leaves a marker. Raises StoreError where that could never be
+        read."""
+        stored = self._process_types.known().stored.get(process_type)
+        if stored is None:  # of a worker that has just told of it
+            stored = self._process_types.get(0.0).stored.get(process_type)
+        return stored is not None and stored.effective.markers
 
     def is_blocked(self, actor: str) -> bool:
         """Whether no task of this actor may be begun. Raises StoreError where that could never be read."""

@@ -173,16 +173,39 @@ class Processes:
         """running → finished with this result; False if it no longer runs in this epoch."""
         return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
 
-    def break_(self, process_id: str, epoch: int, error: ErrorInfo, reopened: int | None = None) -> bool:
+    def break_(
+        self,
+        process_id: str,
+        epoch: int,
+        error: ErrorInfo,
+        reopened: int | None = None,
+        marker_within: float | None = None,
+    ) -> bool:
         """running → broken with this error; False if it no longer runs in this epoch, or was reopened since it was
-        seen."""
+        seen. With `marker_within` its marker is due, and its deadline stands for so many seconds."""
         fields = {"state": ProcessState.BROKEN.value, "error": to_document(error)}
-        return self._end(process_id, epoch, fields, {"reopened": reopened})
+        return self._end(process_id, epoch, fields, {"reopened": reopened}, marker_within)
 
-    def _end(self, process_id: str, epoch: int, fields: Document, guard: Document | None = None) -> bool:
+    def _end(
+        self,
+        process_id: str,
+        epoch: int,
+        fields: Document,
+        guard: Document | None = None,
+        marker_within: float | None = None,
+    ) -> bool:
         changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
-            _ending(fields),
+            _ending(fields, marker_within),
+        )
+        return changed.modified_count == 1
+
+    def settle_marker(self, process: Process) -> bool:
+        """Clear the deadline of a broken process whose marker is written; False if that was done, or it was set running
+        again. Restorable: what a failover takes back is looked at once more."""
+        guard = {"_id": process.id, "state": ProcessState.BROKEN.value, "reopened": process.reopened}
+        changed = self._current.update_one(
+            {**guard, "markerDue": True}, {"$unset": {"markerDue": "", "recoveryTime": ""}}
         )
         return changed.modified_count == 1
 
@@ -216,10 +239,11 @@ class Processes:
         seconds: float,
         error: ErrorInfo,
         reopened: int | None = None,
+        marker_within: float | None = None,
     ) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
-        once more. None that was reopened since they were seen. How many."""
-        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)})
+        once more. None that was reopened since they were seen. How many. `marker_within`: see `break_`."""
+        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker_within)
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
         guard = {**_late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
@@ -258,7 +282,7 @@ class Processes:
 
 
 _ENDING: Document = {
-    **dict.fromkeys(("type", "startTask", "state", "epoch", "reopened"), True),
+    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue"), True),
     "bytes": size_of("args"),
 }
 
@@ -276,11 +300,11 @@ def _brief(document: Document) -> Process:
     return from_document(Process, document | {"args": LEFT_OUT})
 
 
-def _ending(fields: Document) -> list[Document]:
-    return [
-        {"$set": {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}},
-        {"$unset": "recoveryTime"},
-    ]
+def _ending(fields: Document, marker_within: float | None = None) -> list[Document]:
+    ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
+    if marker_within is None:
+        return [{"$set": ended}, {"$unset": "recoveryTime"}]
+    return [{"$set": {**ended, "markerDue": True, "recoveryTime": after(marker_within)}}]
 
 
 def _late(process_type: str, seconds: float) -> Document:

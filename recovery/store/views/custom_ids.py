@@ -51,6 +51,10 @@ class CustomIds:
             found = self._processes.find(query, _FIELDS).limit(limit).to_list()
         return sorted(map(_named, found), key=lambda one: (one.type, one.id))
 
+    def is_taken(self, process_type: str, custom_id: str) -> bool:
+        """Whether a process of this type has this custom id. Index `customId`."""
+        return self._processes.find_one({"type": process_type, "customId": custom_id}, {"_id": True}) is not None
+
     def starting_with(self, start: str, limit: int) -> list[Named]:
         """Up to `limit` processes whose custom id starts so, for shells that complete it. Index `customId`: a range for
         each process type."""

@@ -40,7 +40,10 @@ KEY = {"_id": True}
 """Nothing but the key: answered from the index alone."""
 BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: dict.fromkeys(
-        ("state", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task", "recoveryTime"),
+        (
+            *("state", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task"),
+            *("markerDue", "recoveryTime"),
+        ),
         True,
     ),
     schema.GRAPHS: dict.fromkeys(
