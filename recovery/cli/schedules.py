@@ -217,7 +217,7 @@ def _tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
         then = f"next at {moment(schedule.next_slot)}"
     else:
         then = f"{state(schedule)}: {why(schedule)}"
-    console().print(f"{schedule.id}: {done}; {then}")
+    console().print(f"{schedule.id}: {then if then.startswith(done) else f'{done}; {then}'}")
 
 
 def add_to(commands: typer.Typer) -> None:
