@@ -19,7 +19,7 @@ from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED, ErrorMap
 from recovery.retry.reasons import UNKNOWN, Reason
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
-"""A label of ours: what a bulk of MongoDB's wrote was not confirmed."""
+"""A label of ours: what MongoDB wrote was not confirmed."""
 MAX_CAUSES = 20
 """Of a chain of causes so many are looked at."""
 
@@ -188,19 +188,25 @@ def signs_of(error: BaseException) -> Signs:
     code = _get(error, "code")
     if status is None and "urllib.error.HTTPError" in types and _is_status(code):
         status = code
-    failed, unconfirmed = _of_bulk(_get(error, "details"))
-    number = next((one for one in (failed, _get(error, "errno"), code) if type(one) is int), None)
+    failed, answered, unconfirmed = _of_details(_get(error, "details"))
+    number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
     labels = [*(_get(error, "_error_labels") or ()), *([WRITE_CONCERN_ERRORS] if unconfirmed else [])]
     headers = _get(response, "headers") or _get(error, "headers") or {}
     return Signs(types, _text(error), number, frozenset(map(str, labels)), status, _retry_after(headers))
 
 
-def _of_bulk(details: Any) -> tuple[int | None, bool]:
-    """Of a bulk of MongoDB's: the code of its first write that failed, and whether one was not confirmed."""
-    if not isinstance(details, dict) or "writeErrors" not in details:
-        return None, False
-    failed = [one.get("code") for one in details["writeErrors"] if isinstance(one, dict)]
-    return next(iter(failed), None), bool(details.get("writeConcernErrors"))
+def _of_details(details: Any) -> tuple[Any, Any, bool]:
+    """Of what MongoDB answered: the code of the first write of a bulk that failed; the code of the answer, which
+    pymongo's NotPrimaryError has nowhere else; and whether what was written was not confirmed."""
+    if not isinstance(details, dict):
+        return None, None, False
+    if "writeErrors" in details:
+        failed = [one.get("code") for one in details["writeErrors"] if isinstance(one, dict)]
+        return next(iter(failed), None), None, bool(details.get("writeConcernErrors"))
+    unconfirmed = details.get("writeConcernError")
+    if "code" not in details and isinstance(unconfirmed, dict):
+        return None, unconfirmed.get("code"), True
+    return None, details.get("code"), False
 
 
 def _is_status(value: Any) -> bool:

@@ -37,21 +37,22 @@ _TIMED_OUT = frozenset({50, 64, 202, 262})
 _CONFLICT = frozenset({112, 246, 251})
 _OVERLOADED = frozenset({24, 46, 371, 462, 12587, 14031})
 """Locks, an index that is built, writes that are blocked for users, too much to do, no room on the disk."""
+_UNCONFIRMED = frozenset({"pymongo.errors.WriteConcernError", "pymongo.errors.WTimeoutError"})
 _DENIED = frozenset({11, 13, 18, 8000})
 
 MONGODB = Catalogue(
     "mongodb",
     (
         Entry(DENIED, UNKNOWN, types=_ANY, numbers=_DENIED),
-        Entry(REFUSED, NOT_PRIMARY, types=_ANY, numbers=_NOT_PRIMARY),
         Entry(CHANGED, STATE_CHANGED_IN_FLIGHT, types=_ANY, numbers=_CHANGED),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_ANY, numbers=_LOST),
-        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=frozenset({"pymongo.errors.WTimeoutError"})),
+        # Before a member that is no primary: with a write concern it was one, and did what it does not confirm.
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_UNCONFIRMED),
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({WRITE_CONCERN_ERRORS})),
+        Entry(REFUSED, NOT_PRIMARY, types=_ANY, numbers=_NOT_PRIMARY),
         Entry(TIMED_OUT, TIMEOUT_IN_FLIGHT, types=_ANY, numbers=_TIMED_OUT),
         Entry(CONFLICT, WRITE_CONFLICT, types=_ANY, numbers=_CONFLICT),
         Entry(OVERLOADED, SERVER_OVERLOADED, types=_ANY, numbers=_OVERLOADED),
-        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=frozenset({"pymongo.errors.WriteConcernError"})),
-        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({WRITE_CONCERN_ERRORS})),
         Entry(NO_SOCKET, SOCKET_NOT_AVAILABLE, types=frozenset({"pymongo.errors.WaitQueueTimeoutError"})),
         Entry(AWAY, NODE_NOT_AVAILABLE, types=frozenset({"pymongo.errors.ServerSelectionTimeoutError"})),
         Entry(REFUSED, NOT_PRIMARY, types=frozenset({"pymongo.errors.NotPrimaryError"})),
