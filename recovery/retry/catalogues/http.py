@@ -82,6 +82,7 @@ HTTP = Catalogue(
                     "httpx.RemoteProtocolError",
                     "urllib3.exceptions.ProtocolError",
                     "aiohttp.client_exceptions.ClientConnectionError",
+                    "aiohttp.client_exceptions.ClientPayloadError",
                     "http.client.IncompleteRead",
                     "http.client.RemoteDisconnected",
                 }

@@ -1,0 +1,193 @@
+"""Answers of a real HTTP server, as each library raises them that is installed: what they are, and what becomes of
+them. Python's own always; requests, httpx and aiohttp where they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import importlib
+import socket
+import struct
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from recovery.retry import BestEffort, Call
+from recovery.retry.in_place import call
+from recovery.stack.ports import free_port
+from tests.retry.outcome import Outcome, caught, outcome
+
+TIMEOUT = 0.3
+
+RELEASED = threading.Event()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers `/503` with 503, and so on, or misbehaves as its path says."""
+
+    def do_GET(self) -> None:
+        what = self.path.strip("/")
+        if what == "reset":  # unread data and no lingering: the kernel says RST
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        elif what == "hangs-up":
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif what == "slow":
+            RELEASED.wait(30)
+        elif what == "half":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 10)
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            self.send_response(int(what))
+            self.send_header("Retry-After", "2")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Of those that hang up."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    RELEASED.clear()
+    with Server(("127.0.0.1", 0), Handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}"
+        RELEASED.set()
+        serving.shutdown()
+
+
+Get = Callable[[str], object]
+
+
+def by_urllib(url: str) -> object:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+        return answer.read()
+
+
+def by_http_client(url: str) -> object:
+    host, _, path = url.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(host, timeout=TIMEOUT)
+    try:
+        connection.request("GET", f"/{path}")
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def by_requests(url: str) -> object:
+    answer = importlib.import_module("requests").get(url, timeout=TIMEOUT)
+    answer.raise_for_status()
+    return answer.content
+
+
+def by_httpx(url: str) -> object:
+    answer = importlib.import_module("httpx").get(url, timeout=TIMEOUT)
+    answer.raise_for_status()
+    return answer.content
+
+
+def by_aiohttp(url: str) -> object:
+    aiohttp = importlib.import_module("aiohttp")
+
+    async def ask() -> object:
+        limit = aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=TIMEOUT)
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(url) as answer:
+            answer.raise_for_status()
+            return await answer.read()
+
+    return asyncio.run(ask())
+
+
+GETS: dict[str, Get] = {
+    "urllib": by_urllib,
+    "http.client": by_http_client,
+    "requests": by_requests,
+    "httpx": by_httpx,
+    "aiohttp": by_aiohttp,
+}
+
+
+@pytest.fixture(params=GETS)
+def get(request: pytest.FixtureRequest) -> Get:
+    pytest.importorskip(request.param)
+    return GETS[request.param]
+
+
+STATUSES = {
+    429: Outcome.passes("HTTP_429", "HTTP_TOO_MANY_REQUESTS"),
+    503: Outcome.passes("HTTP_503", "HTTP_SERVICE_UNAVAILABLE"),
+    408: Outcome.passes("HTTP_408_OR_425", "HTTP_REQUEST_TIMEOUT"),
+    502: Outcome.in_flight("HTTP_502_OR_504", "HTTP_GATEWAY"),
+    404: Outcome.stays("HTTP_4XX"),
+    401: Outcome.stays("HTTP_4XX"),
+    500: Outcome.stays("HTTP_5XX"),
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_answer(server: str, get: Get, status: int) -> None:
+    if get is by_http_client:
+        pytest.skip("it raises nothing for a status")
+    assert outcome(caught(lambda: get(f"{server}/{status}"))) == STATUSES[status]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "codes"),
+    [
+        ("reset", "SOCKET_CLOSED_WHILE_IN_FLIGHT", {"HTTP_CONNECTION_LOST", "CONNECTION_CLOSED"}),
+        ("hangs-up", "SOCKET_CLOSED_WHILE_IN_FLIGHT", {"HTTP_CONNECTION_LOST", "CONNECTION_CLOSED"}),
+        ("half", "SOCKET_CLOSED_WHILE_IN_FLIGHT", {"HTTP_CONNECTION_LOST", "CONNECTION_CLOSED"}),
+        ("slow", "TIMEOUT_IN_FLIGHT", {"HTTP_TIMED_OUT", "TIMED_OUT"}),
+    ],
+)
+def test_no_answer(server: str, get: Get, path: str, reason: str, codes: set[str]) -> None:
+    """Nobody knows whether it was done: only what is idempotent is asked for again."""
+    said = outcome(caught(lambda: get(f"{server}/{path}")))
+    assert said.code in codes
+    assert said == Outcome.in_flight(said.code, reason)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"], ids=["refused", "name"])
+def test_nobody_is_there(get: Get, host: str) -> None:
+    """It was not sent, so whatever it is may be sent again."""
+    said = outcome(caught(lambda: get(f"http://{host}:{free_port()}/")))
+    assert said.code in {"HTTP_UNREACHABLE", "CONNECTION_REFUSED", "NAME_NOT_RESOLVED"}
+    assert said == Outcome.passes(said.code, "NODE_NOT_AVAILABLE")
+
+
+def test_what_the_server_asks_to_wait_is_waited(server: str, get: Get) -> None:
+    if get is by_http_client:
+        pytest.skip("it raises nothing for a status")
+
+    def ask(**options: Any) -> list[float]:
+        waited: list[float] = []
+        left = [503, 429]
+
+        def step() -> object:
+            return get(f"{server}/{left.pop()}") if left else "done"
+
+        try:
+            assert call(step, Call("ask", BestEffort(), **options), wait=waited.append) == "done"
+        except Exception:
+            assert options and left, "cancelled at its deadline"
+        return waited
+
+    assert ask() == [2.0, 2.0]
+    assert ask(seconds=0.5, clock=lambda: 7.0) == [0.5]
