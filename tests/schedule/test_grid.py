@@ -129,6 +129,8 @@ def test_years_of_minutes_are_counted_in_a_moment() -> None:
     found, count = Crontab("* * * * *", "Europe/Berlin").latest(slot, at("2026-01-01T00:00Z"), 3)
     assert [f"{one:%H:%M}" for one in found] == ["23:58", "23:59", "00:00"]
     assert count == MAX_COUNTED
+    found, _ = Crontab("* * * * *", "Europe/Berlin").latest(slot, at("2026-01-01T00:00Z"), 200)
+    assert len(found) == 200 and found[0] == at("2025-12-31T20:41Z")
 
 
 def test_a_crontab_that_was_busy_once_a_year_is_found_all_the_same() -> None:
