@@ -66,8 +66,9 @@ def state(schedule: Schedule) -> str:
 
 def why(schedule: Schedule) -> str | None:
     """Why it starts nothing; None where it does."""
-    if schedule.disabled is not None:
-        return f"process {schedule.disabled.process} {schedule.disabled.reason}"
+    if (disabled := schedule.disabled) is not None:
+        marker = f"; see the marker {disabled.marker}" if disabled.marker else ""
+        return f"process {disabled.process} {disabled.reason}{marker}"
     if schedule.paused is not None:
         return f"{schedule.paused.reason} ({schedule.paused.by})"
     if not schedule.ended:

@@ -17,7 +17,7 @@ from recovery.engine.lifecycle.breaking import break_off
 from recovery.engine.lifecycle.complete import finish_process
 from recovery.engine.lifecycle.listing import list_again
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
-from recovery.engine.lifecycle.slots import look_at
+from recovery.engine.lifecycle.slots import Keys, look_at
 from recovery.engine.lifecycle.start import register, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
 from recovery.engine.loading import load_app
@@ -30,6 +30,7 @@ __all__ = [
     "Applier",
     "Ended",
     "Host",
+    "Keys",
     "LogContext",
     "Recovery",
     "Resources",

@@ -126,6 +126,8 @@ class Recovery:
         name, key = _checked_name(name), settings.pop("key", None)
         scheduled = {one: settings.pop(one) for one in SCHEDULE_SETTINGS if one in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
+        if scheduled:
+            of_type.setdefault("markers", True)
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
 

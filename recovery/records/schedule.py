@@ -123,6 +123,20 @@ class Disabled(Record):
     code: int
     reason: str
     at: datetime
+    marker: str | None = None
+    """The name of the marker that stands for it: once that is cleared it is enabled again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed(Record):
+    """The key that a schedule's processes have by its type's key function: only an application that has the type can
+    tell, and any scanner starts them."""
+
+    arguments: str
+    """For which it was asked."""
+    key: str | None = None
+    error: str | None = None
+    """Why it has none: what the function raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +165,8 @@ class Schedule(Record):
     """What the code declares; absent of one that an operator added."""
     overrides: Plan | None = None
     """What an operator set over it."""
+    keyed: Keyed | None = None
+    """Absent until a worker that has the type has told: until then nobody else starts it."""
     paused: OperatorWord | None = None
     disabled: Disabled | None = None
     next_slot: datetime | None = None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.engine import look_at
+from recovery.engine import Applier, Keys, Resources, look_at
 from recovery.records.schedule import Schedule
 from recovery.repair import Diagnosis, Done
 from recovery.rules import Rule, Surroundings
@@ -18,14 +18,21 @@ from recovery.schedule.judge import MAX_AHEAD
 
 
 class ScheduleScanner(Scanner[Schedule]):
-    """Looks at schedules whose deadline is past."""
+    """Looks at schedules whose deadline is past. `keys` are those of the application's process types: of others no key
+    can be told."""
 
     name = "schedules"
     page = 100
 
+    def __init__(self, resources: Resources, applier: Applier, keys: Keys | None = None) -> None:
+        super().__init__(resources, applier)
+        self._keys = keys or Keys({})
+
     def find(self, limit: int) -> Page[Schedule]:
         # Twice as far: a deadline is written by a moment that was read a little earlier.
-        found = self.resources.store.schedules.to_look_at(limit, 2 * MAX_AHEAD.total_seconds())
+        found = self.resources.store.schedules.to_look_at(
+            limit, 2 * MAX_AHEAD.total_seconds(), self._keys.process_types
+        )
         return Page(found.records, found.damaged)
 
     def key(self, item: Schedule) -> str:
@@ -44,7 +51,7 @@ class ScheduleScanner(Scanner[Schedule]):
     def _look_at(self, page: Page[Schedule]) -> Done:
         done: Done = Counter()
         for schedule in page.items:
-            look_at(self.resources, schedule)
+            look_at(self.resources, schedule, self._keys)
             done[Rule.DUE] += 1  # whoever was first: it has moved on
         return done
 

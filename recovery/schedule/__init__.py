@@ -9,7 +9,7 @@ compare-and-set.
 
 from recovery.schedule.given import assignments, check, plan_names, plan_of
 from recovery.schedule.grid import Crontab, Grid, Interval, grid_of, slots_from
-from recovery.schedule.judge import Decided, decide, settle
+from recovery.schedule.judge import Decided, decide, enabled, settle
 
 __all__ = [
     "Crontab",
@@ -19,6 +19,7 @@ __all__ = [
     "assignments",
     "check",
     "decide",
+    "enabled",
     "grid_of",
     "plan_names",
     "plan_of",

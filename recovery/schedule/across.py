@@ -3,7 +3,7 @@
 Hive's replication retry, 'Retry across instances': a schedule remembers with which code its instances fail and since
 when. The same code for longer than allowed (`retry_across`, by time, which is recommended; or `retry_across_count`)
 makes the last failure non-recoverable, as does a code that is not retriable; another code or a success begins anew.
-Where neither is set nothing is concluded, and each slot is started.
+Where neither is set an instance is non-recoverable if it left a marker, which is its type's own affair.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from recovery.durations import show_duration
 from recovery.errors import InputError
-from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records import ErrorInfo, Process, ProcessState, marker_name
 from recovery.records.schedule import Disabled, Failing, Plan, Schedule
 from recovery.retry.codes import GENERIC_ERROR, ErrorClass, class_of
 
@@ -45,8 +45,9 @@ def is_retriable(code: int) -> bool:
         return False
 
 
-def account(schedule: Schedule, previous: Process, now: datetime) -> Account | None:
-    """What the end of the previous instance means; None while it runs, or if it was looked at already."""
+def account(schedule: Schedule, previous: Process, now: datetime, marker: str | None = None) -> Account | None:
+    """What the end of the previous instance means; None while it runs, or if it was looked at already. `marker` is the
+    name of the one that it left: then it is non-recoverable whatever the plan says."""
     if previous.state is ProcessState.RUNNING or schedule.accounted == previous.id:
         return None
     if previous.state is ProcessState.FINISHED:
@@ -61,9 +62,12 @@ def account(schedule: Schedule, previous: Process, now: datetime) -> Account | N
         failing = before.evolve(count=before.count + 1, process=previous.id)
     plan = schedule.plan
     reason = _why(plan, failing, ended) if is_set(plan) else None
+    if reason is None and marker is not None:
+        reason = f"failed with the code {code}, for good"
     if reason is None:
         return Account(failing)
-    return Account(failing, Disabled(process=previous.id, code=code, reason=reason, at=now))
+    name = marker_name(previous.type, previous.key)
+    return Account(failing, Disabled(process=previous.id, code=code, reason=reason, at=now, marker=name))
 
 
 def _why(plan: Plan, failing: Failing, ended: datetime) -> str | None:

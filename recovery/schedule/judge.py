@@ -26,6 +26,8 @@ MAX_AHEAD = timedelta(hours=1)
 """Nothing is looked at later than this, so a deadline that is further off was written by a clock that was wrong."""
 QUEUE_LOOK = timedelta(seconds=5)
 """Between two looks at whether the instance has ended that others wait for: one read each."""
+MARKER_LOOK = timedelta(seconds=10)
+"""Between two looks at whether the marker was cleared that a schedule is disabled by: one read each."""
 KEPT = 20
 """Slots of which is kept what became of them: as many as a terminal shows."""
 
@@ -46,10 +48,10 @@ def due_at(schedule: Schedule, slot: datetime) -> datetime:
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 
 
-def decide(schedule: Schedule, previous: Process | None, now: datetime) -> Decided:
+def decide(schedule: Schedule, previous: Process | None, now: datetime, marker: str | None = None) -> Decided:
     """What is to be done now. `previous` is the last instance as a majority has it, None if there was none or it is
-    gone."""
-    schedule = _accounted(schedule, previous, now)
+    gone; `marker` the name of the one that it left."""
+    schedule = _accounted(schedule, previous, now, marker)
     if schedule.starting is not None or schedule.paused is not None or schedule.disabled is not None:
         return Decided(with_deadline(schedule, now))
     running = previous is not None and previous.state is ProcessState.RUNNING
@@ -69,6 +71,19 @@ def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
     return with_deadline(noted(schedule, result), now)
 
 
+def enabled(schedule: Schedule, now: datetime) -> Schedule:
+    """No longer disabled, from the next slot on; its failures count anew."""
+    return from_now(schedule.evolve(disabled=None, failing=None), now)
+
+
+def from_now(schedule: Schedule, now: datetime) -> Schedule:
+    """With the first slot after now in the place of one that has passed. An interval keeps its places."""
+    plan, slot = schedule.plan, schedule.next_slot
+    if slot is not None and slot <= now:
+        slot = first_slot(plan.evolve(starts_at=max(slot, plan.starts_at) if plan.starts_at else slot), now)
+    return with_deadline(schedule.evolve(next_slot=slot), now)
+
+
 def noted(schedule: Schedule, *results: SlotResult) -> Schedule:
     """With these results, and as many of those before as are kept."""
     return schedule.evolve(recent=(*schedule.recent, *results)[-KEPT:]) if results else schedule
@@ -82,8 +97,12 @@ def with_deadline(schedule: Schedule, now: datetime) -> Schedule:
 def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
     if schedule.starting is not None:
         return now
-    if schedule.paused is not None or schedule.disabled is not None:
+    if schedule.paused is not None:
         return None
+    if schedule.disabled is not None:
+        return now + MARKER_LOOK if schedule.disabled.marker is not None else None
+    if schedule.keyed is None and not schedule.ended:
+        return now
     moments = []
     if schedule.next_slot is not None:
         moments.append(due_at(schedule, schedule.next_slot))
@@ -92,8 +111,8 @@ def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
     return min(*moments, now + MAX_AHEAD) if moments else None
 
 
-def _accounted(schedule: Schedule, previous: Process | None, now: datetime) -> Schedule:
-    found = None if previous is None else account(schedule, previous, now)
+def _accounted(schedule: Schedule, previous: Process | None, now: datetime, marker: str | None) -> Schedule:
+    found = None if previous is None else account(schedule, previous, now, marker)
     if found is None or previous is None:
         return schedule
     schedule = schedule.evolve(failing=found.failing, accounted=previous.id)

@@ -6,10 +6,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from recovery.errors import InputError
-from recovery.records.schedule import OperatorWord, Plan, Schedule, Starting
+from recovery.records.schedule import Keyed, OperatorWord, Plan, Schedule, Starting
+from recovery.schedule import judge
 from recovery.schedule.given import check
 from recovery.schedule.grid import first_slot
-from recovery.schedule.judge import with_deadline
+from recovery.schedule.judge import from_now, with_deadline
 
 KEPT_CHANGES = 10
 """Of what operators did so much is kept: as many as are read."""
@@ -36,7 +37,7 @@ def declared(schedule: Schedule | None, process_type: str, plan: Plan | None, no
 def overridden(schedule: Schedule, changes: Plan, word: OperatorWord, now: datetime) -> Schedule:
     """With these settings over what the code says."""
     over = changes.over(schedule.overrides or Plan())
-    return _with(_replanned(schedule, schedule.evolve(overrides=over), now), word)
+    return with_word(_replanned(schedule, schedule.evolve(overrides=over), now), word)
 
 
 def unset(schedule: Schedule, names: tuple[str, ...], word: OperatorWord, now: datetime) -> Schedule:
@@ -47,22 +48,22 @@ def unset(schedule: Schedule, names: tuple[str, ...], word: OperatorWord, now: d
         raise InputError(
             f"schedule {schedule.id}: no code says when it is due; `recovery schedule remove` it, or `set`"
         )
-    return _with(_replanned(schedule, changed, now), word)
+    return with_word(_replanned(schedule, changed, now), word)
 
 
 def paused(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
     """Started no more until it is resumed."""
-    return _with(with_deadline(schedule.evolve(paused=word), now), word)
+    return with_word(with_deadline(schedule.evolve(paused=word), now), word)
 
 
 def resumed(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
     """Started again, from the next slot on: what passed while it was paused was not wanted."""
-    return _with(_from_now(schedule.evolve(paused=None), now), word)
+    return with_word(from_now(schedule.evolve(paused=None), now), word)
 
 
 def enabled(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
     """Started again after a non-recoverable failure, from the next slot on; its failures count anew."""
-    return _with(_from_now(schedule.evolve(disabled=None, failing=None), now), word)
+    return with_word(judge.enabled(schedule, now), word)
 
 
 def triggered(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
@@ -75,11 +76,18 @@ def triggered(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule
     if schedule.starting is not None:
         raise InputError(f"schedule {schedule.id}: an instance is being started just now; ask again")
     starting = Starting(slot=now.replace(microsecond=now.microsecond // 1000 * 1000), triggered=True)
-    return _with(with_deadline(schedule.evolve(starting=starting), now), word)
+    return with_word(with_deadline(schedule.evolve(starting=starting), now), word)
+
+
+def keyed(schedule: Schedule, found: Keyed, now: datetime) -> Schedule:
+    """With the key that its processes have."""
+    return with_deadline(schedule.evolve(keyed=found), now)
 
 
 def _replanned(before: Schedule, schedule: Schedule, now: datetime) -> Schedule:
     plan, was = schedule.plan, before.plan
+    if plan.arguments != was.arguments:
+        schedule = schedule.evolve(keyed=None)
     if any(getattr(plan, name) != getattr(was, name) for name in _TIMES):
         return _begun(schedule, now)
     if plan.schedule is not None:
@@ -95,13 +103,6 @@ def _begun(schedule: Schedule, now: datetime) -> Schedule:
     return with_deadline(schedule.evolve(next_slot=first_slot(plan, now)), now)
 
 
-def _from_now(schedule: Schedule, now: datetime) -> Schedule:
-    """With the first slot after now in the place of one that has passed. An interval keeps its places."""
-    plan, slot = schedule.plan, schedule.next_slot
-    if slot is not None and slot <= now:
-        slot = first_slot(plan.evolve(starts_at=max(slot, plan.starts_at) if plan.starts_at else slot), now)
-    return with_deadline(schedule.evolve(next_slot=slot), now)
-
-
-def _with(schedule: Schedule, word: OperatorWord) -> Schedule:
+def with_word(schedule: Schedule, word: OperatorWord) -> Schedule:
+    """With an operator's word, and as many of those before as are kept."""
     return schedule.evolve(changes=(*schedule.changes, word)[-KEPT_CHANGES:])

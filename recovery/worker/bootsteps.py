@@ -142,7 +142,7 @@ def prepare(app: Recovery) -> None:
     resources.store.actors.save(actor.preferences for actor in app.actors.values())
     kinds = (actor.process_type for actor in app.actors.values())
     resources.store.process_types.save(kind for kind in kinds if kind is not None)
-    declare_schedules(resources, app.process_types, app.schedules)
+    declare_schedules(resources, app.actors, app.schedules)
 
 
 def _flush(app: Recovery) -> Callable[..., None]:

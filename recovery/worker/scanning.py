@@ -17,7 +17,7 @@ from typing import Any
 from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
 
-from recovery.engine import Recovery
+from recovery.engine import Keys, Recovery
 from recovery.errors import BrokerError
 from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, ScheduleScanner, WorkerScanner
@@ -48,7 +48,7 @@ class Scanning:
             DecisionScanner(resources, applier),
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),
-            ScheduleScanner(resources, applier),
+            ScheduleScanner(resources, applier, Keys(app.actors)),
         ]
         self._lifeline = lifeline
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)

@@ -13,7 +13,7 @@ from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
 from recovery.engine.operations.overrides import ActorOverrides
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.records import ProcessTypePreferences, Worker
 from recovery.store import schema
 from tests.cli import schemas
@@ -102,6 +102,7 @@ def world(settings: Settings) -> World:
     ActorOverrides(made.app.resources).set(LONG_NAME, {"worker_timeout": 120.0, "max_work_timeouts": 3})
     made.store.process_types.save([ProcessTypePreferences(id="order")])
     Schedules(made.app.resources, by="me@here").add("nightly", "order", {"schedule": "30 2 * * *"}, "from now on")
+    declare_schedules(made.app.resources, made.app.actors, {})
     made.store.catch_up(10)
     return made
 

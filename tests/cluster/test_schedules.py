@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from recovery.engine.operations.schedules import Schedules
+from recovery.errors import StartRefused
 from recovery.records.schedule import Schedule
 from recovery.stack import Mongod, Valkey
 from tests.cluster import scheduled
@@ -122,6 +123,8 @@ def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enab
     wait_until(lambda: disabled() is not None, 60, "it to be disabled")
     assert "3 times in a row" in disabled().reason
     assert runs(signs) == 3, "and not once more"
+    markers = cluster.app.resources.store.markers
+    assert markers.find("pull") is not None
     cluster.stack.kill_workers()
     valkey.kill()
     mongod.kill()
@@ -132,10 +135,12 @@ def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enab
     ticks = len(slots(cluster))
     wait_for(cluster, ticks + 5)  # others go on meanwhile
     assert runs(signs) == 3 and disabled() is not None
+    with pytest.raises(StartRefused, match="there is a marker pull"):
+        cluster.app.start("pull")
     (signs / "error").unlink()
     Schedules(cluster.app.resources).enable("pull", "the host is back")
     wait_until(lambda: runs(signs) > 5, 60, "it to run again")
-    assert disabled() is None and get(cluster, "pull").failing is None
+    assert disabled() is None and get(cluster, "pull").failing is None and markers.find("pull") is None
 
 
 def test_another_error_in_between_does_not_disable(cluster: Cluster, signs: Path) -> None:

@@ -80,8 +80,8 @@ def test_the_others_print_it_in_todays_words(settings: Settings, monkeypatch: py
     world = World(settings, served)
     world.store.layout.create()
     world.tell()
-    declare_schedules(served.resources, served.process_types, served.schedules)
-    monkeypatch.setattr(operations, "_who", lambda: "ada@ops-1")
+    declare_schedules(served.resources, served.actors, served.schedules)
+    monkeypatch.setattr(operations, "who", lambda: "ada@ops-1")
     world.store.catch_up(10)
     for command, output in commands():
         if " next '" not in command:

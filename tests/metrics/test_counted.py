@@ -126,7 +126,7 @@ def a_process_is_started(world: Counted) -> Iterator[None]:
 def a_slot_of_a_schedule_is_due(world: Counted) -> Iterator[None]:
     world.app.process("order", schedule="1h")(lambda: 1)
     world.tell()
-    declare_schedules(world.app.resources, ["order"], world.app.schedules)
+    declare_schedules(world.app.resources, world.app.actors, world.app.schedules)
     minute = world.store.now() - timedelta(seconds=30)
     world.overdue("schedules", nextSlot=minute)
     yield

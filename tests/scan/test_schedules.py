@@ -10,11 +10,14 @@ from unittest.mock import patch
 
 import pytest
 
-from recovery.engine import declare_schedules, look_at
+from recovery.engine import Keys, break_off, declare_schedules, look_at
 from recovery.engine.lifecycle import slots
+from recovery.engine.lifecycle.slots import last_instance
+from recovery.engine.operations.markers import clear_marker
+from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import InputError
-from recovery.records import ErrorInfo, ProcessState
+from recovery.records import ErrorInfo, Marker, ProcessState
 from recovery.records.schedule import Schedule, SlotOutcome
 from recovery.scan import ScanResult, ScheduleScanner
 from recovery.schedule import judge
@@ -39,7 +42,7 @@ def make(world: World, **said: Any) -> Schedule:
 
 def declare(world: World) -> None:
     world.tell()
-    declare_schedules(world.app.resources, world.app.process_types, world.app.schedules)
+    declare_schedules(world.app.resources, world.app.actors, world.app.schedules)
 
 
 def due(world: World, ago: timedelta = timedelta(minutes=1)) -> Schedule:
@@ -58,7 +61,7 @@ def get(world: World, name: str = "nightly") -> Schedule:
 
 
 def scan(world: World) -> ScanResult:
-    result = ScheduleScanner(world.app.resources, world.app.applier).run_once()
+    result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
     assert result.error is None
     return result
 
@@ -248,7 +251,7 @@ def test_workers_that_start_at_once_make_one(world: World) -> None:
     world.tell()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: declare(world), range(8)))
-    assert get(world).version == 0
+    assert get(world).version == 1, "made, and its key told"
 
 
 def test_operators_who_change_it_at_once_lose_no_word(world: World) -> None:
@@ -272,7 +275,7 @@ def test_failing_with_one_code_past_its_time_disables_it_until_it_is_enabled(wor
         due(world)
     scan(world)
     disabled = get(world)
-    assert disabled.disabled is not None and disabled.recovery_time is None
+    assert disabled.disabled is not None and disabled.disabled.marker == "nightly"
     assert len(processes(world)) == 3
     declare(world)  # a deployment does not enable it
     assert get(world).disabled is not None
@@ -327,6 +330,8 @@ def test_added_by_an_operator_and_removed(world: World) -> None:
     with pytest.raises(InputError, match="no process type is named 'nightlyy'; did you mean 'nightly'"):
         operator.add("twice", "nightlyy", {"schedule": "12h"}, "")
     operator.add("twice", "nightly", {"schedule": "12h"}, "")
+    with pytest.raises(InputError, match="no worker that has nightly has looked at it yet"):
+        operator.trigger("twice", "")
     with pytest.raises(InputError, match="there is one of this name"):
         operator.add("twice", "nightly", {"schedule": "12h"}, "")
     with pytest.raises(InputError, match="no code says when it is due"):
@@ -340,3 +345,168 @@ def test_one_of_the_code_is_not_removed(world: World) -> None:
     make(world)
     with pytest.raises(InputError, match="is declared by the code of nightly, and would be back"):
         Schedules(world.app.resources).remove("nightly")
+
+
+def test_a_scanner_of_another_application_starts_what_was_told(world: World) -> None:
+    """Whose keys are known it starts; of others it does not even know whether there are some."""
+    due_now = make(world)
+    assert due_now.keyed is not None
+    untold = due_now.evolve(keyed=None)
+    assert world.store.schedules.save(untold)
+    assert ScheduleScanner(world.app.resources, world.app.applier).run_once().looked_at == 0
+    assert look_at(world.app.resources, get(world)) is None
+    scan(world)
+    assert outcomes(world) == ["started"]
+
+
+def keyed(world: World, **said: Any) -> None:
+    def nightly(database: str = "shop") -> str:
+        return database
+
+    world.app.process(schedule="1h", key=lambda database: database, **said)(nightly)
+    declare(world)
+    due(world)
+
+
+def test_its_processes_have_the_key_of_their_arguments(world: World) -> None:
+    keyed(world, schedule_arguments={"database": "books"})
+    scan(world)
+    (process,) = processes(world).values()
+    assert process["key"] == "books"
+    Schedules(world.app.resources).set("nightly", {"arguments": {"database": "toys"}}, "")
+    assert get(world).keyed is None, "only the application can tell"
+    declare(world)
+    assert (told := get(world).keyed) is not None and told.key == "toys"
+
+
+def test_a_key_function_that_raises_is_a_slot_refused(world: World) -> None:
+    def nightly() -> None: ...
+
+    world.app.process(schedule="1h", key=lambda: {}["none"])(nightly)
+    declare(world)
+    due(world)
+    scan(world)
+    (result,) = get(world).recent
+    assert result.outcome is SlotOutcome.REFUSED and "its key function raised KeyError" in (result.reason or "")
+
+
+def marker(world: World, name: str = "nightly") -> Marker | None:
+    return world.store.markers.find(name)
+
+
+def fail(world: World, code: int) -> None:
+    """End the last instance with this code, as `break_off` does."""
+    last = last_instance(world.app.resources, get(world))
+    assert last is not None
+    assert break_off(world.app.resources, last, ErrorInfo(kind="E", message="m", code=code), restarts=0)
+
+
+def test_a_failure_for_good_leaves_a_marker_and_the_schedule_is_disabled(world: World) -> None:
+    """Without a word on retry across instances: each broken process of a type with markers leaves one."""
+    make(world)
+    scan(world)
+    fail(world, 40000)
+    assert marker(world) is not None
+    due(world)
+    scan(world)
+    disabled = get(world).disabled
+    assert disabled is not None and disabled.marker == "nightly"
+    assert len(processes(world)) == 1 and outcomes(world) == ["started"]
+
+
+def test_markers_are_on_for_what_is_scheduled_and_can_be_switched_off(world: World) -> None:
+    make(world, markers=False)
+    scan(world)
+    fail(world, 40000)
+    due(world)
+    scan(world)
+    assert marker(world) is None and outcomes(world) == ["started", "started"]
+
+
+def test_a_retriable_failure_leaves_none_while_the_next_instance_may_do_better(world: World) -> None:
+    make(world, retry_across_count=2)
+    scan(world)
+    fail(world, RETRIABLE)
+    assert marker(world) is None
+    due(world)
+    scan(world)
+    assert outcomes(world) == ["started", "started"] and get(world).disabled is None
+    fail(world, RETRIABLE)
+    assert marker(world) is None, "that is the schedule's to say"
+    due(world)
+    scan(world)
+    left = marker(world)
+    assert left is not None and (left.code, left.process) == (RETRIABLE, get(world).last_process)
+    assert get(world).disabled is not None
+
+
+@pytest.mark.parametrize("how", ["schedule enable", "marker clear"])
+def test_clearing_the_marker_and_enabling_the_schedule_are_one(world: World, how: str) -> None:
+    test_a_failure_for_good_leaves_a_marker_and_the_schedule_is_disabled(world)
+    operator = Schedules(world.app.resources, by="me@here")
+    if how == "marker clear":
+        clear_marker(world.app.resources, "nightly", "the host is back", "me@here")
+        look_at(world.app.resources, get(world))  # within seconds, by its deadline
+    else:
+        operator.enable("nightly", "the host is back")
+    assert marker(world) is None
+    after = get(world)
+    assert after.disabled is None and after.changes[-1].by == "me@here"
+    assert after.changes[-1].reason.endswith("the host is back")
+    due(world)
+    scan(world)
+    assert outcomes(world) == ["started", "started"]
+
+
+def test_a_marker_stands_and_the_schedule_stays_disabled(world: World) -> None:
+    test_a_failure_for_good_leaves_a_marker_and_the_schedule_is_disabled(world)
+    for _ in range(3):
+        look_at(world.app.resources, get(world))
+    found = get(world)
+    assert found.disabled is not None and found.recovery_time is not None
+
+
+def test_cut_off_between_the_marker_and_the_schedule_both_are_there(world: World) -> None:
+    make(world, retry_across_count=1)
+    scan(world)
+    fail(world, RETRIABLE)
+    due(world)
+    with patch.object(world.store.schedules, "save", side_effect=Died), pytest.raises(Died):
+        scan(world)
+    assert marker(world) is not None and get(world).disabled is None
+    scan(world)
+    assert get(world).disabled is not None and len(processes(world)) == 1
+
+
+def test_cut_off_between_the_clearing_and_the_enabling_it_is_enabled(world: World) -> None:
+    test_a_failure_for_good_leaves_a_marker_and_the_schedule_is_disabled(world)
+    with patch.object(world.store.schedules, "save", side_effect=Died), pytest.raises(Died):
+        Schedules(world.app.resources).enable("nightly", "the host is back")
+    assert marker(world) is None and get(world).disabled is not None
+    look_at(world.app.resources, get(world))
+    assert get(world).disabled is None
+
+
+def test_the_marker_of_another_process_refuses_slots_and_disables_nothing(world: World) -> None:
+    """Of the same type and key, which somebody else started."""
+    make(world)
+    process_id = world.app.start("nightly")
+    other = world.store.processes.get_committed_brief(process_id)
+    assert other is not None
+    break_off(world.app.resources, other, ErrorInfo(kind="E", message="m", code=40000), restarts=0)
+    scan(world)
+    (result,) = get(world).recent
+    assert result.outcome is SlotOutcome.REFUSED and (result.reason or "").startswith("FAILED_ADMIN: there is a marker")
+    assert get(world).disabled is None
+    clear_marker(world.app.resources, "nightly", "the host is back")
+    due(world)
+    scan(world)
+    assert outcomes(world) == ["refused", "started"]
+
+
+def test_a_type_that_is_disabled_is_a_slot_refused(world: World) -> None:
+    make(world)
+    ProcessTypeOverrides(world.app.resources).disable("nightly", "an audit")
+    scan(world)
+    (result,) = get(world).recent
+    assert result.outcome is SlotOutcome.REFUSED and (result.reason or "").startswith("DISABLED: process type nightly")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.records import ErrorInfo, Process, ProcessState
-from recovery.records.schedule import DEFAULTS, OperatorWord, Plan, Schedule, SlotOutcome, SlotResult
+from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Plan, Schedule, SlotOutcome, SlotResult
 from recovery.schedule import decide, plan_of, settle, states
 from recovery.schedule.judge import KEPT, MAX_AHEAD, due_at
 
@@ -21,7 +21,7 @@ def schedule(begun: datetime = NOON, **said: Any) -> Schedule:
     """One that began at noon, with a slot each hour."""
     made = states.declared(None, "nightly", plan_of({"schedule": "0 * * * *", **said}, "a test"), begun)
     assert made is not None
-    return made
+    return states.keyed(made, Keyed(arguments="[[],{}]"), begun)
 
 
 def process(state: str, code: int | None = None, ended: datetime = NOON, key: str = "p") -> Process:
@@ -244,7 +244,9 @@ def test_the_same_code_for_longer_than_allowed_disables() -> None:
     disabled = life.schedule.disabled
     assert disabled is not None and life.runs == 4, "at 13:30, then for 1, 2 and 3 h"
     assert disabled.reason == f"failed with the code {RETRIABLE} for 3h; retry_across allows 3h"
-    assert (disabled.code, disabled.process, life.schedule.recovery_time) == (RETRIABLE, "p4", None)
+    assert (disabled.code, disabled.process, disabled.marker) == (RETRIABLE, "p4", "nightly")
+    deadline = life.schedule.recovery_time
+    assert deadline is not None and deadline - life.now <= timedelta(seconds=10), "its marker is looked for"
 
 
 @pytest.mark.parametrize("between", [0, OTHER])

@@ -14,7 +14,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 
 from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.operations.abort import abort_process
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.health.servers import concerns
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
@@ -131,6 +131,7 @@ def live(world: World) -> None:
     assert world.app.result(broken, timeout=5) == 1
     schedules = Schedules(app.resources)
     schedules.add("hourly", "late", {"schedule": "1h"}, "a test")
+    declare_schedules(app.resources, app.actors, {})
     schedules.trigger("hourly", "a test")
     schedules.remove("hourly")
 

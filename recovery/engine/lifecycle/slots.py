@@ -12,25 +12,66 @@ Metrics: recovery_schedule_slots, by process type and outcome.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from recovery import metrics
+from recovery.engine.actors.actor import Actor
+from recovery.engine.lifecycle.keys import key_of
+from recovery.engine.lifecycle.marking import mark, write_marker
 from recovery.engine.lifecycle.start import start
 from recovery.engine.resources import Resources
-from recovery.errors import InputError
-from recovery.records import Process
-from recovery.records.schedule import Schedule, SlotOutcome, SlotResult, Starting
-from recovery.schedule import decide, settle
+from recovery.errors import InputError, StartRefused
+from recovery.records import Process, ProcessState, marker_name
+from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
+from recovery.schedule import Decided, decide, enabled, settle
+from recovery.schedule.across import is_set
+from recovery.schedule.judge import with_deadline
+from recovery.schedule.states import with_word
 
 log = logging.getLogger(__name__)
 
+NO_ARGUMENTS = "[[],{}]"
 
-def look_at(resources: Resources, schedule: Schedule) -> SlotResult | None:
+
+class Keys:
+    """The keys of an application's process types, by their functions."""
+
+    def __init__(self, actors: Mapping[str, Actor[..., Any]]) -> None:
+        self._actors = actors
+
+    @property
+    def process_types(self) -> list[str]:
+        """Of which it can tell."""
+        return [name for name, actor in self._actors.items() if actor.process_type is not None]
+
+    def of(self, schedule: Schedule) -> Keyed | None:
+        """The key of a schedule's processes; None where its type is another application's."""
+        actor, text = self._actors.get(schedule.type), schedule.plan.arguments or NO_ARGUMENTS
+        if actor is None or actor.process_type is None:
+            return None
+        if actor.key is None:
+            return Keyed(arguments=text)
+        positional, named = json.loads(text)
+        try:
+            return Keyed(arguments=text, key=key_of(actor.name, actor.key, actor.function, positional, named))
+        except InputError as error:
+            return Keyed(arguments=text, error=str(error)[:500])
+
+
+def look_at(resources: Resources, schedule: Schedule, keys: Keys | None = None) -> SlotResult | None:
     """Do what is to be done about a schedule now, one slot of it: what became of the slot that was started. None: no
-    slot was to be started, or somebody else saw to it."""
+    slot was to be started, or somebody else saw to it; or nobody has told the key yet, and it is not among these."""
+    if schedule.keyed is None:
+        found = keys.of(schedule) if keys is not None else None
+        if found is None:
+            return None
+        schedule = schedule.evolve(keyed=found)
     if schedule.starting is None:
-        decided = decide(schedule, last_instance(resources, schedule), resources.store.now())
+        decided = _decided(resources, schedule)
         if not resources.store.schedules.save(decided.schedule):
             return None
         if decided.schedule.disabled is not None and schedule.disabled is None:
@@ -45,6 +86,43 @@ def look_at(resources: Resources, schedule: Schedule) -> SlotResult | None:
         return None
     _count(schedule, result)
     return result
+
+
+def _decided(resources: Resources, schedule: Schedule) -> Decided:
+    """What is to be done; with the marker written that a failure leaves which is non-recoverable only now."""
+    now, previous = resources.store.now(), last_instance(resources, schedule)
+    if schedule.disabled is not None:
+        return Decided(_while_disabled(resources, schedule, now))
+    marker = None if previous is None else _marker_of(resources, schedule, previous)
+    decided = decide(schedule, previous, now, marker)
+    if previous is not None and decided.schedule.disabled is not None and marker is None:
+        # Before the schedule is disabled: cut off in between, it is decided again, and the marker is there.
+        write_marker(resources, previous)
+    return decided
+
+
+def _marker_of(resources: Resources, schedule: Schedule, previous: Process) -> str | None:
+    """The name of the marker that the previous instance left, if its end was not looked at yet."""
+    if previous.state is not ProcessState.BROKEN or schedule.accounted == previous.id:
+        return None
+    if previous.marker_due:
+        mark(resources, [previous.id])
+    found = resources.store.markers.find(marker_name(previous.type, previous.key))
+    return found.id if found is not None and found.process == previous.id else None
+
+
+def _while_disabled(resources: Resources, schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule as it is to be: enabled once its marker is cleared."""
+    assert schedule.disabled is not None, "who asks has seen it"
+    name = schedule.disabled.marker
+    if name is None or resources.store.markers.find(name) is not None:
+        return with_deadline(schedule, now)
+    record = resources.store.markers.get(name)
+    last = record.clearings[-1] if record is not None and record.clearings else None
+    reason = f"the marker {name} was cleared{f': {last.reason}' if last else ''}"
+    log.warning("schedule %s is enabled, since %s", schedule.id, reason)
+    word = OperatorWord(what="enable", by=last.by if last else "recovery", reason=reason[:500], at=now)
+    return enabled(with_word(schedule, word), now)
 
 
 def last_instance(resources: Resources, schedule: Schedule) -> Process | None:
@@ -70,20 +148,27 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
     if stored is None:
         reason = f"no process type is named {schedule.type!r}: no worker that has it was ever started here"
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason, triggered=triggered)
-    kind, plan = stored.effective, schedule.plan
+    kind, plan, keyed = stored.effective, schedule.plan, schedule.keyed
+    assert keyed is not None, "who looks at it has seen to that"
     try:
+        if keyed.error is not None:
+            raise InputError(keyed.error)
         process = start(
             resources,
             schedule.type,
-            plan.arguments or "[[],{}]",
+            plan.arguments or NO_ARGUMENTS,
             custom_id=instance_id(schedule, starting),
             idle_timeout=kind.idle_timeout,
             process_timeout=kind.process_timeout,
             any_arguments=True,  # an operator may have changed them since it was started
+            key=keyed.key,
+            markers=kind.markers,
+            retried_by_schedule=is_set(plan),
         )
     except InputError as error:
         log.warning("schedule %s, slot %s: not started: %s", schedule.id, moment_text(slot), error)
-        return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=str(error)[:500], triggered=triggered)
+        reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)
+        return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason[:500], triggered=triggered)
     return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=process, triggered=triggered)
 
 

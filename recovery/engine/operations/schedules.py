@@ -7,16 +7,16 @@ compare-and-set; where somebody was first, it is worked out again.
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import re
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from recovery.engine.lifecycle.slots import last_instance, look_at
+from recovery.engine.actors.actor import Actor
+from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, last_instance, look_at
 from recovery.engine.naming import hint
+from recovery.engine.operations.markers import clear_marker
+from recovery.engine.operations.operator import who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreUnavailable
 from recovery.records import ProcessState, given
@@ -45,14 +45,30 @@ def declared_plan(process_type: str, said: Mapping[str, Any]) -> Plan | None:
 
 def arguments_of(plan: Plan) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a process is started with, as its function is called."""
-    positional, named = json.loads(plan.over(DEFAULTS).arguments or "[[],{}]")
+    positional, named = json.loads(plan.over(DEFAULTS).arguments or NO_ARGUMENTS)
     return tuple(positional), named
 
 
-def declare_schedules(resources: Resources, process_types: Iterable[str], plans: Mapping[str, Plan]) -> None:
-    """Save what the code of these process types says of when they are started, which may be nothing any more."""
-    for process_type in process_types:
+def declare_schedules(resources: Resources, actors: Mapping[str, Actor[..., Any]], plans: Mapping[str, Plan]) -> None:
+    """Save what the code of an application says of when its process types are started, which may be nothing any more,
+    and the keys of all their schedules."""
+    keys = Keys(actors)
+    for process_type in keys.process_types:
         _declare(resources, process_type, plans.get(process_type))
+    for name in resources.store.schedules.all():
+        _tell_key(resources, name, keys)
+
+
+def _tell_key(resources: Resources, name: str, keys: Keys) -> None:
+    """Save the key that a schedule's processes have by the code as it is now."""
+    for _ in range(MAX_TRIES):
+        schedule = resources.store.schedules.get(name)
+        found = None if schedule is None else keys.of(schedule)
+        if schedule is None or found is None or found == schedule.keyed:
+            return
+        if resources.store.schedules.save(states.keyed(schedule, found, resources.store.now())):
+            return
+    raise _too_busy(name)
 
 
 def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None:
@@ -77,7 +93,7 @@ class Schedules:
 
     def __init__(self, resources: Resources, by: str | None = None) -> None:
         self._resources, self._kept = resources, resources.store.schedules
-        self._by = by or _who()
+        self._by = by or who()
 
     def get(self, name: str) -> Schedule:
         """The schedule of this name. Raises InputError."""
@@ -139,9 +155,14 @@ class Schedules:
         return self._change(name, "resume", reason, states.resumed)
 
     def enable(self, name: str, reason: str) -> Schedule:
-        """Start instances again after a non-recoverable failure, from the next slot on."""
+        """Start instances again after a non-recoverable failure, from the next slot on; its marker is cleared."""
         if not reason:
             raise InputError(f"schedule {name}: enabling takes a --reason, which is kept")
+        schedule = self.get(name)
+        marker = schedule.disabled.marker if schedule.disabled is not None else None
+        if marker is not None and self._resources.store.markers.find(marker) is not None:
+            # First: cut off after it, the schedule is enabled by whoever looks whether the marker stands.
+            clear_marker(self._resources, marker, reason, self._by)
         return self._change(name, "enable", reason, states.enabled)
 
     def remove(self, name: str) -> Schedule:
@@ -171,6 +192,11 @@ class Schedules:
                 )
             return states.triggered(schedule, word, now)
 
+        before = self.get(name)
+        if before.keyed is None:
+            raise InputError(
+                f"schedule {name}: no worker that has {before.type} has looked at it yet; start one, or ask again"
+            )
         schedule = self._change(name, "trigger", reason, change)
         starting = schedule.starting
         assert starting is not None, "that is what was written"
@@ -195,15 +221,6 @@ class Schedules:
     def _word(self, what: str, reason: str) -> OperatorWord:
         text = given.text(reason, "reason") if reason else ""
         return OperatorWord(what=what, by=self._by, reason=text, at=self._resources.store.now())
-
-
-def _who() -> str:
-    """Who asks, as far as this machine knows."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"[:200]
 
 
 def _too_busy(name: str) -> StoreUnavailable:

@@ -7,6 +7,7 @@ schedules as process types, and few writes.
 
 from __future__ import annotations
 
+from collections.abc import Collection as Names
 from typing import Any
 
 from pymongo.collection import Collection
@@ -55,16 +56,17 @@ class Schedules:
         """All schedules that can be read, by name, as a majority has them."""
         return {schedule.id: schedule for schedule in readable(Schedule, self._committed.find().sort("_id", 1))}
 
-    def to_look_at(self, limit: int, ahead: float) -> Read[Schedule]:
+    def to_look_at(self, limit: int, ahead: float, process_types: Names[str]) -> Read[Schedule]:
         """Schedules whose deadline is past, the longest first; and those whose deadline is further off than any is
-        written, since a clock was wrong. Index `deadline`."""
-        found = read(Schedule, self._current.find(OVERDUE).sort("recoveryTime", 1).limit(limit))
+        written, since a clock was wrong. Those whose key nobody has told yet only of these types. Index `deadline`."""
+        ours: Document = {"$or": [{"keyed": {"$exists": True}}, {"type": {"$in": list(process_types)}}]}
+        found = read(Schedule, self._current.find({**OVERDUE, **ours}).sort("recoveryTime", 1).limit(limit))
         left = limit - len(found)
         if left <= 0:
             return found
         # Above all dates, and not now's: a filter with an expression has only one bound of the index.
         far: Document = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
-        return found + read(Schedule, self._current.find(far).limit(left))
+        return found + read(Schedule, self._current.find({**far, **ours}).limit(left))
 
     def postpone(self, record: Any, seconds: float) -> None:
         """Look at a schedule that can't be read after so many seconds."""
