@@ -26,10 +26,12 @@ if TYPE_CHECKING:
         SettingsError,
     )
     from recovery.records import Failure, Promise
+    from recovery.retry import Backoff
     from recovery.settings import Settings
 
 __all__ = [
     "Actor",
+    "Backoff",
     "ClaimLost",
     "CustomIdTaken",
     "Failure",
@@ -49,6 +51,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("Actor", "LogContext", "Recovery", "heartbeat"), "recovery.engine"),
     **dict.fromkeys(("Failure", "Promise"), "recovery.records"),
+    "Backoff": "recovery.retry",
     "Settings": "recovery.settings",
 }
 

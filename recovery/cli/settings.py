@@ -93,7 +93,20 @@ def rows(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
     """(name, value, where it comes from) of each, for people."""
     for name, one in settings.items():
         origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
+        if one["value"] is None:
+            origin = _while_unset(name)
         yield name, shown(name, one["value"]), origin
+
+
+def _while_unset(name: str) -> str:
+    """What holds of a setting that neither code nor operator has set."""
+    from recovery.retry.policy import DEFAULT
+
+    options, prefix = DEFAULT.options(), "retry_"
+    if not name.startswith("retry"):
+        return "not set: as idempotent says"
+    value = getattr(options, name.removeprefix(prefix)) if name.startswith(prefix) else True
+    return f"not set: {shown(name, value)}, unless process type, actor or task says otherwise"
 
 
 def effective_line(stored: Stored[Any], names: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from recovery.durations import show_duration
 from recovery.records import Decision, ErrorInfo, RetryOptions, RetryState
 from recovery.retry.catalogue import Classified
+from recovery.retry.codes import GENERIC_ERROR
 from recovery.retry.orchestrator import Verdict, rule
 from recovery.retry.policy import Backoff, Cycle, continued
 from recovery.retry.reasons import REASONS, Reason
@@ -91,7 +92,8 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     if not terms.enabled:
         return Answer(refusal=Refusal.OFF, why="retry is off")
     if not found.is_retriable:
-        return Answer(refusal=Refusal.NOT_RETRIABLE, why=f"{code.name} is {code.error_class}")
+        why = "no catalogue knows it" if code is GENERIC_ERROR else f"{code.name} is {code.error_class}"
+        return Answer(refusal=Refusal.NOT_RETRIABLE, why=why)
     policy, held = Backoff.of(*terms.options), decision.retry
     before = None if held is None else Cycle(held.code, held.cycle)
     passed = 0.0 if held is None else max(0.0, (now - held.since).total_seconds())

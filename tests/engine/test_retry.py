@@ -96,7 +96,7 @@ def test_by_default_what_a_catalogue_knows_is_retried_and_what_none_knows_is_not
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
     assert (process.error.code, process.error.reason) == (40000, "UNKNOWN")
-    assert process.error.no_retry == "GENERIC_ERROR is not retriable"
+    assert process.error.no_retry == "no catalogue knows it"
 
 
 def test_the_delays_grow_by_the_policy_and_the_same_code_goes_on(world: World) -> None:
