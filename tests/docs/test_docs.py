@@ -27,7 +27,7 @@ from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
 from recovery.store import Store
-from tests.docs import architecture, failure_map, reference, roles
+from tests.docs import architecture, failure_map, policy, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
 from tests.waiting import wait_until
 
@@ -101,6 +101,12 @@ def test_the_picture_leaves_out_what_follows() -> None:
     imports = {"cli": {"worker", "store", "pymongo"}, "worker": {"store"}, "store": {"pymongo"}}
     drawn = [("cli", "worker"), ("cli", "pymongo"), ("worker", "store"), ("store", "pymongo")]
     assert architecture.arrows(imports) == drawn
+
+
+def test_the_default_policy_is_shown_as_it_is() -> None:
+    told = "run `python -m tests.docs.policy`"
+    assert policy.PAGE.read_text() == policy.page(policy.PAGE.read_text()), told
+    assert policy.PICTURE.read_text() == policy.picture(), told
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
