@@ -6,10 +6,11 @@ under an id of its own: sent again after an answer that was lost, it finds what 
 request here is idempotent, also in flight. A call of the store itself waits for a primary for up to 20 s, and no write
 is tried again by it.
 
-What says that the database is away opens its circuit breaker, one for each MongoDB in a process: then one of these
-steps at a time finds out whether it is back, and the others, which would all wait for a primary and begin in the moment
-that there is one, follow within a second. All else is sent as ever (heartbeats, scans, claims, whatever is asked by
-people): what is not tried again must not be kept from its one try, and the beat that is late is another's finding.
+What says that the database is away, an error or what the driver saw when it looked last, opens its circuit breaker, one
+for each MongoDB in a process: then one of these steps at a time finds out whether it is back, and the others, which
+would all wait for a primary and begin in the moment that there is one, follow within half a second. All else is sent as
+ever (heartbeats, scans, claims, whatever is asked by people): what is not tried again must not be kept from its one
+try, and who sends no heartbeat is taken for dead.
 Redis has none: nothing that is sent to it is tried again in place, since messages are hints.
 
 Metrics: recovery_circuit_breaker_changes.
@@ -35,8 +36,9 @@ from recovery.retry.strategies import Stop, Until
 
 T = TypeVar("T")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-"""Seconds. That a server is back is seen within the longest; a try that waits for a primary sees it at once."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
+"""Seconds. That a server is back is seen within the longest, which is the best effort's; a try that waits for a primary
+sees it at once."""
 
 
 def through_outage(resources: Resources, step: Callable[[], T], seconds: float, what: str) -> T:
@@ -51,7 +53,10 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
     def attempt() -> T:
         nonlocal is_last
         is_last = time.monotonic() >= until
-        return guarded(step, breaker(resources.settings.mongo_uri), by_driver, always=is_last)
+        server = breaker(resources.settings.mongo_uri)
+        if not is_last and resources.store.decisions.is_away():
+            server.note_away()
+        return guarded(step, server, by_driver, always=is_last)
 
     over = Stop(lambda _request, _reason: is_last)
     return call(attempt, Call(what, Until(over, BestEffort(pause)), idempotent=True), classified=by_driver)

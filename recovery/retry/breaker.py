@@ -73,6 +73,11 @@ class CircuitBreaker:
         with self._lock:
             return self._state()
 
+    def note_away(self) -> None:
+        """Count a failure that was seen without a call. Does nothing while it is open."""
+        if self._open_until is None:
+            self._note_failure(self._clock(), is_trial=False)
+
     def call(self, step: Callable[[], T], judge: Judge = lambda _: True, *, always: bool = False) -> T:
         """What `step` gives. Raises CircuitOpen where it is not sent; it is `always` sent where it has to be."""
         begun = self._clock()

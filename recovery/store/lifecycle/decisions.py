@@ -167,6 +167,16 @@ class Decisions(DecisionQueries):
         held = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING}
         self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
 
+    def is_away(self) -> bool:
+        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
+        asked yet knows nothing, and while members elect one they are there."""
+        seen = self._current.database.client.topology_description
+        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
+            return False
+        return not seen.has_writable_server() and any(
+            server.error is not None for server in seen.server_descriptions().values()
+        )
+
     def finish(
         self,
         decision: Decision,
