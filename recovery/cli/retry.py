@@ -1,4 +1,4 @@
-"""`recovery retry`: what would become of an error, and when a policy tries again. Asks no server."""
+"""`recovery retry`: what becomes of an error, and when a policy tries again. Servers are asked for settings alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.options import DURATION, Command, CommandGroup
+from recovery.cli.completion import complete_actor, complete_type
+from recovery.cli.options import DURATION, Command, CommandGroup, duration
 from recovery.cli.output import AppOption, JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from recovery.retry import Catalogue, Explanation
+    from recovery.records import RetryOptions
+    from recovery.retry import Backoff, Catalogue, Explanation
 
-GROUP = """Ask what would become of an error, and when it would be tried again. No server is asked.
+GROUP = """Ask what would become of an error, and when it would be tried again.
 
 Example: [bold]recovery retry explain --error pymongo.errors.NotPrimaryError[/bold]
 """
@@ -29,6 +31,11 @@ distributions.
 Example: [bold]recovery retry explain --catalogue couchbase --service kv --status 0x86[/bold]
 """
 DELAYS = """Show the delays of a policy, until its total duration is over.
+
+The default one, with what the options say; or, by --actor and --type, that which holds now of an actor, in processes of
+a type. Only for those MongoDB is asked.
+
+Example: [bold]recovery retry delays --actor replicate --seed 1[/bold]
 
 Example: [bold]recovery retry delays --initial 10s --coefficient 2 --maximum 10m --total 1h --seed 1[/bold]
 """
@@ -110,13 +117,31 @@ def explain(
 
 @group.command(cls=Command, help=paragraphs(DELAYS))
 def delays(
-    initial: Annotated[str, typer.Option(metavar=DURATION, help="The first delay.")] = "60s",
-    coefficient: Annotated[float, typer.Option(help="Each delay is so many times the one before.")] = 1.2,
+    actor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="As it is set for this actor.", autocompletion=complete_actor)
+    ] = None,
+    process_type: Annotated[
+        str | None,
+        typer.Option("--type", metavar="NAME", help="And for this process type.", autocompletion=complete_type),
+    ] = None,
+    initial: Annotated[
+        float | None, typer.Option(parser=duration, metavar=DURATION, help="The first delay; 60s.")
+    ] = None,
+    coefficient: Annotated[
+        float | None, typer.Option(help="Each delay is so many times the one before; 1.2.", show_default=False)
+    ] = None,
     jitter: Annotated[
-        tuple[str, str], typer.Option(metavar="LEAST MOST", help="What is added, at random between the two.")
-    ] = ("0s", "30s"),
-    maximum: Annotated[str, typer.Option(metavar=DURATION, help="The longest delay, with its jitter.")] = "1h",
-    total: Annotated[str, typer.Option(metavar=DURATION, help="Of all delays together.")] = "24h",
+        tuple[str, str],
+        typer.Option(
+            metavar="LEAST MOST", help="What is added, at random between the two; 0s 30s.", show_default=False
+        ),
+    ] = ("", ""),
+    maximum: Annotated[
+        float | None, typer.Option(parser=duration, metavar=DURATION, help="The longest delay, with its jitter; 1h.")
+    ] = None,
+    total: Annotated[
+        float | None, typer.Option(parser=duration, metavar=DURATION, help="Of all delays together; 24h.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of the jitter: the same delays again.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -125,9 +150,17 @@ def delays(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
     from recovery.durations import show_age
-    from recovery.retry import Backoff
+    from recovery.records import RetryOptions
 
-    policy = Backoff(initial, coefficient, jitter, maximum, total)  # type: ignore[arg-type]
+    given = RetryOptions(
+        initial=initial,
+        coefficient=coefficient,
+        jitter_least=duration(jitter[0]) if jitter[0] else None,
+        jitter_most=duration(jitter[1]) if jitter[1] else None,
+        maximum=maximum,
+        total=total,
+    )
+    policy = _policy(given, actor, process_type)
     seed = Random().randrange(2**32) if seed is None else seed
     found = list(islice(policy.delays(Random(seed)), MAX_DELAYS + 1))
     shown = found[:MAX_DELAYS]
@@ -143,6 +176,28 @@ def delays(
         passed += delay
         out.print(f"{number:>5}  {show_age(delay):<6}  {show_age(passed)}")
     out.print(f"seed {seed}{'; and more' if len(found) > MAX_DELAYS else ''}", style="dim")
+
+
+def _policy(given: RetryOptions, actor: str | None, process_type: str | None) -> Backoff:
+    """What holds: what was given here, then what is set. Raises InputError for what contradicts itself or is not there,
+    or for what is not tried again at all."""
+    from recovery.cli.output import connect
+    from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
+    from recovery.errors import InputError
+    from recovery.retry import Backoff
+    from recovery.retry.policy import check_policy
+
+    held = []
+    if actor is not None:
+        held.append(ActorOverrides(connect()).get(actor).effective.retry_options())
+    if process_type is not None:
+        held.append(ProcessTypeOverrides(connect()).get(process_type).effective.retry_options())
+    if not held:
+        check_policy(given, "recovery retry delays")
+    enabled = next((one.enabled for one in held if one.enabled is not None), True)
+    if not enabled:
+        raise InputError(f"{actor or process_type}: retry is off, so nothing is tried again")
+    return Backoff.of(given, *held)
 
 
 def _asked(
