@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from recovery.cli.envelope import print_json
 from recovery.cli.output import connect, console
-from recovery.cli.schedule_view import state
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Plan
@@ -46,7 +45,7 @@ def _named(name: str, time_zone: str | None, after: str | None) -> tuple[Plan, d
         anchor = schedule.next_slot if plan.starts_at is None else plan.starts_at
         moment = plan_of({"starts_at": after, "time_zone": plan.time_zone}, "--from").starts_at
         return plan.evolve(starts_at=anchor), moment
-    if state(schedule) != "active" or schedule.next_slot is None:
+    if schedule.state != "active" or schedule.next_slot is None:
         return plan, None
     return plan.evolve(starts_at=schedule.next_slot), schedule.next_slot - timedelta(microseconds=1)
 

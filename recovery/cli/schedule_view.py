@@ -23,12 +23,12 @@ _OFF = {"retry_across": 0.0, "retry_across_count": 0}
 
 def as_dict(schedule: Schedule) -> dict[str, Any]:
     """A schedule as JSON has it. Times are in UTC."""
-    slot = schedule.next_slot if state(schedule) == "active" else None
+    slot = schedule.next_slot if schedule.state == "active" else None
     failing = schedule.failing
     return {
         "type": schedule.type,
         "declared_by": "code" if schedule.code else "operator",
-        "state": state(schedule),
+        "state": schedule.state,
         "why": why(schedule),
         "settings": settings(schedule),
         "next_slot": slot,
@@ -53,15 +53,6 @@ def result_dict(result: SlotResult) -> dict[str, Any]:
         "process": result.process,
         "triggered": bool(result.triggered),
     }
-
-
-def state(schedule: Schedule) -> str:
-    """One word."""
-    if schedule.disabled is not None:
-        return "disabled"
-    if schedule.paused is not None:
-        return "paused"
-    return "ended" if schedule.ended else "active"
 
 
 def why(schedule: Schedule) -> str | None:
@@ -123,7 +114,7 @@ def print_all(out: Console, found: Mapping[str, Schedule]) -> None:
         return
     rows = []
     for name, one in found.items():
-        word = state(one)
+        word = one.state
         when = one.plan.schedule or "–"
         zone = one.plan.time_zone or ""
         slot = moment(one.next_slot) if word == "active" and one.next_slot else "–"
@@ -138,7 +129,7 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
 
     from recovery.cli.tables import Labelled, print_rows
 
-    word, reason = state(schedule), why(schedule)
+    word, reason = schedule.state, why(schedule)
     out.print(Text.assemble((name, "bold"), f" starts {schedule.type}: ", (word, _STYLES[word])))
     out.print(Labelled(_lines(schedule, reason)))
     found = settings(schedule)
@@ -161,7 +152,7 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
 def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
     if reason:
         yield "why", reason
-    if schedule.next_slot is not None and state(schedule) == "active":
+    if schedule.next_slot is not None and schedule.state == "active":
         due = due_at(schedule, schedule.next_slot)
         late = "" if due == schedule.next_slot else f", started at {due:%H:%M:%S} by its jitter"
         yield "next", f"{moment(schedule.next_slot)}{late}"

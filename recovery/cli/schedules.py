@@ -208,15 +208,15 @@ def _schedules() -> Schedules:
 def _tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
-    from recovery.cli.schedule_view import as_dict, moment, state, why
+    from recovery.cli.schedule_view import as_dict, moment, why
 
     if json:
         print_json(f"schedule {how}", {"name": schedule.id, **as_dict(schedule)})
         return
-    if state(schedule) == "active" and schedule.next_slot is not None:
+    if schedule.state == "active" and schedule.next_slot is not None:
         then = f"next at {moment(schedule.next_slot)}"
     else:
-        then = f"{state(schedule)}: {why(schedule)}"
+        then = f"{schedule.state}: {why(schedule)}"
     console().print(f"{schedule.id}: {then if then.startswith(done) else f'{done}; {then}'}")
 
 

@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.errors import BrokerError, StoreError
-from recovery.health import clocks, installation, keys, polls, records, rights, scanners, servers, slots, workers
+from recovery.health import (
+    clocks,
+    installation,
+    keys,
+    polls,
+    records,
+    rights,
+    scanners,
+    schedules,
+    servers,
+    slots,
+    workers,
+)
 from recovery.health.model import Check, unasked
 from recovery.store.views.overview import time_limit
 
@@ -43,6 +55,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("beat", scanners.beat, (MONGODB,)),
     ("nudges", scanners.nudges, (REDIS,)),
     ("scanners", scanners.scanners, (MONGODB,)),
+    ("schedules", schedules.schedules, (MONGODB,)),
     ("deadlines", records.deadlines, (MONGODB,)),
     ("damage", records.damaged, (MONGODB,)),
     ("processes", records.broken, (MONGODB,)),

@@ -5,6 +5,7 @@
     recovery_workers_alive                     workers whose heartbeat is not overdue
     recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
+    recovery_schedules_disabled{type}          schedules that their failures disabled
     recovery_queued_unserved{actor}            tasks, queued or to be, of an actor that no worker which lives serves
     recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
     recovery_queue_depth{queue}                messages that wait in Redis
@@ -17,6 +18,7 @@ out its own, and the rest is served.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -68,7 +70,7 @@ class Asked(Collector):
         with time_limit(ASK_TIMEOUT):
             if mongodb := self._answers("MongoDB", self._store.now):
                 # The dearest last: where the time is not enough it alone is left out.
-                for ask in (self._workers, self._scanners, self._hung, self._overdue, waiting):
+                for ask in (self._workers, self._scanners, self._hung, self._schedules, self._overdue, waiting):
                     found += self._asked(ask)
         if redis := self._answers("Redis", self._broker.check):
             found += self._asked(lambda: self._depths(actors))
@@ -90,6 +92,17 @@ class Asked(Collector):
 
     def _hung(self) -> list[Metric]:
         return [freed_slots(self._store)]
+
+    def _schedules(self) -> list[Metric]:
+        gauge = GaugeMetricFamily(
+            "recovery_schedules_disabled", "Schedules that their failures disabled.", labels=["type"]
+        )
+        disabled: Counter[str] = Counter()
+        for one in self._store.schedules.all().values():
+            disabled[one.type] += one.disabled is not None
+        for process_type, number in sorted(disabled.items()):
+            gauge.add_metric([process_type], number)
+        return [gauge]
 
     def _overdue(self) -> list[Metric]:
         overdue = GaugeMetricFamily(

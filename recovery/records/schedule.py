@@ -194,6 +194,15 @@ class Schedule(Record):
         return self.overrides.over(code) if self.overrides else code
 
     @property
+    def state(self) -> str:
+        """In one word: active, paused, disabled or ended."""
+        if self.disabled is not None:
+            return "disabled"
+        if self.paused is not None:
+            return "paused"
+        return "ended" if self.ended else "active"
+
+    @property
     def ended(self) -> bool:
         """Whether it has no slot any more: it is past its end, or nobody says any more when it is due."""
         return self.next_slot is None and self.starting is None and not self.waiting

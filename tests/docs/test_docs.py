@@ -22,7 +22,7 @@ from recovery.demo.progress import summary
 from recovery.demo.report import Report
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
-from recovery.records import ActorPreferences, ProcessTypePreferences, ScannerRun
+from recovery.records import ActorPreferences, ProcessTypePreferences, ScannerRun, Schedule
 from recovery.records.preferences import setting_names
 from recovery.rules import Rule
 from recovery.stack import Stack
@@ -58,6 +58,7 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store.actors.save([ActorPreferences(id="some")])
     store.actors.block("some")
     store.scanners.note(ScannerRun(id="some"))
+    store.schedules.insert(Schedule(id="some", type="some"))
     asked = Asked(store, Broker(settings.broker_url))
     found |= {_asked(metric): _labels(metric) for metric in asked.collect()}
     page = (DOCS / "metrics.md").read_text()

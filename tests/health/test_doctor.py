@@ -16,6 +16,7 @@ from recovery.errors import SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, servers
 from recovery.health.scanners import NUDGES
 from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
+from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
@@ -173,6 +174,18 @@ MISSHAPEN: dict[str, tuple[Callable[[World], object], str]] = {
     "collection gone": (lambda w: w.store.database.drop_collection("tasks"), "collection tasks"),
 }  # fmt: skip
 
+
+def schedule(world: World, *, refused: bool = False) -> None:
+    now = world.store.now()
+    made = Schedule(id="pull", type="pull", next_slot=now + timedelta(1), recovery_time=now + timedelta(1))
+    if refused:
+        result = SlotResult(slot=now, outcome=SlotOutcome.REFUSED, reason="DISABLED: an audit")
+        made = made.evolve(recent=(result,))
+    else:
+        made = made.evolve(disabled=Disabled(process="p", code=40000, reason="failed for good", at=now))
+    assert world.store.schedules.insert(made)
+
+
 BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "decision without deadline": ("deadlines", decision, PROBLEM, "1 decisions"),
     "process without deadline": ("deadlines", lambda w: process(w, recovery_time=None), PROBLEM, "1 processes"),
@@ -196,6 +209,10 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "no scanner without a beat": ("scanners", age_notes, WARNING, "none runs: the last ran 60m ago"),
     "nudges not answered": ("beat", nudges_wait, WARNING, "7 wait"),
     "nudges wait": ("nudges", nudges_wait, WARNING, "7 waiting in recovery.nudge"),
+    "a schedule disabled": ("schedules", schedule, WARNING, "disabled by their failures: pull: failed for good"),
+    "a slot refused": (
+        "schedules", lambda w: schedule(w, refused=True), WARNING, "refused their last slot: pull: DISABLED: an audit"
+    ),
     "one scanner fails": (
         "scanners", lambda w: age_notes(w, "graphs"), PROBLEM, "do not run, though others do: graphs"
     ),

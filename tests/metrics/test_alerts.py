@@ -19,6 +19,7 @@ from recovery.metrics import asked
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, ScannerRun, Worker
+from recovery.records.schedule import Disabled, Schedule
 from recovery.settings import Settings, load
 from recovery.stack.ports import free_port
 from recovery.store import Store
@@ -80,6 +81,15 @@ def blocked(cluster: Cluster, seconds: float = 0.0) -> None:
     cluster.store.database["actors"].update_one({"_id": "pack"}, {"$set": {"blockedAt": since}})
 
 
+def schedule_disabled(cluster: Cluster) -> None:
+    now = cluster.store.now()
+    disabled = Disabled(process="p", code=40000, reason="failed", at=now, marker="pull")
+    assert cluster.store.schedules.insert(
+        Schedule(id="pull", type="pull", disabled=disabled, recovery_time=now + timedelta(1))
+    )
+    assert cluster.store.schedules.insert(Schedule(id="push", type="push"))
+
+
 def all_dead(cluster: Cluster) -> None:
     """But for one that serves no actor: a sweep's, which exports metrics as well."""
     waits(cluster, "pack")
@@ -114,6 +124,7 @@ CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
     "blocked for long": (
         lambda c: blocked(c, 90_000), {"RecoveryActorBlocked": ["pack"], "RecoveryActorStaysBlocked": ["pack"]}
     ),
+    "a schedule disabled": (schedule_disabled, {"RecoveryScheduleDisabled": ["pull"]}),
     "all workers dead": (all_dead, {"RecoveryNoWorkers": [""], "RecoveryWaitsForNobody": ["pack"]}),
     "no beat": (no_beat, {"RecoveryNobodyScans": ["workers", "decisions", "graphs", "processes", "schedules"]}),
     "never a beat": (never_a_beat, {"RecoveryNobodyScans": [""]}),
@@ -149,10 +160,11 @@ def test_the_expressions_are_understood() -> None:
         ("recovery_scanner_last_run_seconds", (("scanner", "graphs"),)): 61,
         ("recovery_queued_unserved", (("actor", "a"),)): 1,
         ("recovery_blocked_seconds", (("actor", "a"),)): 86401,
+        ("recovery_schedules_disabled", (("type", "a"),)): 1,
     }
     assert set(firing(all_wrong)) == {
         "RecoveryStuck", "RecoveryNoWorkers", "RecoveryMongoDBAway", "RecoveryRedisAway", "RecoveryWaitsForNobody",
-        "RecoveryActorBlocked", "RecoveryActorStaysBlocked", "RecoveryNobodyScans",
+        "RecoveryActorBlocked", "RecoveryActorStaysBlocked", "RecoveryNobodyScans", "RecoveryScheduleDisabled",
     }  # fmt: skip
 
 

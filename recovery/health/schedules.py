@@ -1,0 +1,51 @@
+"""The check of the schedules: is one disabled by its failures, or are its slots refused?
+
+Those that are paused are an operator's wish, and those that are overdue are told by `scanners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recovery.engine import Resources
+from recovery.health.model import Check, ok, warning
+from recovery.plurals import count
+from recovery.records.schedule import Schedule, SlotOutcome
+
+SHOWN = 5
+REASON = 200
+"""Characters of a reason that are told: `recovery schedule show` has the whole."""
+
+
+def schedules(resources: Resources) -> Check:
+    """No schedule is disabled, and none was refused its last slot."""
+    return judge_schedules(resources.store.schedules.all().values())
+
+
+def judge_schedules(all_of_them: Iterable[Schedule]) -> Check:
+    """What the records say."""
+    found = list(all_of_them)
+    disabled = [f"{one.id}: {one.disabled.reason}"[:REASON] for one in found if one.disabled is not None]
+    refused = [
+        f"{one.id}: {one.recent[-1].reason}"[:REASON]
+        for one in found
+        if one.state == "active" and one.recent and one.recent[-1].outcome is SlotOutcome.REFUSED
+    ]
+    if disabled:
+        return warning(
+            "schedules",
+            f"disabled by their failures: {_shown(disabled)}",
+            "put right what they fail for, then `recovery schedule enable NAME --reason ...`",
+        )
+    if refused:
+        return warning(
+            "schedules", f"refused their last slot: {_shown(refused)}", "`recovery schedule show NAME` tells since when"
+        )
+    states = [one.state for one in found]
+    paused = f", {states.count('paused')} paused" if "paused" in states else ""
+    return ok("schedules", f"{count(len(found), 'schedule')}{paused}; none is disabled" if found else "there is none")
+
+
+def _shown(found: list[str]) -> str:
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more
