@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,7 +26,7 @@ from recovery.errors import (
 from recovery.records import ActorPreferences, ProcessTypePreferences, given
 from recovery.records.preferences import check, setting_names
 from recovery.records.schedule import Plan
-from recovery.retry import Catalogues, ErrorCode, Reason, in_use, of_class
+from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
 from recovery.retry.policy import check_policy
 from recovery.retry.reasons import UNKNOWN
 from recovery.settings import Settings, current
@@ -51,12 +51,18 @@ class Recovery:
 
         app.result(app.start(twice, 10), timeout=30)  # 40
 
-    Making one connects to nothing. `settings` default to those of the environment.
+    Making one connects to nothing. `settings` default to those of the environment. `retry` is what holds where neither
+    a process type nor an actor says something else: a `Backoff(...)`, None for no retry, or a strategy.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, retry: Backoff | RetryStrategy | bool | None = True
+    ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise InputError(f"Recovery({given.shown(settings)}): give it `recovery.settings.load(...)`, or nothing")
+        as_settings(ProcessTypePreferences, {"retry": retry}, "Recovery")
+        self._strategy = strategy_of({"retry": retry}, "Recovery")
+        self._retry = retry
         self._settings = settings
         self._connected: tuple[int, Resources, Applier] | None = None
         self.actors: dict[str, Actor[..., Any]] = {}
@@ -107,7 +113,7 @@ class Recovery:
                 Actor(
                     function,
                     _preferences(function, name, settings),
-                    strategy=strategy_of(settings, _of(function, name)),
+                    strategy=self._strategy_of(settings, _of(function, name)),
                 )
             )
 
@@ -128,6 +134,8 @@ class Recovery:
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if scheduled:
             of_type.setdefault("markers", True)
+        if self._strategy is None and self._retry is not True and not any(map(_is_of_retry, of_type)):
+            of_type["retry"] = self._retry
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
 
@@ -138,7 +146,7 @@ class Recovery:
             check(process_type)
             check_policy(process_type.retry_options(), f"process type {checked.id}")
             key_function = check_key_function(checked.id, key)
-            actor = Actor(function, checked, process_type, strategy_of(of_type, of), key_function)
+            actor = Actor(function, checked, process_type, self._strategy_of(of_type, of), key_function)
             plan = declared_plan(checked.id, scheduled)
             if plan is not None:
                 actor.check_call(*arguments_of(plan))
@@ -169,6 +177,10 @@ class Recovery:
             return error
 
         return register
+
+    def _strategy_of(self, settings: Mapping[str, Any], of: str) -> RetryStrategy | None:
+        """The strategy of an actor: its own, or the application's where it says nothing of retry."""
+        return strategy_of(settings, of) if any(map(_is_of_retry, settings)) else self._strategy
 
     def _add(self, actor: Actor[P, R]) -> Actor[P, R]:
         check_function(actor.name, actor.function)
@@ -268,6 +280,10 @@ def _preferences(
 
 def _of(function: Callable[..., Any], name: str | None) -> str:
     return f"actor {name or getattr(function, '__name__', '?')}"
+
+
+def _is_of_retry(setting: str) -> bool:
+    return setting == "retry" or setting.startswith("retry_")
 
 
 def _checked_name(name: str | None) -> str | None:

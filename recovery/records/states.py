@@ -7,8 +7,9 @@ Decision:
 
     waiting ──enqueue──▶ queued ──claim──▶ working ──finish──▶ finished (live until applied, then at rest)
        │                  ▲  ▲                │                 │
-       └─eta─▶ delayed ───┘  ├────requeue─────┘                 │
-                             └────restart, of an error──────────┘
+       └─eta─▶ delayed ───┘  ├────requeue─────┤                 │
+                  ▲          └────restart, of an error──────────┘
+                  └────────────retry──────────┘
 
 A `waiting` decision is at rest: nothing is to happen to it until another decision is applied, and that one,
 live until it is applied, and the Graph carry the deadlines. A `finished` decision keeps its deadline until

@@ -47,7 +47,10 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "Are there enough workers for the actor, or is the time too short?",
     ),
     Rule.DUE: Explanation(
-        "A delay has ended.", "`delayed`, and its time has come.", "Queued.", "Nothing: this is normal."
+        "A delay has ended, or the wait for a [retry](retry.md).",
+        "`delayed`, and its time has come.",
+        "Queued.",
+        "Nothing: this is normal.",
     ),
     Rule.DEADLINE_MISSING: Explanation(
         "A live record has no deadline, or one over ten years off, so that nobody would ever look at it again.",

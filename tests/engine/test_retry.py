@@ -355,6 +355,23 @@ def test_it_is_logged_with_its_fields(world: World, caplog: pytest.LogCaptureFix
     )  # fmt: skip
 
 
+def test_an_application_says_for_all_that_say_nothing(world: World) -> None:
+    app = Recovery(world.settings, retry=Backoff(initial=5, jitter=(0, 0)))
+    by_app = app.process("by_app")(lambda: None)
+    own = app.process("own", retry=None)(lambda: None)
+    actor = app.actor("step", retry_initial="7s")(lambda: None)
+    assert by_app.process_type is not None and own.process_type is not None
+    assert (by_app.process_type.retry_initial, own.process_type.retry) == (5, False)
+    assert actor.preferences.retry_initial == 7
+    strategy = Asked(RetryAction(0.01))
+    other = Recovery(world.settings, retry=strategy)
+    assert other.actor("step")(lambda: None).strategy is strategy
+    assert other.process("order")(lambda: None).strategy is strategy
+    assert other.actor("own", retry=None)(lambda: None).strategy is None
+    with pytest.raises(InputError, match="Recovery: retry=3 must be a Backoff"):
+        Recovery(world.settings, retry=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
