@@ -64,9 +64,11 @@ def test_slots_wait_for_a_mongod_that_is_killed(
     away.set()
     server = breaker(ours.mongo_uri)
     slots = [threading.Thread(target=slot) for _ in range(THREADS)]
-    # One of them finds it away; of those that come then none is sent but a trial.
+    # The driver has seen that it is gone. So the first call opens it, long before a wait for a primary is over (20 s);
+    # of those that come then none is sent but a trial.
+    wait_until(world.store.decisions.is_away, 30, "the driver to see it")
     slots[0].start()
-    wait_until(lambda: server.state is not State.CLOSED, 30, "it to open")
+    wait_until(lambda: server.state is not State.CLOSED, 10, "it to open")
     first = len(sent)
     for one in slots[1:]:
         one.start()
