@@ -32,6 +32,11 @@ def complete_schedule(incomplete: str) -> list[str]:
     return _ask(lambda store: store.schedules.all(), incomplete)
 
 
+def complete_marker(incomplete: str) -> list[str]:
+    """Markers that are there."""
+    return _ask(lambda store: [marker.id for marker in store.markers.all()], incomplete)
+
+
 def complete_process(incomplete: str) -> list[str]:
     """Ids and custom ids of processes."""
 

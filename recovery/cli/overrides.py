@@ -119,5 +119,8 @@ def _show(out: Console, found: Found) -> None:
     from recovery.cli.tables import print_rows
 
     state = (" blocked", "red") if found.get("blocked") else ""
+    if disabled := found.get("disabled"):
+        at = f" since {disabled['at']:%Y-%m-%d %H:%M:%S} UTC" if disabled["at"] else ""
+        state = (f" disabled{at} by {disabled['by']}: {disabled['reason']}", "red")
     out.print(Text.assemble((found["name"], "bold"), state))
     print_rows(out, ("setting", "value", "from"), list(rows(found["settings"])))

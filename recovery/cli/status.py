@@ -82,6 +82,8 @@ def look(resources: Resources) -> dict[str, Any]:
         "freed": {
             one.id: {"slots": one.slots, "seconds_ago": seconds_between(one.at, now)} for one in store.hung.freed()
         },
+        "markers": store.markers.counts(),
+        "disabled": sorted(name for name, one in store.process_types.stored().items() if one.disabled is not None),
         "overdue": {
             name: {"count": overdue[name], "oldest_seconds": overview.oldest_overdue(name)} for name in DEADLINES
         },
@@ -132,6 +134,10 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
         for name, one in found["freed"].items()
     )
     yield from _labelled("freed slots", freed)
+    markers = (
+        f"{name}: {count(number, 'marker')}, `recovery marker list`" for name, number in found["markers"].items()
+    )
+    yield from _labelled("not started", [*markers, *(f"{name}: disabled" for name in found["disabled"])])
     overdue = (
         f"{count(late['count'], RECORDS[name])}, the oldest for {show_age(late['oldest_seconds'])}"
         for name, late in found["overdue"].items()

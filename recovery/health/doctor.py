@@ -12,6 +12,7 @@ from recovery.health import (
     clocks,
     installation,
     keys,
+    markers,
     polls,
     records,
     rights,
@@ -59,6 +60,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("deadlines", records.deadlines, (MONGODB,)),
     ("damage", records.damaged, (MONGODB,)),
     ("processes", records.broken, (MONGODB,)),
+    ("markers", markers.markers, (MONGODB,)),
 )
 """(name, check, servers that it asks), the servers first."""
 SERVERS = (MONGODB, REDIS)

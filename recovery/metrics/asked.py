@@ -8,11 +8,12 @@
     recovery_schedules_disabled{type}          schedules that their failures disabled
     recovery_queued_unserved{actor}            tasks, queued or to be, of an actor that no worker which lives serves
     recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
+    recovery_markers{type}                     markers that are there
     recovery_queue_depth{queue}                messages that wait in Redis
 
 All but the first two are of the whole cluster, the same from every worker. They cost what is overdue, as many seeks as
-there are actors, and a count of what waits for nobody; never what is live. A server that does not answer in time leaves
-out its own, and the rest is served.
+there are actors, the markers, and a count of what waits for nobody; never what is live. A server that does not answer
+in time leaves out its own, and the rest is served.
 """
 
 from __future__ import annotations
@@ -70,7 +71,16 @@ class Asked(Collector):
         with time_limit(ASK_TIMEOUT):
             if mongodb := self._answers("MongoDB", self._store.now):
                 # The dearest last: where the time is not enough it alone is left out.
-                for ask in (self._workers, self._scanners, self._hung, self._schedules, self._overdue, waiting):
+                asks = (
+                    self._workers,
+                    self._scanners,
+                    self._hung,
+                    self._schedules,
+                    self._overdue,
+                    self._markers,
+                    waiting,
+                )
+                for ask in asks:
                     found += self._asked(ask)
         if redis := self._answers("Redis", self._broker.check):
             found += self._asked(lambda: self._depths(actors))
@@ -111,6 +121,14 @@ class Asked(Collector):
         for collection in DEADLINES:
             overdue.add_metric([collection], self._overview.oldest_overdue(collection))
         return [overdue]
+
+    def _markers(self) -> list[Metric]:
+        """With a 0 for the types that ask for them: a series that vanishes looks like one that could not be asked."""
+        there = GaugeMetricFamily("recovery_markers", "Markers that are there.", labels=["type"])
+        asking = {name: 0 for name, one in self._store.process_types.all().items() if one.markers}
+        for name, number in (asking | self._store.markers.counts()).items():
+            there.add_metric([name], number)
+        return [there]
 
     def _depths(self, queues: Iterable[str]) -> list[Metric]:
         depth = GaugeMetricFamily("recovery_queue_depth", "Messages that wait in Redis.", labels=["queue"])

@@ -12,9 +12,10 @@ from recovery import Promise, Settings
 from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
+from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ActorOverrides
 from recovery.engine.operations.schedules import Schedules, declare_schedules
-from recovery.records import ProcessTypePreferences, Worker
+from recovery.records import Marker, ProcessTypePreferences, Worker
 from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
@@ -45,6 +46,12 @@ COMMANDS = {
     "process-type show": ["process-type", "show", "order"],
     "process-type set": ["process-type", "set", "order", "process_timeout=1h", "idle_timeout=90s"],
     "process-type unset": ["process-type", "unset", "order", "process_timeout"],
+    "process-type disable": ["process-type", "disable", "order", "--reason", "the ledger is closed"],
+    "process-type enable": ["process-type", "enable", "order"],
+    "marker list": ["marker", "list"],
+    "marker list --cleared": ["marker", "list", "--cleared"],
+    "marker show": ["marker", "show", "order/a ring"],
+    "marker clear": ["marker", "clear", "order/a ring", "--reason", "the box is there"],
     "schedule add": ["schedule", "add", "yearly", "order", "schedule=@yearly", 'arguments=["a ring"]'],
     "schedule list": ["schedule", "list"],
     "schedule show": ["schedule", "show", "nightly"],
@@ -68,9 +75,15 @@ COMMANDS = {
 """{command, with options: its line}. `sweep` takes a Spark session, `demo` a cluster: their JSON is tried where they
 are."""
 ELSEWHERE = {"sweep", "demo"}
-ONCE = {"start", "run", "actor forget", "actor block", "schedule add", "schedule remove", "schedule trigger"}
+ONCE = {
+    *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
+    *("schedule add", "schedule remove", "schedule trigger"),
+}
 """They say something else the second time."""
-TABLES = {"broken list", "broken restart", "broken abort", "actor list", "process-type list", "schedule list"}
+TABLES = {
+    *("broken list", "broken restart", "broken abort", "actor list", "process-type list", "schedule list"),
+    *("marker list", "marker list --cleared"),
+}
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")
 
@@ -90,10 +103,11 @@ def world(settings: Settings) -> World:
 
     made.app.actor(LONG_NAME)(recalculate)
 
-    @made.app.process()
+    @made.app.process(markers=True, key=lambda **given: given.get("item"))
     def order(item: str) -> list[Promise]:
         return [pack.schedule(item), made.app.actors[LONG_NAME].schedule(item)]
 
+    made.tell()
     made.app.start("order", "a ring", custom_id="order-4711")
     made.pump(serve={name: made.app.actors[name] for name in ("order", "pack")})
     queues = (*demo_app.actors, "order", "pack")
@@ -103,6 +117,10 @@ def world(settings: Settings) -> World:
     made.store.process_types.save([ProcessTypePreferences(id="order")])
     Schedules(made.app.resources, by="me@here").add("nightly", "order", {"schedule": "30 2 * * *"}, "from now on")
     declare_schedules(made.app.resources, made.app.actors, {})
+    made.store.markers.write(
+        Marker(id="order/tea", type="order", key="tea", kind="Away", process="p"), made.store.now()
+    )
+    clear_marker(made.app.resources, "order/tea", "it is there", by="me@here")
     made.store.catch_up(10)
     return made
 
@@ -149,7 +167,7 @@ def words(text: str) -> set[str]:
 def test_in_a_terminal_and_in_a_pipe(name: str, env: dict[str, str]) -> None:
     told = in_terminal(*COMMANDS[name], env=env)
     plain = CUT.sub("", told)
-    assert plain.strip() and ("Traceback" not in plain or name == "broken show")
+    assert plain.strip() and ("Traceback" not in plain or name in ("broken show", "marker show"))
     assert too_wide(plain) == []
     done = recovery(*COMMANDS[name], env={**env, "COLUMNS": str(WIDTH)})
     assert "\x1b" not in done.stdout + done.stderr, "no colours in a pipe"

@@ -57,6 +57,7 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store = Store(settings)
     store.actors.save([ActorPreferences(id="some")])
     store.actors.block("some")
+    store.process_types.save([ProcessTypePreferences(id="some", markers=True)])
     store.scanners.note(ScannerRun(id="some"))
     store.schedules.insert(Schedule(id="some", type="some"))
     asked = Asked(store, Broker(settings.broker_url))

@@ -28,6 +28,7 @@ FIELDS = {
     ],
     "tasks": ["actor"],
     "interruptions": ["type", "actor", "kind", "message", "fingerprint"],
+    "markers": ["type", "key", "reason", "kind", "message", "stack", "process", "actor", "task"],
     "workers": ["name", "host"],
     "actors": ["_id"],
     "processTypes": ["_id"],
@@ -46,6 +47,7 @@ def commands(process: str) -> list[list[str]]:
         "actor list",
         "actor list --json",
     ]
+    of_all += ["marker list", "marker list --json", "marker list --cleared", "marker show order --json"]
     of_all += ["process-type list", "broken list --type nosuch", "actor show nosuch", "process-type show nosuch"]
     return [command.format(process).split() for command in [*of_all, *of_it]]
 
@@ -62,12 +64,12 @@ def test_names_are_shown_as_they_are(
     # Nobody scans here, and what Java there is doesn't change.
     monkeypatch.setattr("recovery.health.doctor.CHECKS", doctors())
 
-    @world.app.process()
+    @world.app.process(markers=True)
     def order(kind: str, text: str) -> None:
         raise type(kind, (Exception,), {})(text)
 
     for _ in range(rounds):
-        for collection in ("workers", "actors", "processTypes"):
+        for collection in ("workers", "actors", "processTypes", "markers"):
             world.store.database[collection].delete_many({})
         world._told = 0
         started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw)[:500])
@@ -78,7 +80,7 @@ def test_names_are_shown_as_they_are(
             out, err = capfd.readouterr()
             assert code in (0, 1, 2), (command, err)
             assert acts(out + err) is None, (command, acts(out + err))
-            if command[:2] != ["broken", "show"]:  # which shows stacks, as they are
+            if command[:2] not in (["broken", "show"], ["marker", "show"]):  # which shows stacks, as they are
                 assert "\nFORGED" not in out + err, command
             if "--json" in command and code != 2:
                 json.loads(out)

@@ -18,7 +18,7 @@ import pytest
 from recovery.metrics import asked
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
-from recovery.records import ActorPreferences, Decision, DecisionState, ScannerRun, Worker
+from recovery.records import ActorPreferences, Decision, DecisionState, Marker, ScannerRun, Worker
 from recovery.records.schedule import Disabled, Schedule
 from recovery.settings import Settings, load
 from recovery.stack.ports import free_port
@@ -114,6 +114,11 @@ def redis_away(cluster: Cluster) -> None:
     cluster.broker = Broker(f"redis://127.0.0.1:{free_port()}/0")
 
 
+def marked(cluster: Cluster) -> None:
+    marker = Marker(id="order/7", type="order", key="7", kind="Away", process="p")
+    assert cluster.store.markers.write(marker, cluster.store.now())
+
+
 CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
     "well": (lambda _: None, {}),
     "served, busy, a long queue": (long_queue, {}),
@@ -125,6 +130,7 @@ CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
         lambda c: blocked(c, 90_000), {"RecoveryActorBlocked": ["pack"], "RecoveryActorStaysBlocked": ["pack"]}
     ),
     "a schedule disabled": (schedule_disabled, {"RecoveryScheduleDisabled": ["pull"]}),
+    "a marker": (marked, {"RecoveryMarkers": ["order"]}),
     "all workers dead": (all_dead, {"RecoveryNoWorkers": [""], "RecoveryWaitsForNobody": ["pack"]}),
     "no beat": (no_beat, {"RecoveryNobodyScans": ["workers", "decisions", "graphs", "processes", "schedules"]}),
     "never a beat": (never_a_beat, {"RecoveryNobodyScans": [""]}),
@@ -161,10 +167,12 @@ def test_the_expressions_are_understood() -> None:
         ("recovery_queued_unserved", (("actor", "a"),)): 1,
         ("recovery_blocked_seconds", (("actor", "a"),)): 86401,
         ("recovery_schedules_disabled", (("type", "a"),)): 1,
+        ("recovery_markers", (("type", "a"),)): 1,
     }
     assert set(firing(all_wrong)) == {
         "RecoveryStuck", "RecoveryNoWorkers", "RecoveryMongoDBAway", "RecoveryRedisAway", "RecoveryWaitsForNobody",
         "RecoveryActorBlocked", "RecoveryActorStaysBlocked", "RecoveryNobodyScans", "RecoveryScheduleDisabled",
+        "RecoveryMarkers",
     }  # fmt: skip
 
 

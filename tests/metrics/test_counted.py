@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +17,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
 from recovery.engine import Slot, declare_schedules, outages
-from recovery.errors import StoreUnavailable
+from recovery.engine.operations.overrides import ProcessTypeOverrides
+from recovery.errors import StartRefused, StoreUnavailable
 from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
@@ -419,6 +421,25 @@ def the_database_is_away_for_a_moment(world: Counted) -> Iterator[None]:
     yield
     with patch.object(Decisions, "finish", finish):
         world.run()
+
+
+@moves({"starts_refused reason=FAILED_ADMIN type=order": 1})
+def a_start_meets_a_marker(world: Counted) -> Iterator[None]:
+    world.task = lambda: [][0]
+    world.started(markers=True)
+    world.run()
+    yield
+    with suppress(StartRefused):
+        world.app.start("order")
+
+
+@moves({"starts_refused reason=DISABLED type=order": 1})
+def a_type_is_disabled(world: Counted) -> Iterator[None]:
+    world.started()
+    ProcessTypeOverrides(world.app.resources).disable("order", "a test")
+    yield
+    with suppress(StartRefused):
+        world.app.start("order")
 
 
 @moves({"operations operation=restart": 1})

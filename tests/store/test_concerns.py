@@ -102,7 +102,7 @@ def live(world: World) -> None:
     @app.actor(restart_after_work_timeout=False)
     def hang() -> None: ...
 
-    @app.process()
+    @app.process(markers=True)
     def order(value: int) -> Any:
         return pay.schedule(echo.schedule(echo.schedule(value)))
 
@@ -138,7 +138,7 @@ def live(world: World) -> None:
 
 def promises(name: str, collection: str, command: dict[str, Any]) -> Iterator[str]:
     """What of a write somebody is told, or what has consequences that no failover undoes."""
-    if collection in (schema.INTERRUPTIONS, schema.ACTORS, schema.PROCESS_TYPES, schema.SCHEDULES):
+    if collection in (schema.INTERRUPTIONS, schema.MARKERS, schema.ACTORS, schema.PROCESS_TYPES, schema.SCHEDULES):
         yield collection
     written: list[Any] = command.get("updates") or [{"u": command.get("update", [])}]
     for update in written if name in ("update", "findAndModify") else ():
@@ -169,6 +169,7 @@ def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(list
     assert seen["a restart"] >= 1
     assert seen["a start or an end of a process"] >= 8
     assert seen[schema.INTERRUPTIONS] >= 2
+    assert seen[schema.MARKERS] >= 2, "written, and cleared by the restart that finishes"
     assert seen[schema.ACTORS] >= 3
     assert seen[schema.SCHEDULES] >= 4
 
@@ -185,6 +186,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.values": lambda store: list(store.decisions.values({"p/t": "a pass"})),
     "GraphRecovery.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
     "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
+    "CustomIds.is_taken": lambda store: store.custom_ids.is_taken("order", "one"),
+    "Markers.find": lambda store: store.markers.find("order"),
     "Processes.arguments": lambda store: store.processes.arguments("p"),
     "Processes.committed_epochs": lambda store: store.processes.committed_epochs(["p"]),
     "Processes.committed_over": lambda store: store.processes.committed_over(["p"]),

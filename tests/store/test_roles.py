@@ -15,9 +15,10 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
-from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operations.markers import clear_marker
+from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
 from recovery.engine.operations.restart import restart_process
-from recovery.errors import ServerRefused
+from recovery.errors import ServerRefused, StartRefused
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.records import Worker
@@ -101,7 +102,7 @@ def declare(app: Recovery) -> None:
     def add(numbers: list[int]) -> int:
         return sum(numbers)
 
-    @app.process()
+    @app.process(markers=True, key=lambda *numbers: len(numbers))
     def order(*numbers: int) -> Any:
         return add.schedule([part.schedule(number) for number in numbers])
 
@@ -126,6 +127,13 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     assert worker.bring_to_end(fine).state == "finished"
     assert worker.bring_to_end(bad).state == "broken"
     assert client.app.result(fine, timeout=0) == 6
+    with pytest.raises(StartRefused):
+        client.app.start("order", 3, 4)
+    assert client.app.start("order", 3, 4, 5)
+    assert [marker.id for marker in reader.store.markers.all()] == ["order/2"]
+    clear_marker(operator.app.resources, "order/2", "a test")
+    types = ProcessTypeOverrides(operator.app.resources)
+    assert types.disable("order", "a test") and types.enable("order")
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
