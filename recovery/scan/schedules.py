@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.engine import Applier, Keys, Resources, look_at
+from recovery.engine import Applier, Keys, Resources, for_each, look_at
 from recovery.records.schedule import Schedule
 from recovery.repair import Diagnosis, Done
 from recovery.rules import Rule, Surroundings
@@ -49,11 +49,11 @@ class ScheduleScanner(Scanner[Schedule]):
         return Diagnosis([], Surroundings(now=self.resources.store.now()))
 
     def _look_at(self, page: Page[Schedule]) -> Done:
-        done: Done = Counter()
-        for schedule in page.items:
-            look_at(self.resources, schedule, self._keys)
-            done[Rule.DUE] += 1  # whoever was first: it has moved on
-        return done
+        return +Counter({Rule.DUE: for_each(page.items, self._one, self.key, self.postpone)})
+
+    def _one(self, schedule: Schedule) -> bool:
+        look_at(self.resources, schedule, self._keys)
+        return True  # whoever was first: it has moved on
 
     def postpone_healthy(self, page: Sequence[Schedule]) -> None:
         """Each look has moved its own."""

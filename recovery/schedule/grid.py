@@ -103,8 +103,12 @@ class Crontab(Grid):
 
     def after(self, slot: datetime) -> Iterator[datetime]:
         last = slot
-        for found in CronSim(self.text, slot.astimezone(ZoneInfo(self.zone))):
-            moment = found.astimezone(UTC)
+        times = CronSim(self.text, slot.astimezone(ZoneInfo(self.zone)))
+        while True:
+            try:
+                moment = next(times).astimezone(UTC)
+            except (StopIteration, OverflowError):  # none within 50 years, or the calendar ends
+                return
             # In an hour that comes twice the time on the wall may be one that was there an hour ago.
             if moment > last:
                 last = moment

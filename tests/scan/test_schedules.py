@@ -16,11 +16,11 @@ from recovery.engine.lifecycle.slots import last_instance
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import InputError
+from recovery.errors import InputError, ServerUnavailable
 from recovery.records import ErrorInfo, Marker, ProcessState
 from recovery.records.schedule import Schedule, SlotOutcome
 from recovery.scan import ScanResult, ScheduleScanner
-from recovery.schedule import judge
+from recovery.schedule import judge, plan_of
 from tests.faults import Died
 from tests.store.writing import contents
 from tests.waiting import wait_until
@@ -510,3 +510,47 @@ def test_a_type_that_is_disabled_is_a_slot_refused(world: World) -> None:
     scan(world)
     (result,) = get(world).recent
     assert result.outcome is SlotOutcome.REFUSED and (result.reason or "").startswith("DISABLED: process type nightly")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"schedule": "garbage in"},
+        {"schedule": "* * * * *", "timeZone": "Mars/Base"},
+        {"schedule": "1h", "jitter": 1e300},
+    ],
+)
+def test_one_that_nobody_can_work_with_holds_up_no_other(world: World, spoilt: dict[str, Any]) -> None:
+    """Of another version, or where this machine's time zones are older; and due before the one that is well."""
+    made = make(world)
+    ago = world.store.now() - timedelta(hours=1)
+    odd = {"_id": "odd", "type": "nightly", "code": spoilt, "keyed": {"arguments": "[[],{}]"}, "version": 0}
+    world.store.database["schedules"].insert_one({**odd, "nextSlot": ago, "recoveryTime": ago})
+    scan(world)
+    assert outcomes(world) == ["started"] and get(world).last_slot == made.next_slot
+    assert scan(world).looked_at == 0, "it is postponed"
+
+
+def test_a_database_that_is_away_cuts_the_scan_off_and_the_next_goes_on(world: World) -> None:
+    make(world)
+    with patch.object(slots, "start", side_effect=ServerUnavailable("not confirmed")):
+        result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
+    assert result.error is not None and "not confirmed" in result.error
+    scan(world)
+    assert outcomes(world) == ["started"]
+
+
+def test_no_operators_word_keeps_a_worker_from_its_start(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The code's new jitter does not go with an operator's interval; and a name is taken."""
+    make(world)
+    Schedules(world.app.resources).set("nightly", {"schedule": "5m"}, "")
+    world.app.schedules["nightly"] = plan_of({"schedule": "1h", "jitter": "10m"}, "a test")
+    declare(world)
+    assert "schedule nightly stays as it was" in caplog.text and get(world).plan.jitter == 0
+
+    def weekly() -> None: ...
+
+    world.app.process()(weekly)
+    world.tell()
+    with pytest.raises(InputError, match="is the name of another process type"):
+        Schedules(world.app.resources).add("weekly", "nightly", {"schedule": "1h"}, "")

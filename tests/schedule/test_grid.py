@@ -133,6 +133,10 @@ def test_years_of_minutes_are_counted_in_a_moment() -> None:
     assert len(found) == 200 and found[0] == at("2025-12-31T20:41Z")
 
 
+def test_slots_end_with_the_calendar() -> None:
+    assert list(Crontab("0 0 1 1 *", "Europe/Berlin").after(at("9990-06-01T00:00Z")))[-1] <= at("9999-12-31T00:00Z")
+
+
 def test_a_crontab_that_was_busy_once_a_year_is_found_all_the_same() -> None:
     """All of its slots in January, and it is December."""
     slot = at("2026-01-01T00:00Z")

@@ -24,7 +24,7 @@ from recovery.engine.lifecycle.keys import key_of
 from recovery.engine.lifecycle.marking import mark, write_marker
 from recovery.engine.lifecycle.start import start
 from recovery.engine.resources import Resources
-from recovery.errors import InputError, StartRefused
+from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, decide, enabled, settle
@@ -165,6 +165,10 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
             markers=kind.markers,
             retried_by_schedule=is_set(plan),
         )
+    except StoreError:
+        raise
+    except ServerUnavailable as error:  # it may have been started: whoever looks next does so again
+        raise StoreUnavailable(str(error)) from error
     except InputError as error:
         log.warning("schedule %s, slot %s: not started: %s", schedule.id, moment_text(slot), error)
         reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)

@@ -8,6 +8,7 @@ compare-and-set; where somebody was first, it is worked out again.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,6 +23,8 @@ from recovery.errors import InputError, StoreUnavailable
 from recovery.records import ProcessState, given
 from recovery.records.schedule import DEFAULTS, OperatorWord, Overlap, Plan, Schedule, SlotResult
 from recovery.schedule import check, plan_names, plan_of, states
+
+log = logging.getLogger(__name__)
 
 _ARGUMENTS = "schedule_arguments"
 SCHEDULE_SETTINGS = tuple(_ARGUMENTS if name == "arguments" else name for name in plan_names())
@@ -76,11 +79,18 @@ def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None
     for _ in range(MAX_TRIES):
         before = schedules.get(process_type)
         if before is not None and before.type != process_type:
-            raise InputError(
-                f"process type {process_type} has a schedule in its code, and one that an operator added for "
-                f"{before.type} has that name: `recovery schedule remove {process_type}`"
-            )
-        after = states.declared(before, process_type, plan, resources.store.now())
+            if plan is not None:
+                log.error(
+                    "the schedule of process type %s is not taken from its code: an operator added one of its name for %s; "
+                    "`recovery schedule remove %s`",
+                    process_type, before.type, process_type,
+                )  # fmt: skip
+            return
+        try:
+            after = states.declared(before, process_type, plan, resources.store.now())
+        except InputError as error:  # no reason for a worker not to work
+            log.error("schedule %s stays as it was: the code's new words and an operator's: %s", process_type, error)
+            return
         if after is None or after == before:
             return
         if schedules.insert(after) if before is None else schedules.save(after):
@@ -113,6 +123,10 @@ class Schedules:
         if process_type not in known:
             there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
             raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
+        if name in known and name != process_type:
+            raise InputError(
+                f"schedule {name}: is the name of another process type, whose own schedule has it; take another"
+            )
         plan = plan_of(said, f"schedule {name}")
         word = self._word("add", reason)
         if not self._kept.insert(states.added(name, process_type, plan, word, word.at)):
