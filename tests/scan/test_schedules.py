@@ -554,3 +554,16 @@ def test_no_operators_word_keeps_a_worker_from_its_start(world: World, caplog: p
     world.tell()
     with pytest.raises(InputError, match="is the name of another process type"):
         Schedules(world.app.resources).add("weekly", "nightly", {"schedule": "1h"}, "")
+
+
+def test_the_marker_of_another_process_is_not_taken_for_that_of_an_instance(world: World) -> None:
+    """The instance failed for what may pass, and the next one is to see; once the other's marker is cleared."""
+    make(world, retry_across_count=5)
+    scan(world)
+    fail(world, RETRIABLE)
+    other = world.store.processes.get_committed_brief(world.app.start("nightly"))
+    assert other is not None
+    break_off(world.app.resources, other, ErrorInfo(kind="E", message="m", code=40000), restarts=0)
+    due(world)
+    scan(world)
+    assert outcomes(world) == ["started", "refused"] and get(world).disabled is None

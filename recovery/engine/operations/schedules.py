@@ -81,8 +81,8 @@ def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None
         if before is not None and before.type != process_type:
             if plan is not None:
                 log.error(
-                    "the schedule of process type %s is not taken from its code: an operator added one of its name for %s; "
-                    "`recovery schedule remove %s`",
+                    "the schedule of process type %s is not taken from its code: an operator added one of its name for "
+                    "%s; `recovery schedule remove %s`",
                     process_type, before.type, process_type,
                 )  # fmt: skip
             return
