@@ -23,6 +23,7 @@ from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
 from recovery.engine import Applier, Resources, Slot
+from recovery.engine.actors.context import current
 from recovery.engine.lifecycle import attempt
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.restart import restart_process, restart_selected
@@ -31,6 +32,7 @@ from recovery.queue import parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
+from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
 from recovery.store import Selection, Store, schema
@@ -58,6 +60,7 @@ SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
 }
 
 
+AWAY = "the host is away"
 WAITS = "Applier.flush"
 """Where a step stands that waits for another."""
 
@@ -208,10 +211,14 @@ def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> 
         reach("Actor.body")
         if node["beats"]:
             heartbeat()
+        retried = current("a node").decision.retry
+        if (retried.count if retried is not None else 0) < node["away"]:
+            raise ConnectionRefusedError(AWAY)
         return perform(node, inputs, schedule, node["raises"] == "always" or (node["raises"] and not mended()))
 
     # A task that is cut off often is not what is tested here: it is never given up.
-    options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000}
+    soon = Backoff(initial=DELAY, coefficient=1, jitter=(0, 0), maximum=DELAY, total="10d")
+    options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000, "retry": soon}
     for name in ACTORS:
         limit = {"task_timeout": LIMIT if name in (LIMITED, FORCED) else 0.0}
         forced = name == FORCED

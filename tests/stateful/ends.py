@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.stateful.checks import Memory, failed, of_process
-from tests.stateful.cluster import BROKEN_LATE, LATE, LIMIT
+from tests.stateful.cluster import AWAY, BROKEN_LATE, LATE, LIMIT
 from tests.stateful.documents import Documents
 from tests.stateful.programs import FORCED, LIMITED, Part, evaluate, message, part, plain
 
@@ -64,14 +64,20 @@ def _failures(decided: Found, tasks: Found, mended: bool) -> dict[Part, str]:
         node = json.loads(tasks[task]["args"])[0][0]
         assert part(node) not in parts, f"done by two tasks: {node}"
         parts.add(part(node))
-        outcome = decision["outcome"]
+        outcome, retries = decision["outcome"], decision.get("retry", {}).get("count", 0)
+        assert retries <= node["away"], f"a failure was counted twice: {decision}"
+        assert decision["attempts"] >= retries + decision["timeouts"], f"counted, and never begun: {decision}"
         if (error := outcome.get("error")) is None:
             assert node["raises"] != "always", f"it can't end well: {decision}"
+            assert retries == node["away"], f"it failed {node['away']} times, and {retries} were counted: {decision}"
             continue
         failures[part(node)] = error["message"]
         if error["kind"] == "TaskTimeout":
             assert decision["actor"] in (LIMITED, FORCED)
             assert outcome["finishedAt"] - decision["enqueuedAt"] >= timedelta(seconds=LIMIT), f"too early: {decision}"
+        elif error["message"] == AWAY:
+            # Its own time comes before the next retry.
+            assert decision["actor"] in (LIMITED, FORCED) and retries < node["away"], decision
         else:
             may = node["raises"] == "always" or (node["raises"] and not (mended and failed(decision)))
             assert (may, error["message"]) == (True, message(node)), decision

@@ -26,12 +26,13 @@ def node(
     actor: str = ANY_ATTEMPT,
     beats: bool = False,
     raises: str = "",
+    away: int = 0,
     fallible: bool = False,
 ) -> Any:
     """A program's node, which returns what it and its children come to."""
     return numbered({
         "own": own, "actor": actor, "then": list(then), "returns": "all",
-        "loop": 0, "later": False, "beats": beats, "raises": raises, "fallible": fallible,
+        "loop": 0, "later": False, "beats": beats, "away": away, "raises": raises, "fallible": fallible,
     })  # fmt: skip
 
 
@@ -44,6 +45,7 @@ PROGRAM = node(
     [node(11, beats=True), [0, 1]],
     [node(12, raises="until mended"), [0]],
     [node(13, raises="always", fallible=True), []],
+    [node(14, away=1), []],
 )
 PROGRAMS = {"the one": PROGRAM, "the other": CHAIN}
 """Of the second one an operator soon has enough."""

@@ -11,6 +11,7 @@ A node is a JSON object, so that it can be an actor's argument:
     loop      how often it continues itself before it does the above
     later     whether it is delayed once it is ready
     beats     whether it tells that it lives
+    away      how often it fails at first for what passes by itself
     raises    "always", or "until mended": ends in an error; "": does not
     fallible  whether its error is a value to those that wait for it
 """
@@ -109,6 +110,7 @@ def _node(then: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "loop": st.sampled_from([0, 0, 0, 2]),
             "later": rarely,
             "beats": rarely,
+            "away": st.sampled_from([*8 * [0], 1, 2]),
             "raises": st.sampled_from([*34 * [""], *3 * ["until mended"], *2 * ["always"]]),
             "fallible": st.integers(0, 4).map(lambda n: n == 4),
         }
