@@ -35,6 +35,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E", bound=type[BaseException])
 
+OF_PROCESS_TYPES = (*setting_names(ProcessTypePreferences), "key", *SCHEDULE_SETTINGS)
+"""What a process type may be told beside what an actor may."""
+
 
 class Recovery:
     """An application: its actors, its process types, and the servers it runs on.
@@ -132,7 +135,7 @@ class Recovery:
         name, key = _checked_name(name), settings.pop("key", None)
         scheduled = {one: settings.pop(one) for one in SCHEDULE_SETTINGS if one in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
-        if scheduled:
+        if scheduled.get("schedule") is not None:
             of_type.setdefault("markers", True)
         if self._strategy is None and self._retry is not True and not any(map(_is_of_retry, of_type)):
             of_type["retry"] = self._retry
@@ -140,7 +143,7 @@ class Recovery:
             of_type["idle_timeout"] = self.settings.idle_timeout
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
-            checked = _preferences(function, name, settings, setting_names(ProcessTypePreferences))
+            checked = _preferences(function, name, settings, OF_PROCESS_TYPES)
             of = _of(function, name)
             process_type = ProcessTypePreferences(id=checked.id, **as_settings(ProcessTypePreferences, of_type, of))
             check(process_type)

@@ -567,3 +567,22 @@ def test_the_marker_of_another_process_is_not_taken_for_that_of_an_instance(worl
     due(world)
     scan(world)
     assert outcomes(world) == ["started", "refused"] and get(world).disabled is None
+
+
+def test_a_schedule_that_a_setting_leaves_out_is_none(world: World) -> None:
+    def nightly() -> None: ...
+
+    actor = world.app.process(schedule=None, time_zone="Europe/Berlin")(nightly)
+    assert world.app.schedules == {} and actor.process_type is not None and not actor.process_type.markers
+
+
+def test_what_is_declared_wrongly_is_told_at_once_and_not_registered(world: World) -> None:
+    def nightly(database: str) -> None: ...
+
+    with pytest.raises(InputError, match="process type nightly: schedule='often': is neither"):
+        world.app.process(schedule="often")(nightly)
+    with pytest.raises(InputError, match="database"):
+        world.app.process(schedule="1h")(nightly)
+    with pytest.raises(InputError, match="did you mean 'schedule_arguments'"):
+        world.app.process(schedule="1h", schedule_argument={"database": "shop"})(nightly)
+    assert world.app.schedules == {} and "nightly" not in world.app.actors

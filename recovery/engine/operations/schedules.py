@@ -38,7 +38,7 @@ Change = Callable[[Schedule, OperatorWord, Any], Schedule]
 
 def declared_plan(process_type: str, said: Mapping[str, Any]) -> Plan | None:
     """The plan that the code of a process type declares; None if it declares none. Raises InputError."""
-    if not said:
+    if not said or ("schedule" in said and said["schedule"] is None):  # as where a setting says it: not here
         return None
     where = f"process type {process_type}"
     plan = plan_of({"arguments" if name == _ARGUMENTS else name: value for name, value in said.items()}, where)
