@@ -373,6 +373,19 @@ def test_clearing(copying: Copying) -> None:
     assert copying.start("sales")
 
 
+@pytest.mark.usefixtures("faults")
+def test_a_marker_that_nobody_has_seen_is_not_cleared(copying: Copying) -> None:
+    resources = copying.world.app.resources
+    copying.fail()
+    late = course(lambda: clear_marker(resources, "copy/sales", "seen", by="bob@ops"), Kind.PAUSE, "Markers.clear")
+    clear_marker(resources, "copy/sales", "the host is back", by="ann@ops")
+    second = copying.fail()
+    with pytest.raises(InputError, match=r"cleared already, at .* by ann@ops: the host is back; there is another one"):
+        late.finish()
+    marker = marker_of(resources, "copy", "sales")
+    assert marker is not None and marker.process == second
+
+
 def test_only_so_many_clearings_are_kept(copying: Copying) -> None:
     resources = copying.world.app.resources
     process = copying.world.process(copying.fail())

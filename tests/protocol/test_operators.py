@@ -22,7 +22,12 @@ BREAK = [
     "Interruptions.add:after",
     "Processes.break_:before",
     "Processes.break_:after",
+    "Markers.write:before",
+    "Markers.write:after",
+    "Processes.settle_marker:before",
+    "Processes.settle_marker:after",
 ]
+LIFT = ["Markers.lift:before", "Markers.lift:after", "Processes.finish:before", "Processes.finish:after"]
 RESTART = [
     "Restarts.queue:after",
     "Restarts.reopen_graphs:before",
@@ -62,7 +67,7 @@ class World(harness.World):
                 raise ValueError("no price")
             return number
 
-        @self.app.process(idle_timeout=0.4, worker_timeout=0.4)
+        @self.app.process(idle_timeout=0.4, worker_timeout=0.4, markers=True)
         def sale() -> Any:
             double, total = self.app.actors["double"], self.app.actors["total"]
             return total.schedule([double.schedule(price.schedule(number)) for number in (1, 2, 3)])
@@ -96,6 +101,10 @@ class World(harness.World):
         names = ("processes", "decisions", "graphs")
         return not any(self.store.database[name].count_documents(live) for name in names)
 
+    def marked(self) -> list[str]:
+        """The processes whose markers are there."""
+        return [marker.process for marker in self.store.markers.all()]
+
     def listed(self, process_id: str) -> int:
         return len(self.store.interruptions.of_process(process_id))
 
@@ -110,6 +119,7 @@ def ends_right(world: World, process_id: str) -> None:
     assert world.app.result(process_id) == 12
     check_quiet(world, process_id)
     assert world.listed(process_id) == 0
+    assert world.marked() == []
 
 
 @pytest.mark.parametrize("at", BREAK)
@@ -120,8 +130,19 @@ def test_break_cut_off(world: World, at: str) -> None:
     world.dies(at, lambda doomed: doomed.pump("doomed#1"), skipped=1 if "finish" in at else 0)
     world.until(process_id, ProcessState.BROKEN)
     wait_until(lambda: world.pump() or world.listed(process_id), 5, "an interruption")
+    wait_until(lambda: world.scan() or world.marked() == [process_id], 5, "its marker")
     world.fails(False)
     assert world.app.restart(process_id) == 1
+    ends_right(world, process_id)
+
+
+@pytest.mark.parametrize("at", LIFT)
+def test_the_end_of_a_restarted_process_cut_off(world: World, at: str) -> None:
+    """Its marker is lifted before it is finished: afterwards nobody would look."""
+    process_id = world.broken()
+    assert world.marked() == [process_id]
+    assert world.app.restart(process_id) == 1
+    world.dies(at, lambda doomed: doomed.pump("doomed#1"))
     ends_right(world, process_id)
 
 

@@ -34,16 +34,16 @@ def clear_marker(resources: Resources, name: str, reason: str, by: str | None = 
     none, or somebody has cleared it already."""
     name, reason = given.text(name, "name of the marker", longest=MAX_NAME), reason_of(reason, "shown with the marker")
     found = resources.store.markers.find(name)
-    while found is not None:
-        if resources.store.markers.clear(name, found.written_at, by or who(), reason):
-            return found
-        # Cleared, or cleared and written anew, since it was read.
-        found = resources.store.markers.find(name)
+    if found is not None and resources.store.markers.clear(name, found.written_at, by or who(), reason):
+        return found
+    # Somebody has cleared it. One that was written since then nobody has seen yet.
     cleared = resources.store.markers.get(name)
     if cleared is not None and cleared.clearings:
         last = cleared.clearings[-1]
         at = f" at {last.at:%Y-%m-%d %H:%M:%S} UTC" if last.at else ""
-        raise InputError(f"marker {name!r} is cleared already,{at} by {last.by}: {last.reason}; nothing was changed")
+        again = "; there is another one since then" if cleared.cleared_at is None else ""
+        told = f"marker {name!r} is cleared already,{at} by {last.by}: {last.reason}{again}; nothing was changed"
+        raise InputError(told)
     raise _unknown(resources, name)
 
 
