@@ -19,14 +19,23 @@ def tick() -> None:
 
 @app.process(schedule="1s", retry_across_count=3, retry=None)
 def pull() -> str:
-    """Fails as the file `error` says, as long as it is there: always alike, or by two of each kind in turn."""
+    return run("pull")
+
+
+@app.process(schedule="1s", retry_across="3s", retry=None)
+def fetch() -> str:
+    return run("fetch")
+
+
+def run(name: str) -> str:
+    """Fail as the file `error` says, as long as it is there: always alike, or by two of each kind in turn."""
     folder = Path(os.environ[FOLDER])
-    before = len(list(folder.glob("pulled-*")))
-    (folder / f"pulled-{uuid.uuid4().hex}").touch()
+    before = len(list(folder.glob(f"{name}-*")))
+    (folder / f"{name}-{uuid.uuid4().hex}").touch()
     try:
         error = (folder / "error").read_text()
     except FileNotFoundError:
-        return "pulled"
+        return "done"
     if error == "refused" or before // 2 % 2 == 0:
         raise ConnectionRefusedError("refused")
     raise TimeoutError("no answer")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import StartRefused
 from recovery.records.schedule import Schedule
@@ -44,6 +45,11 @@ def slots(cluster: Cluster, name: str = "tick") -> list[datetime]:
     return sorted(datetime.fromisoformat(one["customId"].partition("@")[2]) for one in found)
 
 
+def pause(cluster: Cluster) -> None:
+    for name in ("pull", "fetch"):
+        Schedules(cluster.app.resources).pause(name, "not here")
+
+
 def wait_for(cluster: Cluster, count: int, name: str = "tick", timeout: float = 90) -> None:
     wait_until(lambda: cluster.database["processes"].count_documents({"type": name}) >= count, timeout, "slots")
 
@@ -59,7 +65,7 @@ def test_two_beats_and_two_workers_and_everything_is_killed(cluster: Cluster, mo
     cluster.serve(scheduled)
     beats = [cluster.beat(), cluster.beat()]
     doomed, _ = cluster.worker(concurrency=2), cluster.worker(concurrency=2)
-    Schedules(cluster.app.resources).pause("pull", "not here")
+    pause(cluster)
     wait_for(cluster, 4)
     doomed.kill_group()
     wait_for(cluster, 7)
@@ -90,7 +96,7 @@ def test_mongodbs_clock_jumps(stepping: Stepping) -> None:
     cluster.worker(wait=False)
     cluster.worker(wait=False)
     wait_for(cluster, 3)
-    Schedules(cluster.app.resources).pause("pull", "not here")
+    pause(cluster)
     before = len(slots(cluster))
     stepping.step(600)
     wait_for(cluster, before + 600, timeout=120)
@@ -101,8 +107,8 @@ def test_mongodbs_clock_jumps(stepping: Stepping) -> None:
     check_each_once(cluster)
 
 
-def runs(signs: Path) -> int:
-    return len(list(signs.glob("pulled-*")))
+def runs(signs: Path, name: str) -> int:
+    return len(list(signs.glob(f"{name}-*")))
 
 
 def fails(signs: Path, how: str) -> None:
@@ -112,19 +118,22 @@ def fails(signs: Path, how: str) -> None:
 def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enabled(
     cluster: Cluster, signs: Path, mongod: Mongod, valkey: Valkey
 ) -> None:
+    """One by count, and one by time."""
     fails(signs, "refused")
     cluster.serve(scheduled)
     cluster.beat()
     cluster.worker(concurrency=2)
+    names, markers = ("pull", "fetch"), cluster.app.resources.store.markers
 
-    def disabled() -> Any:
-        return get(cluster, "pull").disabled
+    def disabled(name: str) -> Any:
+        return get(cluster, name).disabled
 
-    wait_until(lambda: disabled() is not None, 60, "it to be disabled")
-    assert "3 times in a row" in disabled().reason
-    assert runs(signs) == 3, "and not once more"
-    markers = cluster.app.resources.store.markers
-    assert markers.find("pull") is not None
+    wait_until(lambda: all(map(disabled, names)), 60, "both to be disabled")
+    assert "3 times in a row" in disabled("pull").reason
+    assert "retry_across allows 3s" in disabled("fetch").reason
+    ran = {name: runs(signs, name) for name in names}
+    assert ran["pull"] == 3, "and not once more"
+    assert all(markers.find(name) for name in names)
     cluster.stack.kill_workers()
     valkey.kill()
     mongod.kill()
@@ -134,13 +143,19 @@ def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enab
     cluster.worker(concurrency=2, wait=False)
     ticks = len(slots(cluster))
     wait_for(cluster, ticks + 5)  # others go on meanwhile
-    assert runs(signs) == 3 and disabled() is not None
-    with pytest.raises(StartRefused, match="there is a marker pull"):
-        cluster.app.start("pull")
+    assert {name: runs(signs, name) for name in names} == ran
+    for name in names:
+        assert disabled(name) is not None
+        with pytest.raises(StartRefused, match=f"there is a marker {name}"):
+            cluster.app.start(name)
     (signs / "error").unlink()
     Schedules(cluster.app.resources).enable("pull", "the host is back")
-    wait_until(lambda: runs(signs) > 5, 60, "it to run again")
-    assert disabled() is None and get(cluster, "pull").failing is None and markers.find("pull") is None
+    clear_marker(cluster.app.resources, "fetch", "the host is back")
+    for name in names:
+        wait_until(lambda name=name: runs(signs, name) > ran[name] + 2, 60, f"{name} to run again")  # type: ignore[misc]
+        found = get(cluster, name)
+        assert found.disabled is None and found.failing is None and markers.find(name) is None
+        assert found.changes[-1].reason.endswith("the host is back")
 
 
 def test_another_error_in_between_does_not_disable(cluster: Cluster, signs: Path) -> None:
@@ -148,7 +163,7 @@ def test_another_error_in_between_does_not_disable(cluster: Cluster, signs: Path
     cluster.serve(scheduled)
     cluster.beat()
     cluster.worker(concurrency=2)
-    wait_until(lambda: runs(signs) >= 9, 60, "it to fail nine times")
+    wait_until(lambda: runs(signs, "pull") >= 9, 60, "it to fail nine times")
     assert get(cluster, "pull").disabled is None
     codes = {one["error"]["code"] for one in cluster.database["processes"].find({"type": "pull", "state": "broken"})}
     assert len(codes) == 2
