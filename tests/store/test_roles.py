@@ -15,13 +15,16 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
+from recovery.engine import Keys
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
 from recovery.engine.operations.restart import restart_process
+from recovery.engine.operations.schedules import Schedules
 from recovery.errors import ServerRefused, StartRefused
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.records import Worker
+from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.mongod import Mongod
@@ -134,6 +137,17 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     clear_marker(operator.app.resources, "order/2", "a test")
     types = ProcessTypeOverrides(operator.app.resources)
     assert types.disable("order", "a test") and types.enable("order")
+    schedules = Schedules(operator.app.resources)
+    schedules.add("hourly", "order", {"schedule": "1h", "arguments": "[7, 8, 9, 10]"}, "a test")
+    scanner = ScheduleScanner(worker.app.resources, worker.app.applier, Keys(worker.app.actors))
+    assert scanner.run_once().looked_at == 1, "it tells the key"
+    assert worker.bring_to_end(schedules.trigger("hourly", "a test").process or "").result == "34"
+    due = schedules.get("hourly").evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())
+    assert operator.store.schedules.save(due)
+    assert scanner.run_once().looked_at == 1
+    assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
+    worker.store.schedules.postpone("hourly", 1)
+    schedules.remove("hourly")
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
