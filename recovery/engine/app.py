@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
-from recovery.engine.actors.actor import Actor, check_function, encode_call, preferences
-from recovery.engine.actors.declared import as_settings, strategy_of
+from recovery.engine.actors.actor import Actor, check_function, encode_call
+from recovery.engine.actors.declared import (
+    actor_preferences,
+    as_settings,
+    says_of_retry,
+    strategy_of,
+    type_preferences,
+)
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.keys import check_key_function, key_of
@@ -23,11 +29,10 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ActorPreferences, ProcessTypePreferences, given
-from recovery.records.preferences import check, setting_names
+from recovery.records import ProcessTypePreferences, given
+from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
-from recovery.retry.policy import check_policy
 from recovery.retry.reasons import UNKNOWN
 from recovery.settings import Settings, current
 
@@ -112,13 +117,8 @@ class Recovery:
         name = _checked_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
-            return self._add(
-                Actor(
-                    function,
-                    _preferences(function, name, settings),
-                    strategy=self._strategy_of(settings, _of(function, name)),
-                )
-            )
+            checked = actor_preferences(function, name, settings)
+            return self._add(Actor(function, checked, strategy=self._strategy_of(settings, f"actor {checked.id}")))
 
         return register
 
@@ -137,19 +137,17 @@ class Recovery:
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if scheduled.get("schedule") is not None:
             of_type.setdefault("markers", True)
-        if self._strategy is None and self._retry is not True and not any(map(_is_of_retry, of_type)):
+        if self._strategy is None and self._retry is not True and not says_of_retry(of_type):
             of_type["retry"] = self._retry
         if of_type.get("idle_timeout") is None:
             of_type["idle_timeout"] = self.settings.idle_timeout
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
-            checked = _preferences(function, name, settings, OF_PROCESS_TYPES)
-            of = _of(function, name)
-            process_type = ProcessTypePreferences(id=checked.id, **as_settings(ProcessTypePreferences, of_type, of))
-            check(process_type)
-            check_policy(process_type.retry_options(), f"process type {checked.id}")
+            checked = actor_preferences(function, name, settings, OF_PROCESS_TYPES)
+            process_type = type_preferences(checked.id, of_type)
+            strategy = self._strategy_of(of_type, f"process type {checked.id}")
             key_function = check_key_function(checked.id, key)
-            actor = Actor(function, checked, process_type, self._strategy_of(of_type, of), key_function)
+            actor = Actor(function, checked, process_type, strategy, key_function)
             plan = declared_plan(checked.id, scheduled)
             if plan is not None:
                 actor.check_call(*arguments_of(plan))
@@ -183,7 +181,7 @@ class Recovery:
 
     def _strategy_of(self, settings: Mapping[str, Any], of: str) -> RetryStrategy | None:
         """The strategy of an actor: its own, or the application's where it says nothing of retry."""
-        return strategy_of(settings, of) if any(map(_is_of_retry, settings)) else self._strategy
+        return strategy_of(settings, of) if says_of_retry(settings) else self._strategy
 
     def _add(self, actor: Actor[P, R]) -> Actor[P, R]:
         check_function(actor.name, actor.function)
@@ -267,26 +265,6 @@ class Recovery:
         Attempts that run lose their claim. Raises ProcessNotFound, and InputError for one that has finished.
         """
         abort_process(self.resources, process_id, reason)
-
-
-def _preferences(
-    function: Callable[..., Any], name: str | None, settings: dict[str, Any], others: Sequence[str] = ()
-) -> ActorPreferences:
-    named = name or given.text(getattr(function, "__name__", None), "name of an actor")
-    known = setting_names(ActorPreferences)
-    for unknown in settings.keys() - set(known):
-        raise InputError(f"actor {named}: no setting is named {unknown!r}; {_near(unknown, [*known, *others])}")
-    checked = preferences(named, **as_settings(ActorPreferences, settings, f"actor {named}"))
-    check_policy(checked.retry_options(), f"actor {named}")
-    return checked
-
-
-def _of(function: Callable[..., Any], name: str | None) -> str:
-    return f"actor {name or getattr(function, '__name__', '?')}"
-
-
-def _is_of_retry(setting: str) -> bool:
-    return setting == "retry" or setting.startswith("retry_")
 
 
 def _checked_name(name: str | None) -> str | None:

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from recovery.durations import parse_duration
+from recovery.engine.actors.actor import preferences
+from recovery.engine.naming import hint
 from recovery.errors import InputError
-from recovery.records import RetryOptions, given
-from recovery.records.preferences import FACTORS, RATES, Preferences, setting_names, type_of
+from recovery.records import ActorPreferences, ProcessTypePreferences, RetryOptions, given
+from recovery.records.preferences import FACTORS, RATES, Preferences, check, setting_names, type_of
 from recovery.retry import Backoff, RetryStrategy
+from recovery.retry.policy import check_policy
 
 RETRY = "retry"
+
+
+def actor_preferences(
+    function: Callable[..., Any], name: str | None, settings: Mapping[str, Any], others: Sequence[str] = ()
+) -> ActorPreferences:
+    """The settings of a function as an actor, named by its own name if no other is given; `others` are settings that
+    there are beside an actor's. Raises InputError."""
+    named = name or given.text(getattr(function, "__name__", None), "name of an actor")
+    known = setting_names(ActorPreferences)
+    for unknown in settings.keys() - set(known):
+        near = hint(unknown, sorted([*known, *others]), "there are none")
+        raise InputError(f"actor {named}: no setting is named {unknown!r}; {near}")
+    checked = preferences(named, **as_settings(ActorPreferences, settings, f"actor {named}"))
+    check_policy(checked.retry_options(), f"actor {named}")
+    return checked
+
+
+def type_preferences(name: str, settings: Mapping[str, Any]) -> ProcessTypePreferences:
+    """The settings of a process type. Raises InputError."""
+    of = f"process type {name}"
+    checked = ProcessTypePreferences(id=name, **as_settings(ProcessTypePreferences, settings, of))
+    check(checked)
+    check_policy(checked.retry_options(), of)
+    return checked
+
+
+def says_of_retry(settings: Iterable[str]) -> bool:
+    """Whether any of these settings is of retry."""
+    return any(name == RETRY or name.startswith(f"{RETRY}_") for name in settings)
 
 
 def as_settings(kind: type[Preferences], said: Mapping[str, Any], of: str) -> dict[str, Any]:
