@@ -86,6 +86,7 @@ def test_two_beats_and_two_workers_and_everything_is_killed(cluster: Cluster, mo
     wait_until(lambda: cluster.database["processes"].count_documents(finished) >= 15, 60, "instances to end")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("signs")
 def test_mongodbs_clock_jumps(stepping: Stepping) -> None:
     """Ten minutes ahead: an outage, of which all is caught up. Five seconds back: nothing twice, and it goes on."""
