@@ -76,8 +76,9 @@ def _failures(decided: Found, tasks: Found, mended: bool) -> dict[Part, str]:
             assert decision["actor"] in (LIMITED, FORCED)
             assert outcome["finishedAt"] - decision["enqueuedAt"] >= timedelta(seconds=LIMIT), f"too early: {decision}"
         elif error["message"] == AWAY:
-            # Its own time comes before the next retry.
-            assert decision["actor"] in (LIMITED, FORCED) and retries < node["away"], decision
+            # Its own time comes before the next retry; or years went by, and with them the policy's total.
+            in_time = decision["actor"] not in (LIMITED, FORCED) and outcome["finishedAt"] < decision["retry"]["until"]
+            assert not in_time and retries < node["away"], decision
         else:
             may = node["raises"] == "always" or (node["raises"] and not (mended and failed(decision)))
             assert (may, error["message"]) == (True, message(node)), decision
