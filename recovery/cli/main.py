@@ -105,6 +105,7 @@ for commands in (
 def main() -> None:
     """Run the command of the command line."""
     log_printable()
+    sys.unraisablehook = _unless_half_made
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
@@ -113,6 +114,14 @@ def main() -> None:
     except SystemExit as end:
         code = end.code
     sys.exit(_written(code))
+
+
+def _unless_half_made(unraisable: sys.UnraisableHookArgs) -> None:
+    """Say what could not be raised, but for what a half-made object says when it is removed: a Ctrl-C may strike while
+    the driver makes one, and its `__del__` misses what was still to come."""
+    name = getattr(unraisable.object, "__qualname__", "")
+    if not (isinstance(unraisable.exc_value, AttributeError) and str(name).endswith(".__del__")):
+        sys.__unraisablehook__(unraisable)
 
 
 def _written(code: Code) -> Code:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +17,7 @@ from typer.testing import CliRunner
 from recovery import Promise, Recovery, Settings
 from recovery.cli import show
 from recovery.cli.calls import call_line
-from recovery.cli.main import app
+from recovery.cli.main import _unless_half_made, app
 from recovery.store.views.calls import CallTexts
 from tests.cli.command import command, environment
 from tests.emptied import emptied as emptied
@@ -187,3 +189,32 @@ def test_ctrl_c_ends_the_waiting_alone(world: World, waits: str) -> None:
     _, said = waiting.communicate(timeout=30)
     assert waiting.returncode == 130, said
     assert f"process {process_id} goes on" in said and "Traceback" not in said
+
+
+class HalfMade:
+    """An object whose making is cut off: it has no `whole`."""
+
+    def __init__(self) -> None:
+        raise KeyboardInterrupt
+
+    def __del__(self) -> None:
+        print(self.whole)  # type: ignore[attr-defined]
+
+
+class Broken:
+    def __del__(self) -> None:
+        raise ValueError("this is told")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_ctrl_c_left_half_made_says_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", _unless_half_made)
+    with pytest.raises(KeyboardInterrupt):
+        HalfMade()
+    gc.collect()
+    assert capsys.readouterr().err == ""
+    made = Broken()
+    del made
+    assert "this is told" in capsys.readouterr().err
