@@ -92,6 +92,7 @@ def test_stop_kills_the_deaf(start: StartChild) -> None:
 
 def test_children_are_stopped_side_by_side(start: StartChild) -> None:
     children = [start(DEAF), start("exit 0"), start(TWO_PROCESSES)]
+    wait_until(lambda: not children[1].running, 10, "the one that ends by itself")
     stop_all(children, grace=0.2)
     assert [child.exit_code for child in children] == [-signal.SIGKILL, 0, -signal.SIGTERM]
     assert not any(child.members() for child in children)
