@@ -140,6 +140,7 @@ def test_however_it_hangs_its_process_is_killed(cluster: Cluster) -> None:
     assert cluster.app.result(cluster.app.start("steps", 0, 1), timeout=20) == "done"
     lost = {"hangs": rogues.ATTEMPTS * len(ways), "beats_and_holds": rogues.ATTEMPTS}
     wait_until(lambda: freed(cluster) == lost, 20, "all slots to be freed")
+
     def told() -> int:
         return cluster.log(worker).count("was killed, its slot is free")
 
