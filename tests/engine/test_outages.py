@@ -74,6 +74,30 @@ def test_a_result_is_kept_until_it_can_be_written(world: World, monkeypatch: pyt
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("error", [None, ConnectionResetError(104, "reset"), ConnectionRefusedError(111, "away")])
+def test_what_is_not_idempotent_is_not_done_again_since_its_end_can_not_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    calls: list[int] = []
+
+    def order() -> str:
+        calls.append(1)
+        if error is not None:
+            raise error
+        return "done"
+
+    process_id = world.app.start(world.app.process("order", idempotent=False, worker_timeout=0.3)(order))
+    with monkeypatch.context() as outage:
+        for write in ("finish", "finish_and_claim", "retry_later"):
+            outage.setattr(Decisions, write, away(10**6, Decisions.finish))
+        with pytest.raises(StoreUnavailable):
+            world.pump()
+    process = world.bring_to_end(process_id)
+    assert len(calls) == 1
+    assert process.error is not None
+    assert process.error.kind == "WorkTimeout"
+
+
 def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next step is claimed on the spot, and then its predecessor can't be applied: nobody runs it."""
 

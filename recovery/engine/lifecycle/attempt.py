@@ -128,6 +128,10 @@ class Slot:
         try:
             task = self._task(decision)
             ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
+            if not actor.preferences.restarts_lost_attempts:
+                # Done, perhaps: where its end can't be written, it is not given back for another one, but ends with an
+                # error at its deadline.
+                self._held = None
         except DamagedRecord as damage:
             # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
             log.error("%s %s: %s", actor.name, decision.id, damage)
@@ -140,7 +144,7 @@ class Slot:
                 self._wait_again(decision)
                 ran, result = None, Result.NOT_READY
         if ran is not None and ran.found is not None:
-            ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran)
+            ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran, self._host)
             if retried is not None:
                 self._held, result = None, Result.RETRIED if retried else _stale_result(decision)
         if ran is not None:
