@@ -8,6 +8,7 @@ and the attempt as fields of its record as well (`retry_reason`, `retry_code`, `
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import math
@@ -27,6 +28,8 @@ _CONTROLLED_MOST = 1.0
 
 LENGTH = 300
 """Characters that are told of an error."""
+STRATEGY_TIMEOUT = 30.0
+"""Seconds in which a strategy has to answer: what asks for longer holds the slot of a worker."""
 
 
 class Verdict(StrEnum):
@@ -89,11 +92,15 @@ async def maybe_retry(
 
 async def _asked(request: Request, reason: Reason) -> Ruling:
     strategy = type(request.retry_strategy).__name__
+    limit = asyncio.timeout(STRATEGY_TIMEOUT)
     try:
-        answer = request.retry_strategy.retry_after(request, reason)
-        action = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:  # somebody else's code
-        return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} raised {type(error).__name__}: {error}")
+        async with limit:
+            answer = request.retry_strategy.retry_after(request, reason)
+            action = await answer if inspect.isawaitable(answer) else answer
+    except (Exception, asyncio.CancelledError) as error:  # somebody else's code
+        if limit.expired():
+            return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} gave no answer within {STRATEGY_TIMEOUT:g} s")
+        return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} raised {_told(error)}")
     if not isinstance(action, RetryAction):
         told = f"the strategy {strategy} answered {given.shown(action)}; it has to give a RetryAction"
         return Ruling(Verdict.FAIL, 0.0, told)
@@ -104,6 +111,16 @@ async def _asked(request: Request, reason: Reason) -> Ruling:
         told = f"the strategy {strategy} wants a retry after {given.shown(action.duration)}; it has to be seconds"
         return Ruling(Verdict.FAIL, 0.0, told)
     return _capped(request, delay, f"the strategy {strategy} says so")
+
+
+def _told(error: BaseException) -> str:
+    """An error in a few words, whatever its text is: it is kept with the task's."""
+    kind = type(error).__name__
+    try:
+        text = given.exact(str(error))[:LENGTH]
+    except BaseException as failure:  # its own __str__
+        return f"{kind} (no text: its __str__ raised {type(failure).__name__})"
+    return f"{kind}: {text.encode(errors='replace').decode()}"
 
 
 def _capped(request: Request, delay: float, why: str) -> Ruling:

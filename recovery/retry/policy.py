@@ -53,10 +53,11 @@ class Backoff:
     @classmethod
     def of(cls, *options: RetryOptions) -> Backoff:
         """The policy of these options, of which the first that says something of a value counts; the defaults, where
-        none does. Where what several say contradicts, as a maximum below an initial delay, the longer time holds."""
+        none does. Where what several say contradicts, as a maximum below an initial delay, the longer time holds. What
+        can be no value of a policy, as another program may have stored it, says nothing."""
         said: dict[str, float] = {}
         for name in ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total"):
-            found = (value for one in options if (value := getattr(one, name)) is not None)
+            found = (value for one in options if _can_be(name, value := getattr(one, name)))
             if (first := next(found, None)) is not None:
                 said[name] = first
         initial = said.get("initial", DEFAULT.initial)
@@ -157,6 +158,15 @@ def check_policy(options: RetryOptions, of: str) -> None:
         if (default if value is None else value) < least:
             is_default = f" ({show_duration(default)} by default)" if value is None else ""
             raise InputError(f"{of}: {name}{is_default} must be at least {other}, which is {show_duration(least)}")
+
+
+def _can_be(name: str, value: float | None) -> bool:
+    if value is None or not math.isfinite(value):
+        return False
+    if name == "coefficient":
+        return value >= 1
+    least = LEAST if name == "initial" and value else 0.0
+    return least <= value <= LONGEST
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -272,6 +272,19 @@ def test_only_the_holder_of_the_pass_may_and_its_own_write_it_knows_again(world:
     assert retry_of(only(world, process_id)).count == 1, "an attempt was counted twice"
 
 
+def test_what_a_task_says_that_can_not_be_says_nothing(world: World) -> None:
+    """As another program may have stored it."""
+    order = world.app.process("order")(failing(1))
+    process_id = world.app.start(order.options(retry=LATER))
+    stored = {"retry.coefficient": 0.5, "retry.initial": -1.0, "retry.total": 1e300}
+    world.store.database["tasks"].update_one(
+        {"_id": f"{process_id}/start"}, {"$set": stored}, bypass_document_validation=True
+    )
+    world.pump()
+    decision = only(world, process_id)
+    assert (decision.state, decision.recovery_time is not None) == (DecisionState.DELAYED, True)
+
+
 def test_a_restart_begins_anew(world: World) -> None:
     errors = [AWAY, ValueError("no"), AWAY]
 
@@ -297,7 +310,7 @@ class Asked:
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
         self.asked.append((request.retry_attempts, request.idempotent, dict(request.context), reason.name))
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         found: RetryAction = self.answer
         return found
@@ -319,6 +332,7 @@ def test_a_strategy_of_its_own_decides_and_reads_the_context(world: World) -> No
     ("answer", "why"),
     [
         (RuntimeError("oops"), "the strategy Asked raised RuntimeError: oops"),
+        (SystemExit(3), "the strategy Asked raised SystemExit"),
         ("soon", "the strategy Asked answered 'soon'; it has to give a RetryAction"),
         (RetryAction(-1), "the strategy Asked wants a retry after -1; it has to be seconds"),
         (RetryAction.no_retry(), "the strategy Asked wants no retry"),

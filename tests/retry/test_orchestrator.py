@@ -61,12 +61,17 @@ def test_the_rfcs_example_of_a_deadline() -> None:
     assert ruled(Call("get", BestEffort(lambda _: 1.0), seconds=0.5, clock=stopped), LOCKED).delay == 0.5
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 class Answers:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
     async def retry_after(self, _request: Request, _reason: Reason) -> Any:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
@@ -75,6 +80,10 @@ class Answers:
     ("answer", "told"),
     [
         (ValueError("no"), "the strategy Answers raised ValueError: no"),
+        (ValueError("no " * 9000), "no no no"),
+        (ValueError("no \ud800"), "ValueError: no ?"),
+        (Mute(), "the strategy Answers raised Mute (no text: its __str__ raised RuntimeError)"),
+        (asyncio.CancelledError(), "the strategy Answers raised CancelledError"),
         (None, "has to give a RetryAction"),
         (RetryAction(-1), "it has to be seconds"),
         (RetryAction(float("nan")), "it has to be seconds"),
@@ -86,7 +95,19 @@ def test_a_strategy_that_is_a_mistake_fails_the_request_and_says_so(answer: Any,
     call = Call("call", Answers(answer))
     ruling = ruled(call, LOCKED)
     assert ruling.verdict is Verdict.FAIL and told in ruling.why
+    assert len(ruling.why.encode()) < 500, "it is kept with the task's error"
     assert call.retry_attempts == 0
+
+
+def test_a_strategy_that_does_not_answer_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs:
+        async def retry_after(self, _request: Request, _reason: Reason) -> RetryAction:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr("recovery.retry.orchestrator.STRATEGY_TIMEOUT", 0.05)
+    ruling = ruled(Call("call", Hangs()), LOCKED)
+    assert (ruling.verdict, ruling.why) == (Verdict.FAIL, "the strategy Hangs gave no answer within 0.05 s")
 
 
 def test_both_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:

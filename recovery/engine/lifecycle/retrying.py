@@ -19,14 +19,14 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import CallResult
+from recovery.engine.actors.call import CallResult, Host
 from recovery.engine.isolation import tell
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, RetryOptions
 from recovery.retry.asking import decided
-from recovery.retry.attempts import Answer, Terms, answer
+from recovery.retry.attempts import Answer, Refusal, Terms, answer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ Actors = Mapping[str, Actor[..., Any]]
 
 
 def retry_or_end(
-    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult
+    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
 ) -> tuple[CallResult | None, bool | None]:
     """Have what failed tried again, or give back what is to be written as the end of its task, with why it is not tried
     again. Second: whether the retry was written, or is stale; None where there is none. Errors of servers are
@@ -45,7 +45,10 @@ def retry_or_end(
     assert error is not None and found is not None
     labels = actor.name, found.reason.name, str(found.code.number)
     said = through_outage(
-        resources, lambda: _answer(resources, actor, here, decision, ran), actor.preferences.worker_timeout, decision.id
+        resources,
+        lambda: _answer(resources, actor, here, decision, ran, host),
+        actor.preferences.worker_timeout,
+        decision.id,
     )
     if said.state is None:
         assert said.refusal is not None
@@ -74,7 +77,9 @@ def retry_or_end(
     return None, written
 
 
-def _answer(resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult) -> Answer:
+def _answer(
+    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
+) -> Answer:
     error, found, preferences = ran.outcome.error, ran.found, actor.preferences
     assert error is not None and found is not None
     own = preferences.retry_options()
@@ -84,7 +89,15 @@ def _answer(resources: Resources, actor: Actor[..., Any], here: Actors, decision
     if found.is_retriable:
         task, context = _of_task(resources, decision)
         terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)), context=context)
-    return decided(answer(decision, error, found, terms, now))
+    # As an actor's function is run, for a strategy is the application's as well: one that hangs takes its slot.
+    with host.running(decision, preferences.worker_timeout):
+        try:
+            return decided(answer(decision, error, found, terms, now))
+        except (SystemExit, KeyboardInterrupt) as end:
+            if host.ends(end):
+                raise
+            told = f"the strategy {type(actor.strategy).__name__} raised {type(end).__name__}"
+            return Answer(refusal=Refusal.STRATEGY, why=told)
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:
@@ -96,7 +109,7 @@ def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, di
         context = {} if text is None else json.loads(text)
         if not isinstance(context, dict):
             raise DamagedRecord(decision.id, f"Task {decision.id}: its context is no object", ("context",), "Task")
-    except (DamagedRecord, ValueError) as damage:
+    except (DamagedRecord, ValueError, RecursionError) as damage:
         tell(decision.id, damage)
         context = {}
     return options or RetryOptions(), context
