@@ -1,6 +1,6 @@
 """The end of a worker. On SIGTERM it takes no more messages, lets what runs end within `shutdown_grace`, gives
-the rest back at once (working → queued, without counting a timeout) and is gone. So it is where a thread of it hangs,
-which nobody can kill; then the exit code is HUNG, and it is not waited for.
+the rest back at once (working → queued, without counting a timeout; what is not idempotent ends instead) and is gone.
+So it is where a thread of it hangs, which nobody can kill; then the exit code is HUNG, and it is not waited for.
 
 What was given back must not run here and elsewhere at once, nor may its end here count, which is none: an attempt whose
 subprocess is killed fails. Processes of a pool are killed before what they started. Threads go on until the worker's
@@ -25,7 +25,7 @@ from celery.worker import state
 from recovery import metrics
 from recovery.engine import Recovery, push
 from recovery.errors import BrokerError, StoreError
-from recovery.records import DecisionState
+from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
@@ -117,13 +117,12 @@ class Drain:
         return self._pool_ended.is_set() or not threading.main_thread().is_alive()
 
     def give_back(self) -> None:
-        """Requeue everything that this worker still holds."""
+        """Requeue everything that this worker still holds, but for what must not be done again since it may have been
+        done: that ends with an error, as with any worker that is gone (`rescue`)."""
         resources, worker = self._app.resources, self._lifeline.worker.id
         try:
             self._flush()
-            while working := resources.store.decisions.held_by(
-                [worker], resources.settings.scan_batch, DecisionState.WORKING
-            ):
+            while working := self._restartable(worker):
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
@@ -131,6 +130,12 @@ class Drain:
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
+
+    def _restartable(self, worker: str) -> list[Decision]:
+        store, settings = self._app.resources.store, self._app.resources.settings
+        working = store.decisions.held_by([worker], settings.scan_batch, DecisionState.WORKING)
+        told = store.actors.all() if working else {}
+        return [one for one in working if one.actor not in told or told[one.actor].restarts_lost_attempts]
 
     def _flush(self) -> None:
         """Have applied what is finished here. Of a process whose records are damaged others see to it."""

@@ -125,10 +125,12 @@ class Ending:
     """A worker of one thread, to be forked from here, which is told to end while it runs an actor that waits for a
     subprocess. It gives nothing back before its thread has come back from the actor, unless that goes on waiting."""
 
-    def __init__(self, world: World, folder: Path, function: Callable[[Path], Any], first: Exception | None) -> None:
+    def __init__(
+        self, world: World, folder: Path, function: Callable[[Path], Any], first: Exception | None, **settings: Any
+    ) -> None:
         self.world, self.folder, self.function, self.first = world, folder, function, first
         self.app = world.app
-        self.app.process("asks", worker_timeout=600)(lambda: function(folder))
+        self.app.process("asks", worker_timeout=600, **settings)(lambda: function(folder))
         world.tell()
         self.process_id = self.app.start("asks")
 
@@ -198,3 +200,19 @@ def test_what_is_given_back_has_not_ended(
     assert (decision.state, decision.outcome, decision.timeouts) == (state, None, 0)
     assert ending.world.process(ending.process_id).state == "running"
     wait_until(lambda: not lives(ending.child()), 10, "the end of its subprocess")
+
+
+def test_what_is_not_idempotent_is_not_done_again_for_a_deployment(emptied: Settings, tmp_path: Path) -> None:
+    """It was cut off in the middle: nobody knows how far it had come."""
+    ending = Ending(World(emptied, shutdown_grace=0.0), tmp_path, waits, None, idempotent=False)
+    if (worker := os.fork()) == 0:
+        try:
+            ending.run()
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == HUNG
+    (decision,) = ending.world.decisions(ending.process_id).values()
+    assert decision.state == "finished", "somebody else takes it"
+    assert decision.outcome is not None and decision.outcome.error is not None
+    error = decision.outcome.error
+    assert (error.kind, error.message) == ("WorkTimeout", "asks lost its worker, and it is not idempotent")
