@@ -20,6 +20,7 @@ from recovery.retry.reasons import UNKNOWN, Reason
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
 """A label of ours: what MongoDB wrote was not confirmed."""
+_SEQUENCES = (set, frozenset, list, tuple)
 MAX_CAUSES = 20
 """Of a chain of causes so many are looked at."""
 
@@ -190,9 +191,13 @@ def signs_of(error: BaseException) -> Signs:
         status = code
     failed, answered, unconfirmed = _of_details(_get(error, "details"))
     number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
-    labels = [*(_get(error, "_error_labels") or ()), *([WRITE_CONCERN_ERRORS] if unconfirmed else [])]
-    headers = _get(response, "headers") or _get(error, "headers") or {}
-    return Signs(types, _text(error), number, frozenset(map(str, labels)), status, _retry_after(headers))
+    labels = _get(error, "_error_labels")
+    said = {one for one in labels if isinstance(one, str)} if isinstance(labels, _SEQUENCES) else set()
+    if unconfirmed:
+        said.add(WRITE_CONCERN_ERRORS)
+    asked = (_retry_after(_get(thing, "headers")) for thing in (response, error))
+    retry_after = next((seconds for seconds in asked if seconds is not None), None)
+    return Signs(types, _text(error), number, frozenset(said), status, retry_after)
 
 
 def _of_details(details: Any) -> tuple[Any, Any, bool]:
@@ -201,7 +206,8 @@ def _of_details(details: Any) -> tuple[Any, Any, bool]:
     if not isinstance(details, dict):
         return None, None, False
     if "writeErrors" in details:
-        failed = [one.get("code") for one in details["writeErrors"] if isinstance(one, dict)]
+        failures = details["writeErrors"] if isinstance(details["writeErrors"], list | tuple) else ()
+        failed = [one.get("code") for one in failures if isinstance(one, dict)]
         return next(iter(failed), None), None, bool(details.get("writeConcernErrors"))
     unconfirmed = details.get("writeConcernError")
     if "code" not in details and isinstance(unconfirmed, dict):

@@ -187,3 +187,26 @@ def test_ones_own() -> None:
 def test_a_catalogue_that_is_a_mistake() -> None:
     with pytest.raises(InputError, match="says by no sign how it is known"):
         Catalogue("mine", (Entry(LOCKED, KV_LOCKED),))
+
+
+class Unfit:
+    def __bool__(self) -> bool:
+        raise RuntimeError("no")
+
+
+class Proxy(Exception):
+    """It gives what it does not have from somewhere else."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__("wrong")
+        self.answer = answer
+
+    def __getattr__(self, _name: str) -> object:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer", [5, Unfit(), lambda *_: None, {"writeErrors": None}, {"writeErrors": 3}, {"code": []}]
+)
+def test_an_error_whose_attributes_are_something_else_is_read_all_the_same(answer: object) -> None:
+    assert classify(Proxy(answer), SHIPPED).code is GENERIC_ERROR
