@@ -10,6 +10,18 @@ from recovery.records.decision import Decision, ErrorInfo, LostAttempt, Outcome
 from recovery.records.failure import Failure
 from recovery.records.interruption import Interruption
 from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
+from recovery.records.operation import (
+    AuditEntry,
+    Operation,
+    OperationFinding,
+    OperationKind,
+    OperationRange,
+    OperationResult,
+    OperationState,
+    Phase,
+    ResultState,
+    Totals,
+)
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
@@ -24,6 +36,7 @@ from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worke
 __all__ = [
     "LIVE_DECISIONS",
     "ActorPreferences",
+    "AuditEntry",
     "Call",
     "Child",
     "Clearing",
@@ -38,13 +51,21 @@ __all__ = [
     "Interruption",
     "LostAttempt",
     "Marker",
+    "Operation",
+    "OperationFinding",
+    "OperationKind",
+    "OperationRange",
+    "OperationResult",
+    "OperationState",
     "Outcome",
+    "Phase",
     "Process",
     "ProcessState",
     "ProcessTypePreferences",
     "Promise",
     "QueueStatistics",
     "Record",
+    "ResultState",
     "RetryOptions",
     "RetryState",
     "ScannerRun",
@@ -52,6 +73,7 @@ __all__ = [
     "Stored",
     "Task",
     "TaskLimit",
+    "Totals",
     "TypeDisabled",
     "Worker",
     "field_name",

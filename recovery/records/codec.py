@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from recovery.errors import DamagedRecord
 from recovery.records.decision import Decision
+from recovery.records.operation import Operation
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
 from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
@@ -25,7 +26,10 @@ R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]
 
 _RENAMED = {"id": "_id", "pass_key": "pass"}
-_KEPT_WHEN_EMPTY = {(Graph, name) for name in ("not_finished", "links", "finished", "failed")}
+_KEPT_WHEN_EMPTY = {
+    *((Graph, name) for name in ("not_finished", "links", "finished", "failed")),
+    (Operation, "cuts"),  # one range has none, and is planned
+}
 # Always written, so that one without was not written by us: by its default a decided task would be taken to wait.
 _ALWAYS: Mapping[Any, frozenset[str]] = {Decision: frozenset({"state"}), Process: frozenset({"state"})}
 

@@ -36,8 +36,12 @@ from recovery.store.lifecycle.schedules import Schedules
 from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.store.operations.aborts import Aborts
+from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
 from recovery.store.operations.mending import Mending
+from recovery.store.operations.operation_ranges import OperationRanges
+from recovery.store.operations.operation_records import Operations
+from recovery.store.operations.operation_results import OperationResults
 from recovery.store.operations.restarts import Restarted, Restarts
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
@@ -120,6 +124,13 @@ class Store:
         self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)
         self.schedules = Schedules(self._database[schema.SCHEDULES])
+        from recovery.store.views.search import Search
+
+        self.search = Search(self._database)
+        self.operations = Operations(self._database[schema.OPERATIONS])
+        self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])
+        self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
+        self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
         self.layout = Layout(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
 

@@ -48,6 +48,8 @@ _REPAIR = (
     ((schema.MARKERS,), "insert update"),
     ((schema.QUEUES, schema.SCANNERS), "insert update"),
     ((schema.SCHEDULES,), "insert update bypassDocumentValidation"),
+    ((schema.OPERATIONS,), "insert update bypassDocumentValidation"),
+    ((schema.OPERATION_RANGES, schema.OPERATION_RESULTS, schema.AUDIT_LOG), "insert update"),
 )
 ROLES: Mapping[str, Rights] = {
     READER: _rights(*_LOOK),

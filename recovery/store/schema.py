@@ -21,11 +21,15 @@ from recovery.errors import ServerRefused
 from recovery.records import (
     LIVE_DECISIONS,
     ActorPreferences,
+    AuditEntry,
     Decision,
     DecisionState,
     Graph,
     Interruption,
     Marker,
+    Operation,
+    OperationRange,
+    OperationResult,
     Process,
     ProcessState,
     ProcessTypePreferences,
@@ -36,6 +40,7 @@ from recovery.records import (
     Task,
     Worker,
 )
+from recovery.records.operation import ACTIVE, RangeState
 from recovery.retry import BestEffort, Call
 from recovery.retry.catalogues.servers import by_driver
 from recovery.retry.in_place import call
@@ -50,6 +55,8 @@ WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
 INTERRUPTIONS = "interruptions"
 SCHEDULES = "schedules"
 MARKERS = "markers"
+OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS = "operations", "operationRanges", "operationResults"
+AUDIT_LOG = "auditLog"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
@@ -57,6 +64,11 @@ PROCESS_TYPES = "processTypes"
 KEPT_MARKERS = 90 * 86_400
 """Seconds that a cleared marker is kept: who looks into what happened last quarter still finds it, and those of keys
 that nobody uses any more don't pile up."""
+
+KEPT_RESULTS = 90 * 86_400
+"""Seconds that what an operation found on each process is kept; the operation with its totals stays."""
+KEPT_AUDIT = 400 * 86_400
+"""Seconds that the audit log goes back: a year, and the time until somebody asks about it."""
 
 INDEX_BUILT_TIMEOUT = 600.0
 LOOK_EVERY = 0.1
@@ -88,6 +100,10 @@ KINDS: dict[str, type[Record]] = {
     QUEUES: QueueStatistics,
     SCANNERS: ScannerRun,
     SCHEDULES: Schedule,
+    OPERATIONS: Operation,
+    OPERATION_RANGES: OperationRange,
+    OPERATION_RESULTS: OperationResult,
+    AUDIT_LOG: AuditEntry,
 }
 """Of which records each collection is."""
 
@@ -112,6 +128,8 @@ _LIVE_HAS_DEADLINE: dict[str, Document] = {
             {"starting": None, "$or": [{"nextSlot": None}, {"paused": {"$ne": None}}, {"disabled": {"$ne": None}}]},
         ]
     },
+    OPERATIONS: {"$or": [{"state": {"$nin": [state.value for state in ACTIVE]}}, {"recoveryTime": _DATE}]},
+    OPERATION_RANGES: {"$or": [{"state": {"$ne": RangeState.OPEN.value}}, {"recoveryTime": _DATE}]},
 }
 
 # No field of a wrong type. What is in arrays is not looked at: each write would pay for it.
@@ -175,6 +193,23 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
     MARKERS: [([("clearedAt", 1)], {"name": "cleared", "expireAfterSeconds": KEPT_MARKERS})],
     WORKERS: [_DEADLINE],
     SCHEDULES: [_DEADLINE],
+    OPERATIONS: [_DEADLINE],
+    OPERATION_RANGES: [
+        (
+            [("operation", 1), ("phase", 1), ("priority", -1), ("_id", 1)],
+            {"name": "open", "partialFilterExpression": {"recoveryTime": {"$exists": True}}},
+        )
+    ],
+    # What was found on a process, whichever operation found it, and on which processes a rule found something.
+    OPERATION_RESULTS: [
+        ([("process", 1)], {"name": "process"}),
+        ([("rules", 1), ("process", 1)], {"name": "rules"}),
+        ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
+    ],
+    AUDIT_LOG: [
+        ([("target", 1), ("_id", 1)], {"name": "target"}),
+        ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_AUDIT}),
+    ],
 }
 
 

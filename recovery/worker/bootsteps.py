@@ -23,6 +23,7 @@ from recovery.worker.messages.outage import OutageEnd
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
+from recovery.worker.operating import Operating
 from recovery.worker.pools import board_of, processes
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
@@ -64,6 +65,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.hung = HungSlots(app, board, worker.hostname, free)
         self.lifeline.hung = self.hung.report
         self.scanning: Scanning | None = None
+        self.operating: Operating | None = None
 
     def start(self, worker: Any) -> None:
         app = self.served
@@ -75,6 +77,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         if app.settings.scanners:
             self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
             self.scanning.start()
+            self.operating = NudgeConsumer.operating = Operating(app, self.lifeline)
+            self.operating.start()
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         signals.task_received.connect(self._received, weak=False)
         signals.worker_shutdown.connect(self._shut_down, weak=False)
@@ -83,6 +87,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.stale.stop()
         if self.scanning is not None:
             self.scanning.stop()
+        if self.operating is not None:
+            self.operating.stop()
 
     terminate = stop
 

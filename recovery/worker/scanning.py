@@ -24,6 +24,7 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.seldom import Seldom
 from recovery.worker.config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.operating import Operating
 from recovery.worker.scan_notes import ScanNotes
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
     """Consumes the nudges' queue beside the actors' queues."""
 
     scanning: Scanning | None = None
+    operating: Operating | None = None
 
     def get_consumers(self, channel: Any) -> list[Consumer]:
         if self.scanning is None:
@@ -98,6 +100,8 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
     def _nudged(self, _body: Any, _message: Any) -> None:
         if self.scanning is not None:
             self.scanning.nudge()
+        if self.operating is not None:
+            self.operating.nudge()
 
 
 def keep_short(app: Recovery) -> Callable[..., None]:

@@ -128,6 +128,11 @@ class Processes:
         found = find_keys(self._current, process_ids, PROCESS_FIELDS)
         return {process.id: process for process in readable(Process, found, _brief)}
 
+    def committed_briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
+        """The same of those that a majority has, as it has them."""
+        found = find_keys(self._committed, process_ids, PROCESS_FIELDS)
+        return {process.id: process for process in readable(Process, found, _brief)}
+
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
         without arguments."""

@@ -1,0 +1,86 @@
+"""The audit log as it is written: by every function with which an operator changes something.
+
+An entry is written before anything is done, and its outcome after: one without an outcome was cut off, and nobody knows
+how far it came. What was refused is written too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recovery.engine.isolation import in_a_line
+from recovery.engine.operations.operator import NAME_LENGTH, REASON_LENGTH, who
+from recovery.engine.resources import Resources
+from recovery.errors import InputError
+from recovery.printable import printable
+from recovery.records import AuditEntry
+from recovery.records.ids import new_process_id
+
+DETAILS_LENGTH = 2000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it, to be said by whoever does it."""
+
+    text: str = "done"
+    operation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, and why: as an API or a console knows it. By default whoever runs this program."""
+
+    why: str = ""
+    by: str = field(default_factory=who)
+
+
+@contextmanager
+def audited(
+    resources: Resources,
+    what: str,
+    target: str = "",
+    why: str = "",
+    *,
+    by: str | None = None,
+    operation: int | None = None,
+    **details: Any,
+) -> Iterator[Outcome]:
+    """Write down what is done in here. `details` are what was asked for, as JSON takes it."""
+    told = {name: value for name, value in details.items() if value not in (None, "", (), {}, [])}
+    entry = AuditEntry(
+        id=new_process_id(),
+        what=what,
+        target=target,
+        who=(by or who())[:NAME_LENGTH],
+        why=why[:REASON_LENGTH],
+        origin=origin(),
+        details=json.dumps(told, default=str)[:DETAILS_LENGTH] if told else None,
+        operation=operation,
+    )
+    resources.store.audit_log.begin(entry)
+    outcome = Outcome()
+    try:
+        yield outcome
+    except InputError as error:
+        resources.store.audit_log.end(entry.id, f"refused: {in_a_line(error)}"[:REASON_LENGTH])
+        raise
+    except BaseException as error:
+        said = in_a_line(error) if isinstance(error, Exception) else type(error).__name__
+        resources.store.audit_log.end(entry.id, f"cut off: {said}"[:REASON_LENGTH])
+        raise
+    resources.store.audit_log.end(entry.id, outcome.text[:REASON_LENGTH], outcome.operation)
+
+
+def origin() -> str:
+    """The program that asks and the machine that it runs on."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    return printable(f"{program} (pid {os.getpid()}) on {socket.gethostname()}")[:NAME_LENGTH]

@@ -1,0 +1,109 @@
+"""How an operation gets from one state to the next: ranges are planned and saved, a phase whose ranges are all done ends.
+
+    planning → planned → admitting → running → finished
+       │ a check: finished              └ another is at the same processes: planned, and why
+
+Each step is one compare-and-set on the operation as it was read; cut off anywhere, whoever looks next does it again. Any
+number may look at once.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from recovery.engine import Resources
+from recovery.operations.conflicts import conflict
+from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
+from recovery.store.operations.operation_ranges import range_id
+from recovery.sweep.plan import plan as plan_ranges
+
+LOOK_EVERY = 5.0
+"""Seconds until an operation at which somebody works is looked at again, if nobody does before."""
+RESULTS_EACH = 2000
+MAX_RANGES = 100
+
+
+def advance(resources: Resources, operation: Operation) -> Operation | None:
+    """Do the next step of an operation; as it is then. None: somebody else was first."""
+    match operation.state:
+        case OperationState.ADMITTING:
+            return _admit(resources, operation)
+        case OperationState.PLANNING | OperationState.RUNNING:
+            if operation.cuts is None:
+                return _save(resources, operation.evolve(cuts=_cuts(resources, operation)))
+            if not operation.ready:
+                resources.store.operation_ranges.insert(list(_ranges(operation)))
+                return _save(resources, operation.evolve(ready=True))
+            if not resources.store.operation_ranges.how_many_open(operation.id, operation.phase):
+                return _end_phase(resources, operation)
+    resources.store.operations.postpone(operation.id, LOOK_EVERY)
+    return operation
+
+
+def totals_so_far(resources: Resources, operation: Operation) -> Totals:
+    """What this phase has come to, counted from the results; what was read in all, from the ranges."""
+    counted = resources.store.operation_results.totals(operation.id)
+    ranges = resources.store.operation_ranges.all(operation.id, operation.phase)
+    read = sum((one.totals for one in ranges), Totals())
+    return counted.evolve(processes=read.processes, decisions=read.decisions)
+
+
+def _save(resources: Resources, operation: Operation, *, begins: bool = False) -> Operation | None:
+    return resources.store.operations.save(operation, LOOK_EVERY, begins=begins)
+
+
+def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
+    if operation.phase is Phase.PLAN:
+        parts = plan_ranges(resources.store.ranges, 1)
+        return tuple(part.start for part in parts if part.start is not None)
+    found = operation.planned.found if operation.planned is not None else 0
+    step = max(RESULTS_EACH, ceil(found / MAX_RANGES))
+    return tuple(resources.store.operation_results.walk(operation.id, step))
+
+
+def _ranges(operation: Operation) -> list[OperationRange]:
+    """The ranges of a phase: all of the highest priority first, then those of the next. To plan takes no order."""
+    assert operation.cuts is not None
+    bounds = list(zip((None, *operation.cuts), (*operation.cuts, None), strict=True))
+    named = operation.priorities if operation.phase is Phase.APPLY else {}
+    levels = sorted({0, *named.values()}, reverse=True)
+    return [
+        OperationRange(
+            id=range_id(operation, level, place),
+            operation=operation.id,
+            phase=operation.phase,
+            priority=priority,
+            only=tuple(sorted(name for name, value in named.items() if value == priority)) if priority else None,
+            but=() if priority else tuple(sorted(name for name, value in named.items() if value)),
+            start=start,
+            end=end,
+        )
+        for level, priority in enumerate(levels)
+        for place, (start, end) in enumerate(bounds)
+    ]
+
+
+def _end_phase(resources: Resources, operation: Operation) -> Operation | None:
+    store, totals = resources.store, totals_so_far(resources, operation)
+    if operation.phase is Phase.APPLY:
+        return store.operations.save(operation.evolve(state=OperationState.FINISHED, applied=totals), None)
+    planned = operation.evolve(planned=totals)
+    if operation.kind is OperationKind.CHECK:
+        return store.operations.save(planned.evolve(state=OperationState.FINISHED), None)
+    if operation.apply_at_once:
+        return _save(resources, planned.evolve(state=OperationState.ADMITTING))
+    return store.operations.save(planned.evolve(state=OperationState.PLANNED), None)
+
+
+def _admit(resources: Resources, operation: Operation) -> Operation | None:
+    """Begin to apply a plan, unless another operation is at one of its processes.
+
+    It is `admitting` already: of two that are admitted at once at least one sees the other, and the older one wins.
+    """
+    if refusal := conflict(resources, operation):
+        refused = operation.evolve(state=OperationState.PLANNED, refusal=refusal, apply_at_once=None)
+        return resources.store.operations.save(refused, None)
+    running = operation.evolve(
+        state=OperationState.RUNNING, phase=Phase.APPLY, cuts=None, ready=None, refusal=None, paused_seconds=0.0
+    )
+    return _save(resources, running, begins=True)

@@ -1,0 +1,122 @@
+"""What an operator asks for, checked before anything is saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from recovery.engine import Resources
+from recovery.engine.naming import hint
+from recovery.errors import InputError
+from recovery.limits import LONGEST
+from recovery.operations.kinds import KINDS
+from recovery.records import Operation, OperationKind, given
+from recovery.search import parse
+
+MAX_SELECTION = 10_000
+MAX_RATE = 1_000_000.0
+PLACES = ("worker", "spark")
+_NEEDS_SECONDS = (OperationKind.SET_IDLE_TIMEOUT, OperationKind.COLLECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An operation as it is asked for."""
+
+    kind: str
+    selection: str = ""
+    everything: bool = False
+    """Whether an empty selection is meant."""
+    apply: bool = False
+    """Whether its plan is applied at once, without anybody having seen it."""
+    rate: float | None = None
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    task: str | None = None
+    seconds: float | None = None
+    export: str | None = None
+    runs_on: str | None = None
+
+    def checked(self, resources: Resources) -> Operation:
+        """The operation. Raises InputError."""
+        kind = kind_named(self.kind)
+        selection = given.text(self.selection, "selection", longest=MAX_SELECTION) if self.selection.strip() else ""
+        if not selection and not self.everything:
+            raise InputError(
+                "nothing is selected, so it would be every process: say which, as `recovery find` does "
+                "(`type:order state:broken`), or give --all if all are meant"
+            )
+        if selection and self.everything:
+            raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
+        query = parse(selection, now=resources.store.now())
+        if selection and not resources.store.search.page(query, None, 1):
+            raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
+        if self.apply and kind is OperationKind.CHECK:
+            raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
+        self._check_parameters(kind)
+        return Operation(
+            id=0,
+            kind=kind,
+            selection=selection,
+            apply_at_once=self.apply or None,
+            rate=checked_rate(self.rate),
+            priorities=self._checked_priorities(resources),
+            task=self.task,
+            seconds=self.seconds,
+            export=self.export,
+            runs_on=self.runs_on or PLACES[0],
+        )
+
+    def details(self) -> dict[str, Any]:
+        """As the audit log has it."""
+        return {
+            "selection": self.selection or "all",
+            "apply": self.apply,
+            "rate": self.rate,
+            "priorities": dict(self.priorities),
+            "task": self.task,
+            "seconds": self.seconds,
+            "export": self.export,
+        }
+
+    def _check_parameters(self, kind: OperationKind) -> None:
+        if self.task is not None and kind is not OperationKind.RESTART_FROM:
+            raise InputError(f"--task {given.shown(self.task)}: only restart_from takes a task")
+        if self.export is not None and kind is not OperationKind.COLLECT:
+            raise InputError(f"--export {given.shown(self.export)}: only collect takes a place to export to")
+        if kind in _NEEDS_SECONDS:
+            if self.seconds is None or not 0 < self.seconds <= LONGEST or math.isnan(self.seconds):
+                raise InputError(f"{kind} needs a time, as in 90, 10m or 30d; got {given.shown(self.seconds)}")
+        elif self.seconds is not None:
+            raise InputError(f"only {' and '.join(_NEEDS_SECONDS)} take a time; {kind} does not")
+        if self.runs_on is not None and self.runs_on not in PLACES:
+            raise InputError(f"--on {given.shown(self.runs_on)}: give {' or '.join(PLACES)}")
+
+    def _checked_priorities(self, resources: Resources) -> dict[str, int]:
+        known = sorted(resources.store.process_types.all())
+        for name in self.priorities:
+            if name not in known:
+                raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
+        return dict(self.priorities)
+
+
+def kind_named(name: str) -> OperationKind:
+    """The kind of this name. Raises InputError."""
+    known = [str(kind) for kind in KINDS]
+    wanted = name.replace("-", "_") if isinstance(name, str) else name
+    if wanted not in known:
+        raise InputError(f"no operation is called {given.shown(name)}; {hint(str(wanted), known, 'there are none')}")
+    return OperationKind(wanted)
+
+
+def checked_rate(rate: float | None) -> float | None:
+    """A rate that can be. Raises InputError."""
+    if rate is None:
+        return None
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MAX_RATE:
+        raise InputError(
+            f"rate {given.shown(rate)}: give processes a second, above 0 and up to {MAX_RATE:,.0f}; to stop it for a "
+            "while, pause it"
+        )
+    return float(rate)

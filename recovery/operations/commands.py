@@ -1,0 +1,167 @@
+"""What an operator does with operations: order one, apply its plan, pause, resume, cancel it, and change its rate.
+
+Each is one compare-and-set on the operation as it was read, and an entry in the audit log. A change that somebody else
+got ahead of is decided again from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from recovery.engine import Resources
+from recovery.engine.operations.auditing import audited, origin
+from recovery.engine.operations.operator import reason_of, who
+from recovery.errors import InputError
+from recovery.operations.advance import LOOK_EVERY, advance
+from recovery.operations.asked import Asked, checked_rate
+from recovery.records import Operation, OperationState, Phase, given
+from recovery.records.operation import OVER
+
+TRIES = 20
+"""Somebody else may be first each time; a limiter is no version, and pages are none either."""
+
+
+def start(resources: Resources, asked: Asked, why: str, *, by: str | None = None) -> Operation:
+    """Order an operation; as it was saved. Its plan is made first, and applied once somebody says so, unless it is
+    asked to be applied at once. Raises InputError, with nothing saved."""
+    why = reason_of(why, "kept with the operation and in the audit log")
+    wanted = asked.checked(resources)
+    who_asks = by or who()
+    details = asked.details()
+    with audited(resources, "operation start", wanted.kind.value, why, by=who_asks, **details) as outcome:
+        saved = resources.store.operations.insert(wanted.evolve(who=who_asks, why=why, origin=origin()), LOOK_EVERY)
+        outcome.operation, outcome.text = saved.id, f"operation {saved.id} is ordered"
+    return saved
+
+
+def find(resources: Resources, number: int) -> Operation:
+    """The operation of this number. Raises InputError, which says which there are."""
+    found = resources.store.operations.get(number)
+    if found is None:
+        newest = resources.store.operations.newest(1)
+        there = f"the last one is {newest[0].id}" if newest else "there is none yet"
+        raise InputError(f"no operation has the number {number}; {there} (`recovery operation list`)")
+    return found
+
+
+def apply(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
+    """Run the very plan that was shown. Raises InputError where it is not complete, is over, or another operation is
+    at one of its processes."""
+
+    def decide(operation: Operation) -> Operation:
+        if not operation.changes:
+            raise InputError(f"operation {number} is a check: it changes nothing, so there is nothing to apply")
+        if operation.state is not OperationState.PLANNED:
+            raise InputError(f"operation {number} is {_told(operation)}; only a plan that is complete can be applied")
+        if not operation.planned or not operation.planned.found:
+            raise InputError(f"operation {number} found nothing to do; there is nothing to apply")
+        return operation.evolve(state=OperationState.ADMITTING, refusal=None)
+
+    with audited(resources, "operation apply", str(number), why, by=by, operation=number):
+        changed = _change(resources, number, decide)
+        while changed.state is OperationState.ADMITTING:
+            changed = advance(resources, changed) or find(resources, number)
+        if changed.refusal:
+            raise InputError(f"operation {number} is not applied: {changed.refusal}")
+        return changed
+
+
+def pause(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
+    """Let nothing more be done until it is resumed: pages that are under way are finished, within a second or two."""
+
+    def decide(operation: Operation) -> Operation:
+        if operation.state not in (OperationState.PLANNING, OperationState.RUNNING):
+            raise InputError(f"operation {number} is {_told(operation)}; only one that is at work can be paused")
+        return operation.evolve(state=OperationState.PAUSED, paused_at=None)
+
+    with audited(resources, "operation pause", str(number), why, by=by, operation=number):
+        return _change(resources, number, decide)
+
+
+def resume(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
+    """Let it go on where it was paused."""
+    now = resources.store.now()
+
+    def decide(operation: Operation) -> Operation:
+        if operation.state is not OperationState.PAUSED:
+            raise InputError(f"operation {number} is {_told(operation)}; only one that is paused can be resumed")
+        paused = (now - operation.paused_at).total_seconds() if operation.paused_at is not None else 0.0
+        return operation.evolve(
+            state=OperationState.PLANNING if operation.phase is Phase.PLAN else OperationState.RUNNING,
+            paused_at=None,
+            paused_seconds=operation.paused_seconds + max(0.0, paused),
+        )
+
+    with audited(resources, "operation resume", str(number), why, by=by, operation=number):
+        changed = _change(resources, number, decide)
+        resources.store.operation_ranges.free(number, changed.phase)
+        return changed
+
+
+def cancel(resources: Resources, number: int, why: str, *, by: str | None = None) -> Operation:
+    """End it for good. What it did stays done; a page that is under way is finished."""
+    why = reason_of(why, "kept in the audit log")
+
+    def decide(operation: Operation) -> Operation:
+        if operation.state in OVER:
+            raise InputError(f"operation {number} is {_told(operation)}; there is nothing to cancel")
+        return operation.evolve(state=OperationState.CANCELLED)
+
+    with audited(resources, "operation cancel", str(number), why, by=by, operation=number):
+        return _change(resources, number, decide)
+
+
+def set_rate(
+    resources: Resources, number: int, rate: float | None, why: str = "", *, by: str | None = None
+) -> Operation:
+    """Change how many processes a second pass in all; None: as fast as it goes. Felt within a second or two."""
+    rate = checked_rate(rate)
+
+    def decide(operation: Operation) -> Operation:
+        if operation.state in OVER:
+            raise InputError(f"operation {number} is {_told(operation)}; its rate can't be changed any more")
+        return operation.evolve(rate=rate)
+
+    with audited(resources, "operation rate", str(number), why, by=by, operation=number, rate=rate or "unlimited"):
+        return _change(resources, number, decide)
+
+
+def _change(resources: Resources, number: int, decide: Callable[[Operation], Operation]) -> Operation:
+    for _ in range(TRIES):
+        wanted = decide(find(resources, number))
+        deadline = LOOK_EVERY if wanted.state in _AT_WORK else None
+        if saved := resources.store.operations.save(wanted, deadline):
+            return saved
+    raise InputError(f"operation {number} is changed by others all the time; try again")
+
+
+_AT_WORK = (OperationState.PLANNING, OperationState.ADMITTING, OperationState.RUNNING)
+
+
+def _told(operation: Operation) -> str:
+    if operation.state is OperationState.PLANNING:
+        return "still making its plan"
+    if operation.state in OVER and operation.ended_at is not None:
+        return f"{operation.state}, since {operation.ended_at:%Y-%m-%d %H:%M:%S} UTC"
+    return str(operation.state)
+
+
+def priorities_of(texts: Mapping[str, Any] | list[str]) -> dict[str, int]:
+    """`["order=10"]` → {"order": 10}. Raises InputError."""
+    pairs = texts.items() if isinstance(texts, Mapping) else (_pair(text) for text in texts)
+    return {name: _whole(name, value) for name, value in pairs}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"--priority {given.shown(text)}: give a process type and a number, as in order=10")
+    return name, value
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InputError(f"priority {name}={given.shown(value)}: give a whole number; others have 0") from None

@@ -1,0 +1,23 @@
+"""The kinds of operations, each a plan and what is done about it."""
+
+from recovery.engine import Applier, Resources
+from recovery.operations.kinds.abort import Abort
+from recovery.operations.kinds.base import Kind, Planned, totals_of
+from recovery.operations.kinds.check import Check, RepairAll
+from recovery.operations.kinds.restart import Restart
+from recovery.records import OperationKind
+
+__all__ = ["Kind", "Planned", "kind_of", "totals_of"]
+
+_KINDS: dict[OperationKind, type[Kind]] = {
+    OperationKind.CHECK: Check,
+    OperationKind.REPAIR: RepairAll,
+    OperationKind.RESTART: Restart,
+    OperationKind.ABORT: Abort,
+}
+KINDS = tuple(_KINDS)
+
+
+def kind_of(kind: OperationKind, resources: Resources, applier: Applier) -> Kind:
+    """What carries out operations of this kind."""
+    return _KINDS[kind](resources, applier)

@@ -1,0 +1,123 @@
+"""What every kind of operation is: how the plan of a page of processes is made, and how it is carried out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.engine import Applier, Resources
+from recovery.engine.isolation import in_a_line, is_of_servers
+from recovery.records import Operation, OperationResult, Process, ResultState, Totals
+from recovery.records.operation import result_id
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a page: a result for each process to which something is to be done, and what was read."""
+
+    results: list[OperationResult]
+    totals: Totals
+
+
+class Kind(ABC):
+    """One kind of operation."""
+
+    def __init__(self, resources: Resources, applier: Applier) -> None:
+        self.resources, self.applier = resources, applier
+
+    @abstractmethod
+    def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
+        """What is to be done to these processes. Changes nothing."""
+
+    def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        """Do what stands in these results; each as it ended. One that fails does not hold up the others."""
+        seen = self.resources.store.processes.briefs([result.process for result in results])
+        return [self._guarded(operation, result, seen.get(result.process)) for result in results]
+
+    def _guarded(self, operation: Operation, result: OperationResult, process: Process | None) -> OperationResult:
+        try:
+            return self._one(operation, result, process)
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            return ended(result, ResultState.ERROR, process, in_a_line(error))
+
+    def _one(self, operation: Operation, result: OperationResult, process: Process | None) -> OperationResult:
+        if process is None:
+            return ended(result, ResultState.CHANGED, None, "the process is gone")
+        if described(process) == result.before:
+            return self.do(operation, result, process)
+        if result.begun and self.is_done(operation, result, process):
+            return ended(result, ResultState.DONE, process)
+        return ended(result, ResultState.CHANGED, process, f"planned as {result.before}, now {described(process)}")
+
+    def do(self, operation: Operation, result: OperationResult, process: Process) -> OperationResult:
+        """Do it to one process, which is as it was planned."""
+        raise NotImplementedError
+
+    def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
+        """Whether it was done before somebody was cut off, as far as the process shows."""
+        return False
+
+    def told(self, operation: Operation) -> str:
+        """Who does it and why, as it is shown with a process."""
+        return f"operation {operation.id}: {operation.why}"
+
+
+def described(process: Process) -> str:
+    """A process's state as a plan remembers it: `STATE/EPOCH/REOPENED`. Where it differs, somebody was there first."""
+    return f"{process.state.value}/{process.epoch}/{process.reopened or 0}"
+
+
+def found(operation: Operation, process: Process, plan: str, at: datetime) -> OperationResult:
+    """A result: this is to be done to the process."""
+    return OperationResult(
+        id=result_id(operation.id, process.id),
+        operation=operation.id,
+        process=process.id,
+        type=process.type,
+        before=described(process),
+        plan=plan,
+        at=at,
+    )
+
+
+def ended(
+    result: OperationResult, state: ResultState, process: Process | None, error: str | None = None
+) -> OperationResult:
+    """A result as it ended."""
+    return result.evolve(state=state, after=described(process) if process is not None else None, error=error)
+
+
+def plan_each(
+    resources: Resources,
+    operation: Operation,
+    process_ids: Sequence[str],
+    judge: Callable[[Process], str | None],
+) -> Planned:
+    """The plan of a kind that looks at Process records alone: `judge` says in words what is to be done, or None. Read
+    as a majority has them, since the plan is shown to people."""
+    store = resources.store
+    at = store.now()
+    processes = store.processes.committed_briefs(process_ids)
+    results = [
+        found(operation, process, plan, at) for process in processes.values() if (plan := judge(process)) is not None
+    ]
+    return Planned(results, totals_of(results, processes=len(processes)))
+
+
+def totals_of(results: Iterable[OperationResult], processes: int = 0, decisions: int = 0) -> Totals:
+    """What a page adds up to."""
+    totals = Totals(processes=processes, decisions=decisions)
+    for result in results:
+        state = {
+            ResultState.DONE: "done",
+            ResultState.NOTHING: "nothing",
+            ResultState.CHANGED: "changed",
+            ResultState.ERROR: "errors",
+        }.get(result.state)
+        one = Totals(found=1, rules=result.counts, repaired=result.repaired, types={result.type: 1})
+        totals += one.evolve(**{state: 1}) if state else one
+    return totals

@@ -1,0 +1,143 @@
+"""Check and repair: the rules of the scanners on whole processes, and the scanners' repair of what they find."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from recovery.engine.isolation import in_a_line, is_of_servers
+from recovery.operations.kinds.base import Kind, Planned, described, totals_of
+from recovery.records import Operation, OperationFinding, OperationResult, Process, ResultState
+from recovery.records.operation import result_id
+from recovery.repair import Repairer, diagnose, readings
+from recovery.rules import Finding, Repair, Rule, Snapshot
+
+SHOWN = 5
+"""Findings that a result holds; the others are counted. One process may have thousands, all alike."""
+ROUNDS = 10
+"""A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
+
+
+class Check(Kind):
+    """Finds what is wrong, and writes it down."""
+
+    def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
+        results, processes, decisions = list[OperationResult](), 0, 0
+        for reading in readings(self.resources.store, process_ids, committed=True):
+            findings = _by_process(diagnose(self.resources, reading).findings)
+            processes += sum(snapshot.process is not None for snapshot in reading.snapshots)
+            decisions += sum(len(snapshot.decisions) for snapshot in reading.snapshots)
+            snapshots = {snapshot.process_id: snapshot for snapshot in reading.snapshots}
+            results += [
+                result_of(operation, snapshots[process_id], some).evolve(at=reading.begun_at)
+                for process_id, some in findings.items()
+            ]
+        return Planned(results, totals_of(results, processes, decisions))
+
+
+class RepairAll(Check):
+    """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
+    and judged once more, and what it needs now is done."""
+
+    def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        try:
+            return self._together(operation, results)
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            if len(results) == 1:
+                return [results[0].evolve(state=ResultState.ERROR, error=in_a_line(error))]
+        return [ended for result in results for ended in self.apply(operation, [result])]
+
+    def _together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        repairer = Repairer(self.resources, self.applier, f"operation {operation.id}")
+        left = {result.process: result for result in results}
+        seen, repaired = dict[str, list[Finding]](), defaultdict[str, Counter[str]](Counter)
+        processes = dict[str, Process | None]()
+        wanted = list(left)
+        for _ in range(ROUNDS):
+            now = self._judge(wanted, processes, repairer, repaired)
+            seen.update(now)
+            wanted = [key for key in wanted if now[key] and _is_repairable(now[key]) and repaired[key]]
+            if not wanted:
+                break
+        return [_ended(result, seen[key], repaired[key], processes.get(key)) for key, result in left.items()]
+
+    def _judge(
+        self,
+        process_ids: Sequence[str],
+        processes: dict[str, Process | None],
+        repairer: Repairer,
+        repaired: Mapping[str, Counter[str]],
+    ) -> dict[str, list[Finding]]:
+        """What is found on these processes now. It is repaired before this returns, and `repaired` has what changed
+        something by process."""
+        found: dict[str, list[Finding]] = {key: [] for key in process_ids}
+        for reading in readings(self.resources.store, process_ids):
+            processes.update((snapshot.process_id, snapshot.process) for snapshot in reading.snapshots)
+            diagnosis = diagnose(self.resources, reading)
+            for key, some in _by_process(diagnosis.findings).items():
+                found[key] += some
+            if diagnosis.findings:
+                done = repairer.repair(diagnosis.findings, diagnosis.around)
+                _attribute(diagnosis.findings, done, repaired)
+        return found
+
+
+def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Finding]) -> OperationResult:
+    """What was found on one process."""
+    process, counts = snapshot.process, Counter(finding.rule.value for finding in findings)
+    return OperationResult(
+        id=result_id(operation.id, snapshot.process_id),
+        operation=operation.id,
+        process=snapshot.process_id,
+        type=process.type if process is not None else "",
+        rules=tuple(counts),
+        counts=dict(counts),
+        findings=tuple(_told(snapshot, finding) for finding in findings[:SHOWN]),
+        before=described(process) if process is not None else "no Process record",
+        plan=", ".join(dict.fromkeys(finding.repair.value for finding in findings)),
+    )
+
+
+def _told(snapshot: Snapshot, finding: Finding) -> OperationFinding:
+    decision = snapshot.decisions.get(finding.record.rpartition("/")[2])
+    actor = decision.actor if decision is not None else None
+    return OperationFinding(
+        rule=finding.rule.value, record=finding.record, evidence=finding.evidence[:300], actor=actor
+    )
+
+
+def _by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        found[finding.process_id].append(finding)
+    return found
+
+
+def _is_repairable(findings: Iterable[Finding]) -> bool:
+    return any(finding.repair not in (Repair.REPORT, Repair.WAIT) for finding in findings)
+
+
+def _attribute(findings: Iterable[Finding], done: Mapping[Rule, int], repaired: Mapping[str, Counter[str]]) -> None:
+    """Say by process what was repaired. A repair tells how many of a rule it changed and not which: where it is fewer
+    than were found, the first ones have it."""
+    left = Counter({rule.value: count for rule, count in done.items()})
+    for finding in findings:
+        rule = finding.rule.value
+        if left[rule] > 0:
+            left[rule] -= 1
+            repaired[finding.process_id][rule] += 1
+
+
+def _ended(
+    result: OperationResult, findings: Sequence[Finding], repaired: Counter[str], process: Process | None
+) -> OperationResult:
+    if repaired:
+        state, error = ResultState.DONE, None
+    elif not findings:
+        state, error = ResultState.NOTHING, None
+    else:
+        state, error = ResultState.NOTHING, f"left: {', '.join(dict.fromkeys(f.rule.value for f in findings))}"
+    after = described(process) if process is not None else None
+    return result.evolve(state=state, error=error, repaired=dict(repaired), after=after)

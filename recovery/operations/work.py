@@ -1,0 +1,223 @@
+"""Work at the ranges of operations: lease one, take page after page of it, count each page once.
+
+    lease → [ read a page → wait for the limiter → do it → save its results → commit: cursor and totals ] → done
+
+The commit names the lease and the cursor that it was read with. Whoever was cut off before it is followed by somebody
+who takes the same page: what is saved of its results stays as it is, and what was done to a process is not done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from math import ceil
+from typing import Protocol
+
+from recovery.engine import Applier, Resources
+from recovery.engine.isolation import in_a_line
+from recovery.errors import BrokerError, DamagedRecord, InputError, StoreError
+from recovery.operations.advance import advance
+from recovery.operations.kinds import Kind, kind_of, totals_of
+from recovery.operations.selection import Selected
+from recovery.records import Operation, OperationRange, OperationResult, OperationState, Phase, ResultState, Totals
+from recovery.records.ids import new_pass
+from recovery.store.reading import tell
+
+log = logging.getLogger(__name__)
+
+LEASE = 30.0
+"""Seconds that a range is leased for, renewed with each page and while its worker waits for the limiter: whoever is
+killed is followed by somebody after so long."""
+PAGE = 100
+"""Processes that are taken together, if the rate allows."""
+RETRY_AFTER = 5.0
+"""Seconds until a range is taken again that could not be worked on."""
+WAIT = 1.0
+"""Seconds after which who waits for the limiter looks whether its operation still runs."""
+STATES = {Phase.PLAN: OperationState.PLANNING, Phase.APPLY: OperationState.RUNNING}
+
+
+class OperationWorker:
+    """Works at operations, for one process of ours. `name` is told with what it has leased, `place` is `worker` or
+    `spark`: of an operation that runs in the other one it takes no ranges."""
+
+    def __init__(self, resources: Resources, applier: Applier, name: str, place: str = "worker") -> None:
+        self._resources, self._applier, self._name, self._place = resources, applier, name, place
+        self._ending = threading.Event()
+
+    def stop(self) -> None:
+        """End with the page that is under way."""
+        self._ending.set()
+
+    def run_once(self, seconds: float = 20.0) -> bool:
+        """Work until nothing is left to do, or for about so many seconds; whether there is more. Does not raise for
+        servers that are away: leases end, and the next nudge comes."""
+        until = time.monotonic() + seconds
+        try:
+            self.look_after()
+            while not self._ending.is_set():
+                if not self._turn(until):
+                    return False
+                if time.monotonic() > until:
+                    return True
+        except (StoreError, BrokerError) as error:
+            log.warning("operations cut off (%s); the next nudge goes on", in_a_line(error))
+        return False
+
+    def look_after(self) -> None:
+        """Take operations whose deadline is past a step further."""
+        found = self._resources.store.operations.overdue(100)
+        for damage in found.damaged:
+            tell(damage)
+            self._resources.store.operations.postpone(damage.record, 60.0)
+        for operation in found.records:
+            advance(self._resources, operation)
+
+    def _turn(self, until: float) -> bool:
+        """One range of each operation; whether any was there."""
+        worked = False
+        for operation in self._resources.store.operations.at_work():
+            if operation.state is OperationState.ADMITTING or not operation.ready:
+                advance(self._resources, operation)
+                worked = True
+            elif operation.runs_on in (None, self._place):
+                worked |= self.work_at(operation, until)
+            if self._ending.is_set():
+                break
+        return worked
+
+    def work_at(self, operation: Operation, until: float, key: str | None = None) -> bool:
+        """Lease a range of an operation, this one or any, and work at it; False if there is none to lease."""
+        ranges, token = self._resources.store.operation_ranges, new_pass()
+        if key is not None:
+            leased = ranges.lease_this(key, token, self._name, LEASE)
+        else:
+            leased = ranges.lease(operation.id, operation.phase, token, self._name, LEASE)
+        if leased is None:
+            return False
+        try:
+            done = self._work(operation, leased, until)
+        except (DamagedRecord, InputError, TypeError, ValueError, KeyError, AttributeError) as error:
+            log.exception("operation %d, range %s: given back", operation.id, leased.id)
+            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
+            return True
+        except (StoreError, BrokerError) as error:
+            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
+            raise
+        if done and not ranges.how_many_open(operation.id, operation.phase):
+            advance(self._resources, operation)
+        return True
+
+    def _work(self, operation: Operation, leased: OperationRange, until: float) -> bool:
+        """Page after page; whether the range is done."""
+        pages = self._pages(operation, leased.phase)
+        size = _page_size(operation.rate)
+        current: OperationRange | None = leased
+        while current is not None:
+            count = pages.read(current, size)
+            turn = self._take_turn(operation, current, count)
+            if turn is None:
+                self._resources.store.operation_ranges.give_back(current, None)
+                return False
+            totals, done = pages.do(), count < size
+            current = self._resources.store.operation_ranges.commit(
+                current, pages.last or current.cursor, totals, LEASE, done=done
+            )
+            if done:
+                return current is not None
+            if current is not None and (time.monotonic() > until or self._ending.is_set()):
+                self._resources.store.operation_ranges.give_back(current, None)
+                return False
+            size = _page_size(turn)
+        return False
+
+    def _pages(self, operation: Operation, phase: Phase) -> Pages:
+        kind = kind_of(operation.kind, self._resources, self._applier)
+        if phase is Phase.PLAN:
+            return _Planning(self._resources, operation, kind)
+        return _Applying(self._resources, operation, kind)
+
+    def _take_turn(self, operation: Operation, leased: OperationRange, count: int) -> float | None:
+        """Wait until the limiter lets so many pass; the rate that holds, 0 for none. None: no more is to be done, or by
+        somebody else."""
+        state, store = STATES[leased.phase], self._resources.store
+        turn = store.operations.take_turn(operation.id, state, count)
+        if turn is None:
+            return None
+        left = turn.seconds
+        while left > 0:
+            if self._ending.wait(min(WAIT, left)):
+                return None
+            left -= WAIT
+            if left > 0:
+                if not store.operation_ranges.extend(leased, LEASE):
+                    return None
+                if store.operations.take_turn(operation.id, state, 0) is None:
+                    return None
+        # What was read before the wait may be done by now, or paused.
+        if turn.seconds and store.operations.take_turn(operation.id, state, 0) is None:
+            return None
+        return turn.rate or 0.0
+
+
+def _page_size(rate: float | None) -> int:
+    """As many as pass within a second: a rate that is lowered, and a pause, are felt by then."""
+    return PAGE if not rate else max(1, min(PAGE, ceil(rate)))
+
+
+class Pages(Protocol):
+    """The pages of a range, one after the other."""
+
+    last: str | None
+    """The last process of the page that was read."""
+
+    def read(self, part: OperationRange, size: int) -> int:
+        """Read the next page of a range, after its cursor; how many it has."""
+
+    def do(self) -> Totals:
+        """Do what is to be done with it, and save what came of it; what it adds up to."""
+
+
+class _Planning:
+    """Pages of process ids, of which a plan is made."""
+
+    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
+        self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
+        self._selected = Selected(resources, operation)
+        self._page: list[str] = []
+        self.last: str | None = None
+
+    def read(self, part: OperationRange, size: int) -> int:
+        self._page = self._selected.page(part, size)
+        self.last = self._page[-1] if self._page else None
+        return len(self._page)
+
+    def do(self) -> Totals:
+        planned = self._kind.plan(self._operation, self._page)
+        self._results.insert(planned.results)
+        return planned.totals
+
+
+class _Applying:
+    """Pages of what is planned, which is done."""
+
+    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
+        self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
+        self._page: list[OperationResult] = []
+        self.last: str | None = None
+
+    def read(self, part: OperationRange, size: int) -> int:
+        self._page = self._results.planned(part.operation, part.cursor, size, part.start, part.end, part.only, part.but)
+        self.last = self._page[-1].process if self._page else None
+        return len(self._page)
+
+    def do(self) -> Totals:
+        ended = [one for one in self._page if one.state is not ResultState.FOUND]
+        wanted = [one for one in self._page if one.state is ResultState.FOUND]
+        if wanted:
+            self._results.begin(wanted)
+            done = self._kind.apply(self._operation, wanted)
+            self._results.end(done)
+            ended += done
+        return totals_of(ended, processes=len(self._page))

@@ -1,0 +1,139 @@
+"""Queries and updates of the Operation records: what operators ordered, and how far it is.
+
+Every write names the version that it was decided from: of two who decide at once one writes. All are acknowledged by a
+majority, and read as a majority has them: they are told to people, and thousands of processes are changed for what
+stands here. There are few of them. The limiter alone moves without a version: it is one moment, only ever moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pymongo import ReturnDocument
+from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
+
+from recovery.records import Operation, OperationKind, OperationState, from_document, to_document
+from recovery.records.operation import ACTIVE
+from recovery.store.client import Document
+from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
+from recovery.store.expressions import OVERDUE, after, date_of, literal
+from recovery.store.reading import Read, read, readable
+
+_ACTIVE = [state.value for state in ACTIVE]
+LOWEST_RATE = 0.001
+MAX_AHEAD = 60.0
+"""Seconds that may wait at the limiter: with a rate that is raised, those who ask next wait no longer than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the limiter says: how long to wait, and the rate that holds now."""
+
+    seconds: float
+    rate: float | None
+
+
+@translated
+class Operations:
+    """The collection `operations`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._committed, self._current = committed(collection), current(collection)
+
+    def insert(self, wanted: Operation, deadline: float) -> Operation:
+        """Save a new operation under the next number, to be looked at within so many seconds; as it was saved."""
+        while True:
+            last = next(iter(self._current.find({}, {"_id": True}).sort("_id", -1).limit(1)), None)
+            number = (last["_id"] if last else 0) + 1
+            fields = to_document(wanted.evolve(id=number))
+            new = {key: literal(value) for key, value in fields.items() if key != "_id"}
+            moments = {"askedAt": "$$NOW", "begunAt": "$$NOW", "recoveryTime": after(deadline)}
+            try:
+                # An update, since only that knows the database's clock.
+                made = self._committed.find_one_and_update(
+                    {"_id": number, "kind": None},
+                    [{"$set": {**new, **moments}}],
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError:  # somebody else's
+                continue
+            assert made is not None  # it is an upsert
+            return from_document(Operation, made)
+
+    def get(self, number: int) -> Operation | None:
+        """The operation of this number. Raises DamagedRecord."""
+        found = self._committed.find_one({"_id": number})
+        return from_document(Operation, found) if found else None
+
+    def newest(self, limit: int, states: Iterable[OperationState] = ()) -> list[Operation]:
+        """The last operations, the newest first; in these states, if any are given."""
+        query: Document = {"state": {"$in": [state.value for state in states]}} if states else {}
+        return list(readable(Operation, self._committed.find(query).sort("_id", -1).limit(limit)))
+
+    def at_work(self) -> list[Operation]:
+        """Those in whose ranges somebody may work, the oldest first. Index `deadline`."""
+        query = {"recoveryTime": {"$exists": True}, "state": {"$in": _ACTIVE}}
+        return sorted(readable(Operation, self._committed.find(query)), key=lambda operation: operation.id)
+
+    def overdue(self, limit: int) -> Read[Operation]:
+        """Those whose deadline is past, the longest first. Index `deadline`."""
+        return read(Operation, self._committed.find(OVERDUE).sort("recoveryTime", 1).limit(limit))
+
+    def save(self, operation: Operation, deadline: float | None, *, begins: bool = False) -> Operation | None:
+        """Save an operation that was decided from the version it holds, as the next one; None: somebody was first.
+
+        `deadline`: seconds after which it is looked at again; None for one at which nobody works. With `begins` its
+        phase begins now.
+        """
+        fields = to_document(operation.evolve(version=operation.version + 1, recovery_time=None))
+        new: Document = {key: literal(value) for key, value in fields.items()}
+        if deadline is not None:
+            new["recoveryTime"] = after(deadline)
+        if begins:
+            new["begunAt"] = "$$NOW"
+        if operation.state is OperationState.PAUSED and operation.paused_at is None:
+            new["pausedAt"] = "$$NOW"
+        if operation.state in (OperationState.FINISHED, OperationState.CANCELLED) and operation.ended_at is None:
+            new["endedAt"] = "$$NOW"
+        # The limiter's moment is not of any version.
+        kept = {"freeAt": "$freeAt"} if operation.free_at is not None else {}
+        saved = self._committed.find_one_and_update(
+            {"_id": operation.id, "version": operation.version},
+            [{"$replaceWith": {**new, **kept}}],
+            return_document=ReturnDocument.AFTER,
+        )
+        return from_document(Operation, saved) if saved else None
+
+    def postpone(self, number: object, seconds: float) -> None:
+        """Look at an operation after so many seconds, which may be one that can't be read."""
+        later = [{"$set": {"recoveryTime": after(seconds)}}]
+        self._current.update_one({"_id": number, **OVERDUE}, later, bypass_document_validation=True)
+
+    def take_turn(self, number: int, state: OperationState, count: int) -> Turn | None:
+        """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks
+        later waits behind."""
+        rated = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
+        free = {"$max": [date_of("$freeAt"), "$$NOW"]}
+        taken = {"$divide": [count * 1000, {"$max": ["$rate", LOWEST_RATE]}]}
+        # Of a rate that was so low that the next would pass in years, and is not any more, nothing is left.
+        moved = {"$cond": [rated, {"$add": [{"$min": [free, after(MAX_AHEAD)]}, taken]}, "$$REMOVE"]}
+        seen = self._current.find_one_and_update(
+            {"_id": number, "state": state.value},
+            [{"$set": {"freeAt": moved}}],
+            projection={"rate": True, "ahead": {"$subtract": ["$freeAt", "$$NOW"]}},
+            return_document=ReturnDocument.AFTER,
+        )
+        if seen is None:
+            return None
+        rate = seen.get("rate")
+        seconds = (seen.get("ahead") or 0) / 1000 - count / rate if rate else 0.0
+        return Turn(max(0.0, seconds), rate)
+
+    def of_kinds(self, kinds: Iterable[OperationKind], states: Iterable[OperationState]) -> list[Operation]:
+        """Operations of these kinds in these states, the oldest first."""
+        query = {"kind": {"$in": [kind.value for kind in kinds]}, "state": {"$in": [state.value for state in states]}}
+        return list(readable(Operation, self._committed.find(query).sort("_id", 1)))

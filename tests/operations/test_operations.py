@@ -1,0 +1,259 @@
+"""Operations from order to end: what they plan, what they do, and that nothing is done or counted twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recovery import InputError, operations
+from recovery.operations import Asked
+from recovery.operations.advance import advance
+from recovery.records import OperationState, ProcessState, ResultState
+from recovery.settings import Settings
+from tests.operations.ordering import WHY, Ordering, adds_up
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def world(emptied: Settings) -> Ordering:
+    return Ordering(emptied)
+
+
+def without_graphs(world: Ordering, process_ids: list[str]) -> None:
+    world.store.database["graphs"].delete_many({"_id": {"$in": process_ids}})
+    # What is missing counts once nothing has changed in the process for so long.
+    counts = world.store.now() + timedelta(seconds=2 * world.settings.apply_timeout)
+    wait_until(lambda: world.store.now() > counts, 5, "what is missing to count")
+
+
+def test_a_check_tells_what_is_wrong_and_changes_nothing(world: Ordering) -> None:
+    healthy = [*map(world.end_of, world.orders(3))]
+    ill = world.orders(4)
+    without_graphs(world, ill)
+    before = world.counts()
+    done = world.bring_on(world.ask("check"))
+    assert (done.state, done.who, done.why) == (OperationState.FINISHED, "ann", WHY)
+    assert done.planned is not None
+    assert (done.planned.processes, done.planned.found) == (7, 4)
+    assert done.planned.rules["START_NOT_REGISTERED"] == 4
+    results = world.results(done)
+    assert sorted(results) == sorted(ill) and not results.keys() & set(healthy)
+    assert all("START_NOT_REGISTERED" in one.rules and one.findings[0].evidence for one in results.values())
+    assert world.counts() == before
+    adds_up(world, done)
+
+
+def test_a_repair_is_planned_first_and_then_done(world: Ordering) -> None:
+    ill = world.orders(5)
+    without_graphs(world, ill)
+    planned = world.bring_on(world.ask("repair"))
+    assert planned.state is OperationState.PLANNED and planned.planned is not None and planned.planned.found == 5
+    assert world.counts()["graphs"] == 0, "a plan changes nothing"
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    assert done.applied is not None and (done.applied.done, done.applied.errors) == (5, 0)
+    assert done.applied.repaired["START_NOT_REGISTERED"] == 5
+    assert world.counts()["graphs"] == 5
+    adds_up(world, done)
+    for process_id in ill:
+        assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+
+
+def test_restart_and_abort_of_a_selection(world: Ordering) -> None:
+    running, broken = world.orders(2), world.refunds(4)
+    world.broken = False
+    done = world.run_through("restart", "state:broken")
+    assert done.applied is not None and done.applied.done == 4
+    assert [world.bring_to_end(one).state.value for one in broken] == ["finished"] * 4
+    adds_up(world, done)
+    more = world.orders(2)
+    done = world.run_through("abort", "state:running")
+    assert done.applied is not None and done.applied.done == len(more)
+    assert world.states(more) == ["aborted"] * 2
+    error = world.process(more[0]).error
+    assert error is not None and error.message == f"operation {done.id}: {WHY}"
+    assert world.states(running) == ["finished"] * 2
+
+
+def test_the_very_plan_that_was_shown_is_run(world: Ordering) -> None:
+    """What matches since then is left alone, and so is what is no longer as it was shown."""
+    first = world.orders(3)
+    planned = world.bring_on(world.ask("abort", "type:order"))
+    later = world.app.start("order", 9)
+    world.pump(serve={})
+    world.app.abort(first[0], "by somebody else")
+    ended = world.bring_to_end(first[1])
+    assert ended.state is ProcessState.FINISHED and world.process(later).state is ProcessState.FINISHED
+    again = world.app.start("order", 10)
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    results = world.results(done)
+    assert results.keys() == set(first)
+    assert [results[one].state for one in first] == [ResultState.CHANGED] * 3
+    assert results[first[1]].error == "planned as running/0/0, now finished/0/0"
+    assert world.process(again).state is ProcessState.RUNNING
+    adds_up(world, done)
+
+
+def test_at_once(world: Ordering) -> None:
+    ids = world.orders(2)
+    done = world.bring_on(world.ask("abort", "state:running", apply=True))
+    assert done.state is OperationState.FINISHED and world.states(ids) == ["aborted"] * 2
+
+
+def test_paused_resumed_and_cancelled(world: Ordering) -> None:
+    ids = world.orders(6)
+    planned = world.bring_on(world.ask("abort", "state:running", rate=1000.0))
+    operations.apply(world.app.resources, planned.id)
+    operations.pause(world.app.resources, planned.id, "lunch")
+    world.worker().run_once(5)
+    assert world.states(ids) == ["running"] * 6, "nothing is done while it is paused"
+    operations.resume(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    assert done.applied is not None and done.applied.done == 6
+    others = world.orders(2)
+    other = world.bring_on(world.ask("abort", "state:running"))
+    operations.cancel(world.app.resources, other.id, "not after all")
+    world.worker().run_once(5)
+    assert world.states(others) == ["running"] * 2
+    assert world.now(other).state is OperationState.CANCELLED and world.now(other).ended_at is not None
+
+
+def test_a_rate_holds_for_all_who_work_at_it(world: Ordering) -> None:
+    """Two workers by turns, and the time that the database saw between the first and the last result."""
+    world.orders(12)
+    planned = world.bring_on(world.ask("abort", "state:running", rate=10.0))
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    assert done.ended_at is not None and done.begun_at is not None
+    # The first ten of a second pass at once, the others after it.
+    assert (done.ended_at - done.begun_at).total_seconds() >= 0.9
+    turns = [world.store.operations.take_turn(planned.id, OperationState.FINISHED, 10) for _ in range(3)]
+    assert [turn is not None and round(turn.seconds) for turn in turns] == [0, 1, 2]
+
+
+def test_priorities(world: Ordering) -> None:
+    refunds = world.refunds(2)
+    orders = world.orders(2)
+    planned = world.bring_on(world.ask("abort", "type:order", priorities={"refund": 5}))
+    operations.cancel(world.app.resources, planned.id, "the other way round")
+    planned = world.bring_on(world.ask("abort", priorities={"refund": 5, "order": -1}))
+    operations.apply(world.app.resources, planned.id)
+    worker, order = world.worker(), list[str]()
+
+    def step() -> bool:
+        operation = world.now(planned)
+        if operation.state is OperationState.RUNNING and operation.ready:
+            worker.work_at(operation, until=0.0)  # one page
+        else:
+            advance(world.app.resources, operation)
+        order.extend(p for p in (*orders, *refunds) if p not in order and world.process(p).state == "aborted")
+        return operation.state is OperationState.FINISHED
+
+    wait_until(step, 20, "the operation to be finished")
+    assert set(order[:2]) == set(refunds) and set(order[2:]) == set(orders)
+
+
+def test_two_that_exclude_each_other(world: Ordering) -> None:
+    broken = world.refunds(3)
+    restart = world.bring_on(world.ask("restart", "state:broken"))
+    abort = world.bring_on(world.ask("abort", "state:broken"))
+    check = world.ask("check")
+    operations.apply(world.app.resources, restart.id)
+    with pytest.raises(InputError, match=rf"operation {restart.id} \(restart, running\).*{broken[0]}"):
+        operations.apply(world.app.resources, abort.id)
+    assert world.now(abort).state is OperationState.PLANNED
+    assert world.bring_on(check).state is OperationState.FINISHED, "a check runs beside everything"
+    world.broken = False
+    world.bring_on(restart)
+    operations.apply(world.app.resources, abort.id)
+    done = world.bring_on(abort)
+    assert done.applied is not None and done.applied.changed == 3, "they run, or have ended, by then"
+
+
+def test_two_operators_at_once_apply_it_once(world: Ordering) -> None:
+    world.orders(2)
+    planned = world.bring_on(world.ask("abort", "state:running"))
+    operations.apply(world.app.resources, planned.id)
+    with pytest.raises(InputError, match="running"):
+        operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    with pytest.raises(InputError, match="finished, since 20"):
+        operations.pause(world.app.resources, done.id)
+    with pytest.raises(InputError, match="nothing to cancel"):
+        operations.cancel(world.app.resources, done.id, "late")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Asked("abort"), "nothing is selected.*--all"),
+        (Asked("abort", "state:running", everything=True), "give one of them"),
+        (Asked("abort", "type:none"), "no process matches 'type:none'"),
+        (Asked("abrot", "state:running"), "did you mean 'abort'"),
+        (Asked("abort", "state:running", rate=0.0), "rate 0.0: .*above 0"),
+        (Asked("abort", "state:running", rate=-1.0), "pause it"),
+        (Asked("abort", "state:running", rate=float("nan")), "above 0"),
+        (Asked("abort", "state:running", priorities={"oder": 1}), "did you mean 'order'"),
+        (Asked("abort", "state:running", task="t"), "only restart_from takes a task"),
+        (Asked("abort", "state:running", seconds=5.0), "does not"),
+        (Asked("check", "state:running", apply=True), "a check changes nothing"),
+    ],
+)
+def test_bad_input_is_an_error_and_saves_nothing(world: Ordering, asked: Asked, said: str) -> None:
+    world.orders(1)
+    with pytest.raises(InputError, match=said):
+        operations.start(world.app.resources, asked, WHY)
+    assert world.store.operations.newest(1) == []
+
+
+def test_a_reason_is_needed(world: Ordering) -> None:
+    world.orders(1)
+    with pytest.raises(InputError, match="say in a few words why"):
+        operations.start(world.app.resources, Asked("check", everything=True), " ")
+
+
+def test_a_number_that_is_none(world: Ordering) -> None:
+    with pytest.raises(InputError, match="no operation has the number 7; there is none yet"):
+        operations.apply(world.app.resources, 7)
+
+
+def test_the_audit_log_tells_all(world: Ordering) -> None:
+    world.orders(1)
+    planned = world.bring_on(world.ask("abort", "state:running"))
+    operations.set_rate(world.app.resources, planned.id, 5.0, "gently", by="bob")
+    operations.apply(world.app.resources, planned.id, by="bob")
+    world.bring_on(planned)
+    with pytest.raises(InputError):
+        operations.apply(world.app.resources, planned.id, by="eve")
+    entries = world.store.audit_log.newest(10, operation=planned.id)
+    told = [(one.what, one.who, one.why, (one.outcome or "").split(":")[0]) for one in reversed(entries)]
+    assert told == [
+        ("operation start", "ann", WHY, f"operation {planned.id} is ordered"),
+        ("operation rate", "bob", "gently", "done"),
+        ("operation apply", "bob", "", "done"),
+        ("operation apply", "eve", "", "refused"),
+    ]
+    assert all(one.at and one.ended_at and one.origin for one in entries)
+
+
+def test_one_that_fails_does_not_hold_up_the_others(world: Ordering) -> None:
+    ids = world.refunds(3)
+    planned = world.bring_on(world.ask("restart", "state:broken"))
+    world.store.database["decisions"].update_many(
+        {"_id": {"$regex": f"^{ids[1]}"}}, {"$set": {"state": 7}}, bypass_document_validation=True
+    )
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    results = world.results(done)
+    assert [results[one].state for one in ids] == [ResultState.DONE, ResultState.ERROR, ResultState.DONE]
+    assert results[ids[1]].error
+    adds_up(world, done)
+
+
+def test_numbers_go_on_and_nothing_is_lost_between_two_who_order(world: Ordering) -> None:
+    world.orders(1)
+    numbers = [world.ask("check").id for _ in range(3)]
+    assert numbers == [1, 2, 3]
+    wait_until(lambda: not world.worker().run_once(5) and not world.store.operations.at_work(), 20, "all of them")
