@@ -37,6 +37,18 @@ def complete_marker(incomplete: str) -> list[str]:
     return _ask(lambda store: [marker.id for marker in store.markers.all()], incomplete)
 
 
+def complete_operation(incomplete: str) -> list[str]:
+    """Numbers of the last operations."""
+    return _ask(lambda store: [str(one.id) for one in store.operations.newest(MAX_OFFERED)], incomplete)
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    """Kinds of operations."""
+    from recovery.records import OperationKind
+
+    return [kind.value for kind in OperationKind if kind.value.startswith(incomplete)]
+
+
 def complete_process(incomplete: str) -> list[str]:
     """Ids and custom ids of processes."""
 

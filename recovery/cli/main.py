@@ -13,11 +13,13 @@ import typer
 from recovery import addresses
 from recovery.cli import (
     actors,
+    audit,
     broken,
     check,
     demo,
     doctor,
     markers,
+    operations,
     process_types,
     retry,
     run,
@@ -93,6 +95,8 @@ for commands in (
     process_types,
     schedules,
     markers,
+    operations,
+    audit,
     doctor,
     check,
     broken,

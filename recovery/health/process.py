@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recovery.engine import Applier, Resources
+from recovery.engine.operations.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import waiting
 from recovery.records import given
@@ -57,6 +58,13 @@ def look(resources: Resources, process_id: str) -> Examination:
 
 def repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
     """Repair what was found, and judge again: {rule: repairs that changed something}, and how it is now."""
+    with audited(resources, "check repair", examined.snapshot.process_id) as outcome:
+        done, examined = _repair(resources, examined)
+        outcome.text = ", ".join(f"{rule} {count}" for rule, count in done.items()) or "nothing to repair"
+    return done, examined
+
+
+def _repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
     repairer = Repairer(resources, Applier(resources), SOURCE)
     done: Done = Counter()
     for _ in range(MAX_ROUNDS):

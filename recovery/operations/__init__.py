@@ -6,7 +6,7 @@ Both passes go by ranges of process ids that are leased (`work`), so a killed wo
 page is counted once, by a compare-and-set, and totals are counted from the results.
 """
 
-from recovery.operations.asked import Asked
+from recovery.operations.asked import Asked, rate_of, states_of
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start
 from recovery.operations.progress import Progress, progress
 from recovery.operations.work import OperationWorker
@@ -21,7 +21,9 @@ __all__ = [
     "pause",
     "priorities_of",
     "progress",
+    "rate_of",
     "resume",
     "set_rate",
     "start",
+    "states_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from recovery.engine.naming import hint
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 from recovery.operations.kinds import KINDS
-from recovery.records import Operation, OperationKind, given
+from recovery.records import Operation, OperationKind, ResultState, given
 from recovery.search import parse
 
 MAX_SELECTION = 10_000
@@ -120,3 +120,22 @@ def checked_rate(rate: float | None) -> float | None:
             "while, pause it"
         )
     return float(rate)
+
+
+def rate_of(text: str) -> float | None:
+    """A rate as an operator types it; None for `unlimited`. Raises InputError."""
+    if text == "unlimited":
+        return None
+    try:
+        return checked_rate(float(text))
+    except ValueError:
+        raise InputError(f"rate {given.shown(text)}: give processes a second, or unlimited") from None
+
+
+def states_of(names: Sequence[str]) -> list[ResultState]:
+    """States of results by their names. Raises InputError."""
+    known = [state.value for state in ResultState]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--state {given.shown(name)}: {hint(name, known, 'there are none')}")
+    return [ResultState(name) for name in names]

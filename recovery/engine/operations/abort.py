@@ -16,9 +16,11 @@ from collections.abc import Iterable, Sequence
 from recovery import metrics
 from recovery.engine.lookup import find_process
 from recovery.engine.naming import hint
-from recovery.engine.operations.restart import pages
+from recovery.engine.operations.auditing import audited
+from recovery.engine.operations.restart import described, pages
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
+from recovery.plurals import count
 from recovery.records import ErrorInfo, Process, ProcessState, given
 from recovery.records.ids import new_pass
 from recovery.store import Selection
@@ -39,14 +41,23 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
     Raises ProcessNotFound, and InputError for one that has finished: its result was told.
     """
     reason, process_id = _checked(reason), find_process(resources, process_id).id
-    abort(resources, [process_id], reason)
-    if find_process(resources, process_id).state is ProcessState.FINISHED:
-        raise InputError(f"process {process_id} has finished; there is nothing to abort")
+    with audited(resources, "process abort", process_id, reason):
+        abort(resources, [process_id], reason)
+        if find_process(resources, process_id).state is ProcessState.FINISHED:
+            raise InputError(f"process {process_id} has finished; there is nothing to abort")
 
 
 def abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None = None) -> int:
     """Abort the processes of all interruptions selected, the oldest first, at most `limit` of them; how many were."""
-    reason, done = _checked(reason), 0
+    reason = _checked(reason)
+    with audited(resources, "broken abort", described(selection), reason, limit=limit) as outcome:
+        done = _abort_selected(resources, selection, reason, limit)
+        outcome.text = f"{count(done, 'process')} aborted"
+    return done
+
+
+def _abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None) -> int:
+    done = 0
     for page in pages(resources, selection, BATCH):
         listed = list(dict.fromkeys(one.process_id for one in page))
         while listed and done != limit:  # more than once where some are over by now
@@ -78,7 +89,15 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
 def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
     """Abort these processes, at most `limit` of them; how many were. Raises as `waiting_for`."""
     reason = _checked(reason)
-    waiting, done = waiting_for(resources, actor), 0
+    waiting = waiting_for(resources, actor)
+    with audited(resources, "abort waiting", actor, reason, limit=limit) as outcome:
+        done = _abort_all(resources, waiting, reason, limit)
+        outcome.text = f"{count(done, 'process')} aborted"
+    return done
+
+
+def _abort_all(resources: Resources, waiting: Sequence[str], reason: str, limit: int | None) -> int:
+    done = 0
     while waiting and done != limit:  # more than once where some are over by now
         batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
         done += abort(resources, batch, reason)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from recovery.engine.naming import hint
 from recovery.engine.operations.abort import CATCH_UP_TIMEOUT
+from recovery.engine.operations.auditing import audited
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
 from recovery.records import given
@@ -21,7 +22,13 @@ def forget_actor(resources: Resources, name: str) -> list[str]:
 
     Raises UnknownActor, and InputError where it is not gone for good; then nothing is changed.
     """
-    store, name = resources.store, given.text(name, "name")
+    name = given.text(name, "name")
+    with audited(resources, "actor forget", name):
+        return _forget(resources, name)
+
+
+def _forget(resources: Resources, name: str) -> list[str]:
+    store = resources.store
     stored = store.actors.get(name)
     if stored is None:
         there = hint(name, sorted(store.actors.stored()), "none is known")

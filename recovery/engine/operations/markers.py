@@ -7,6 +7,7 @@ slot looks for a marker by itself.
 from __future__ import annotations
 
 from recovery.engine.naming import hint
+from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.operator import reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
@@ -33,6 +34,11 @@ def clear_marker(resources: Resources, name: str, reason: str, by: str | None = 
     """Clear a marker: processes of its type and key are started again. As it was. Raises InputError where there is
     none, or somebody has cleared it already."""
     name, reason = given.text(name, "name of the marker", longest=MAX_NAME), reason_of(reason, "shown with the marker")
+    with audited(resources, "marker clear", name, reason, by=by):
+        return _clear(resources, name, reason, by)
+
+
+def _clear(resources: Resources, name: str, reason: str, by: str | None) -> Marker:
     found = resources.store.markers.find(name)
     if found is not None and resources.store.markers.clear(name, found.written_at, by or who(), reason):
         return found

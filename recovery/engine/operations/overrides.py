@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic
 
 from recovery.engine.naming import hint
+from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.operator import reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor, UnknownProcessType
@@ -31,7 +32,7 @@ class Overrides(ABC, Generic[P]):
     unknown: ClassVar[type[InputError]]
 
     def __init__(self, resources: Resources, kept: KeptSettings[P]) -> None:
-        self._store, self._broker = resources.store, resources.broker
+        self._resources, self._store, self._broker = resources, resources.store, resources.broker
         self._kept: KeptSettings[P] = kept
 
     def get(self, name: str) -> Stored[P]:
@@ -44,6 +45,10 @@ class Overrides(ABC, Generic[P]):
 
     def set(self, name: str, changes: Mapping[str, Any]) -> None:
         """Set these settings over what the code says. Raises InputError for one that can't be."""
+        with audited(self._resources, f"{self.what} set", name, settings=dict(changes)):
+            self._set(name, changes)
+
+    def _set(self, name: str, changes: Mapping[str, Any]) -> None:
         known_settings(self.kind, changes)
         changed = self.get(name).effective.evolve(**changes)
         check(changed)
@@ -54,6 +59,11 @@ class Overrides(ABC, Generic[P]):
 
     def unset(self, name: str, settings: Iterable[str]) -> None:
         """Let the code decide these settings again. Raises InputError for one that there is not."""
+        names = list(settings)
+        with audited(self._resources, f"{self.what} unset", name, settings=names):
+            self._unset(name, names)
+
+    def _unset(self, name: str, settings: Iterable[str]) -> None:
         names = known_settings(self.kind, settings)
         self.get(name)
         self._kept.unset(name, names)
@@ -80,18 +90,22 @@ class ActorOverrides(Overrides[ActorPreferences]):
 
     def block(self, name: str) -> bool:
         """Have no task of an actor begun any more; False: it was blocked already."""
-        self.get(name)
-        changed = self._store.actors.block(name)
-        self._tell()
+        with audited(self._resources, "actor block", name) as outcome:
+            self.get(name)
+            changed = self._store.actors.block(name)
+            outcome.text = "done" if changed else "was blocked already"
+            self._tell()
         return changed
 
     def unblock(self, name: str) -> bool:
         """Have tasks of an actor begun again; False: it was not blocked."""
-        self.get(name)
-        changed = self._store.actors.unblock(name)
-        self._tell()
-        # Whether it changed or not: a call before may have been cut off here.
-        self._store.requeues.taken_up(name)
+        with audited(self._resources, "actor unblock", name) as outcome:
+            self.get(name)
+            changed = self._store.actors.unblock(name)
+            outcome.text = "done" if changed else "was not blocked"
+            self._tell()
+            # Whether it changed or not: a call before may have been cut off here.
+            self._store.requeues.taken_up(name)
         return changed
 
     def _advance_deadlines(self, name: str, effective: ActorPreferences) -> None:
@@ -111,16 +125,20 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
         """Have no process of a type started any more; False: it was disabled already, and what was said then stands.
         What runs goes on."""
         reason = reason_of(reason, "told to whoever starts one")
-        self.get(name)
-        changed = self._store.process_types.disable(name, by or who(), reason)
-        self._tell()
+        with audited(self._resources, "process type disable", name, reason, by=by) as outcome:
+            self.get(name)
+            changed = self._store.process_types.disable(name, by or who(), reason)
+            outcome.text = "done" if changed else "was disabled already"
+            self._tell()
         return changed
 
     def enable(self, name: str) -> bool:
         """Have processes of a type started again; False: it was not disabled."""
-        self.get(name)
-        changed = self._store.process_types.enable(name)
-        self._tell()
+        with audited(self._resources, "process type enable", name) as outcome:
+            self.get(name)
+            changed = self._store.process_types.enable(name)
+            outcome.text = "done" if changed else "was not disabled"
+            self._tell()
         return changed
 
     def _advance_deadlines(self, name: str, effective: ProcessTypePreferences) -> None:

@@ -17,8 +17,10 @@ from recovery.engine.lifecycle.rebuild import rebuild_graph
 from recovery.engine.lifecycle.reopen import reopen, reopen_whole
 from recovery.engine.lifecycle.steps import BATCH, push
 from recovery.engine.lookup import find_process
+from recovery.engine.operations.auditing import audited
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
+from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection, batches
@@ -37,6 +39,14 @@ class Restarts:
 
 
 def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
+    """`restart`, in the name of an operator, who is on record with it. Raises the same."""
+    with audited(resources, "process restart", process_id if task is None else f"{process_id}/{task}") as outcome:
+        done = restart(resources, process_id, task)
+        outcome.text = told(done)
+    return done
+
+
+def restart(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
     """Restart a failed task of a broken process, or all of them; or the process alone, if no task of it has failed and
     it broke as a whole.
 
@@ -73,9 +83,21 @@ def restart_process(resources: Resources, process_id: str, task: str | None = No
 def restart_selected(resources: Resources, selection: Selection, limit: int | None = None) -> Restarts:
     """Restart the tasks of all interruptions selected, of the oldest processes first; at most `limit` tasks."""
     done = Restarts()
-    for page in pages(resources, selection, BATCH, limit):
-        done += _restart(resources, {one.id: one.restarts for one in page})
+    with audited(resources, "broken restart", described(selection), limit=limit) as outcome:
+        for page in pages(resources, selection, BATCH, limit):
+            done += _restart(resources, {one.id: one.restarts for one in page})
+        outcome.text = told(done)
     return done
+
+
+def told(done: Restarts) -> str:
+    """What a restart did, in words."""
+    return f"{count(done.tasks, 'task')} restarted, {count(done.processes, 'process')} set running again"
+
+
+def described(selection: Selection) -> str:
+    """Which interruptions are selected, as it stands in the audit log."""
+    return " ".join(f"{name}:{value}" for name, value in selection.filter().items()) or "all"
 
 
 def pages(

@@ -16,6 +16,7 @@ from typing import Any
 from recovery.engine.actors.actor import Actor
 from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, last_instance, look_at
 from recovery.engine.naming import hint
+from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.operator import who
 from recovery.engine.resources import Resources
@@ -181,6 +182,10 @@ class Schedules:
 
     def remove(self, name: str) -> Schedule:
         """Forget a schedule that an operator added; what it started goes on."""
+        with audited(self._resources, "schedule remove", name, by=self._by):
+            return self._remove(name)
+
+    def _remove(self, name: str) -> Schedule:
         for _ in range(MAX_TRIES):
             schedule = self.get(name)
             if schedule.code is not None:
@@ -225,12 +230,13 @@ class Schedules:
         return result
 
     def _change(self, name: str, what: str, reason: str, change: Change) -> Schedule:
-        for _ in range(MAX_TRIES):
-            before, word = self.get(name), self._word(what, reason)
-            after = change(before, word, word.at)
-            if self._kept.save(after):
-                return after.evolve(version=after.version + 1)
-        raise _too_busy(name)
+        with audited(self._resources, f"schedule {what}", name, reason, by=self._by):
+            for _ in range(MAX_TRIES):
+                before, word = self.get(name), self._word(what, reason)
+                after = change(before, word, word.at)
+                if self._kept.save(after):
+                    return after.evolve(version=after.version + 1)
+            raise _too_busy(name)
 
     def _word(self, what: str, reason: str) -> OperatorWord:
         text = given.text(reason, "reason") if reason else ""

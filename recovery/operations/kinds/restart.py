@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine.operations.restart import restart_process
+from recovery.engine.operations.restart import restart
 from recovery.operations.kinds.base import Kind, Planned, ended, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
 
@@ -22,7 +22,7 @@ class Restart(Kind):
         return plan_each(self.resources, operation, process_ids, judge)
 
     def do(self, operation: Operation, result: OperationResult, process: Process) -> OperationResult:  # noqa: ARG002
-        restart_process(self.resources, process.id)
+        restart(self.resources, process.id)
         now = self.resources.store.processes.briefs([process.id]).get(process.id)
         return ended(result, ResultState.DONE, now)
 

@@ -1,0 +1,74 @@
+"""`recovery audit`: what operators did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recovery.cli.options import Command
+from recovery.cli.output import JsonOption, paragraphs
+
+if TYPE_CHECKING:
+    from recovery.records import AuditEntry
+
+HELP = """Show what operators did: who, when, what, to what, why, from where, and what came of it.
+
+Every command that changes something writes an entry before it begins, and its outcome after; one without an outcome was
+cut off. Entries are kept for 400 days.
+
+Example: [bold]recovery audit --what actor --limit 20[/bold]
+"""
+
+
+def audit(
+    what: Annotated[str | None, typer.Option(help="Only what begins so: `actor`, `operation apply`.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only what was done to this.")] = None,
+    operation: Annotated[int | None, typer.Option(help="Only of the operation of this number.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many, the newest first.")] = 50,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+    from recovery.cli.tables import print_rows
+
+    found = connect().store.audit_log.newest(limit, what=what, target=target, operation=operation)
+    if json:
+        print_json("audit", {"entries": [_as_dict(entry) for entry in found]})
+        return
+    if not found:
+        console().print("none")
+        return
+    rows = [_row(entry) for entry in found]
+    print_rows(console(), ("at (UTC)", "by", "what", "target", "why", "outcome"), rows)
+
+
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
+    return at, entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
+
+
+def _as_dict(entry: AuditEntry) -> dict[str, Any]:
+    import json as json_text
+
+    return {
+        "at": entry.at,
+        "by": entry.who,
+        "from": entry.origin,
+        "what": entry.what,
+        "target": entry.target,
+        "why": entry.why,
+        "details": json_text.loads(entry.details) if _is_json(entry.details) else entry.details,
+        "outcome": entry.outcome,
+        "ended_at": entry.ended_at,
+        "operation": entry.operation,
+    }
+
+
+def _is_json(text: str | None) -> bool:
+    return text is not None and text.endswith("}")  # what was too long was cut
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(cls=Command, help=paragraphs(HELP))(audit)

@@ -1,0 +1,104 @@
+"""Whoever works at an operation is killed at each of its steps: others finish it, nothing is done or counted twice."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from recovery.operations import advance, commands, work
+from recovery.records import OperationState, ResultState
+from recovery.settings import Settings
+from recovery.store import schema
+from tests.faults import Died, Fault, Kind, Plan, installed, under
+from tests.operations.ordering import Ordering, adds_up
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
+    for module in (advance, commands):
+        monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(work, "LEASE", 0.2)
+    monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
+    monkeypatch.setattr(work, "PAGE", 2)
+    return Ordering(emptied)
+
+
+COUNT = 5
+STATES = {"abort": "aborted", "restart": "finished", "repair": "finished"}
+SAMPLE = 4
+"""Places of each run in `make test`, drawn from a seed that a failure shows; `make soak` has them all."""
+
+
+def prepared(world: Ordering, kind: str) -> list[str]:
+    """Processes that an operation of this kind is about."""
+    world.broken = True
+    if kind == "restart":
+        started = world.refunds(COUNT)
+        world.broken = False
+        return started
+    started = world.orders(COUNT)
+    if kind == "repair":
+        world.store.database["graphs"].delete_many({"_id": {"$in": started}})
+        counts = world.store.now() + timedelta(seconds=2 * world.settings.apply_timeout)
+        wait_until(lambda: world.store.now() > counts, 5, "what is missing to count")
+    return started
+
+
+def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
+    """One operation, whose first worker meets this fault; whether it came to it."""
+    for name in schema.VALIDATORS:
+        world.store.database[name].delete_many({})
+    world.redis.flushdb()
+    started = prepared(world, kind)
+    selection = "state:broken" if kind == "restart" else "type:order"
+    operation = world.ask(kind, selection, apply=True)
+    plan = Plan(fault)
+    with installed(), under(plan), suppress(Died):
+        doomed = world.worker("doomed")
+        for _ in range(4):
+            doomed.run_once(5)
+    done = world.bring_on(operation, OperationState.FINISHED)
+    adds_up(world, done)
+    results = world.results(done)
+    assert results.keys() == set(started), plan
+    assert done.planned is not None and done.planned.processes == COUNT, plan
+    assert {result.state for result in results.values()} <= {ResultState.DONE, ResultState.NOTHING}, (plan, results)
+    if kind == "abort":
+        assert {result.state for result in results.values()} == {ResultState.DONE}, (plan, results)
+        assert world.states(started) == ["aborted"] * COUNT
+        assert [world.process(one).epoch for one in started] == [1] * COUNT, "none was aborted twice"
+    else:
+        assert [world.bring_to_end(one).state.value for one in started] == ["finished"] * COUNT
+    if kind == "restart":
+        assert [world.process(one).reopened for one in started] == [1] * COUNT, "none was restarted twice"
+    return bool(plan.told)
+
+
+KINDS = [Kind.DIES, Kind.DIES_AFTER, Kind.DIES_HALF, Kind.BEFORE, Kind.AFTER, Kind.HALF]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", KINDS)
+@pytest.mark.parametrize("kind", STATES)
+def test_at_each_step(world: Ordering, kind: str, fault: Kind) -> None:
+    place = 0
+    while cut_off_at(world, kind, Fault(fault, place)):
+        place += 1
+    assert place > 20
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_at_some_steps(world: Ordering, kind: str) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    chance = random.Random(seed)
+    for _ in range(SAMPLE):
+        fault = Fault(chance.choice(KINDS), chance.randrange(40))
+        try:
+            cut_off_at(world, kind, fault)
+        except BaseException:
+            print(f"seed {seed}: {fault}")
+            raise
