@@ -58,15 +58,12 @@ def _as_dict(entry: AuditEntry) -> dict[str, Any]:
         "what": entry.what,
         "target": entry.target,
         "why": entry.why,
-        "details": json_text.loads(entry.details) if _is_json(entry.details) else entry.details,
+        # What was too long was cut, and is no JSON any more.
+        "details": json_text.loads(entry.details or "") if (entry.details or "").endswith("}") else entry.details,
         "outcome": entry.outcome,
         "ended_at": entry.ended_at,
         "operation": entry.operation,
     }
-
-
-def _is_json(text: str | None) -> bool:
-    return text is not None and text.endswith("}")  # what was too long was cut
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,10 +1,10 @@
-"""How an operation gets from one state to the next: ranges are planned and saved, a phase whose ranges are all done ends.
+"""How an operation gets from state to state: ranges are planned and saved; a phase whose ranges are all done ends.
 
     planning → planned → admitting → running → finished
        │ a check: finished              └ another is at the same processes: planned, and why
 
-Each step is one compare-and-set on the operation as it was read; cut off anywhere, whoever looks next does it again. Any
-number may look at once.
+Each step is one compare-and-set on the operation as it was read; cut off anywhere, whoever looks next does it again.
+Any number may look at once.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def conflict(resources: Resources, operation: Operation) -> str | None:
         if shared := _shared(resources, operation, other):
             named = ", ".join(shared[:SHOWN])
             return (
-                f"operation {other.id} ({other.kind}, {other.state}) is at {len(shared)} or more of the same processes, "
+                f"operation {other.id} ({other.kind}, {other.state}) is at the same processes, {len(shared)} or more, "
                 f"first {named}: wait until it is over (`recovery operation watch {other.id}`), or cancel it"
             )
     return None

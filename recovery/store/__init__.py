@@ -54,6 +54,7 @@ from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.ranges import Ranges
 from recovery.store.views.scanners import Scanners
+from recovery.store.views.search import Search
 from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
 from recovery.store.views.waiting import ActorQueue, Waiting
 
@@ -124,8 +125,6 @@ class Store:
         self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)
         self.schedules = Schedules(self._database[schema.SCHEDULES])
-        from recovery.store.views.search import Search
-
         self.search = Search(self._database)
         self.operations = Operations(self._database[schema.OPERATIONS])
         self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])

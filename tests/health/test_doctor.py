@@ -237,7 +237,7 @@ def test_what_is_wrong_is_said_with_what_to_do(world: World, case: str) -> None:
 def test_a_fresh_database_needs_init_and_workers(settings: Settings) -> None:
     checks = {check.name: check for check in examine(Recovery(settings).resources)}
     assert {name for name, check in checks.items() if check.level is PROBLEM} == {"collections", "workers"}
-    assert "collection processes" in checks["collections"].found
+    assert "collection decisions" in checks["collections"].found
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.health.servers import concerns
+from recovery.records import Phase
 from recovery.scan import DecisionScanner
 from recovery.store import Store, schema
 from recovery.store.concerns import current, overridden
@@ -138,7 +139,8 @@ def live(world: World) -> None:
 
 def promises(name: str, collection: str, command: dict[str, Any]) -> Iterator[str]:
     """What of a write somebody is told, or what has consequences that no failover undoes."""
-    if collection in (schema.INTERRUPTIONS, schema.MARKERS, schema.ACTORS, schema.PROCESS_TYPES, schema.SCHEDULES):
+    lasting = (schema.INTERRUPTIONS, schema.MARKERS, schema.ACTORS, schema.PROCESS_TYPES, schema.SCHEDULES)
+    if collection in (*lasting, schema.AUDIT_LOG):
         yield collection
     written: list[Any] = command.get("updates") or [{"u": command.get("update", [])}]
     for update in written if name in ("update", "findAndModify") else ():
@@ -172,6 +174,7 @@ def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(list
     assert seen[schema.MARKERS] >= 2, "written, and cleared by the restart that finishes"
     assert seen[schema.ACTORS] >= 3
     assert seen[schema.SCHEDULES] >= 4
+    assert seen[schema.AUDIT_LOG] >= 8, "what was begun, and what came of it"
 
 
 READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
@@ -189,6 +192,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "CustomIds.is_taken": lambda store: store.custom_ids.is_taken("order", "one"),
     "Markers.find": lambda store: store.markers.find("order"),
     "Processes.arguments": lambda store: store.processes.arguments("p"),
+    "OperationRanges.all": lambda store: store.operation_ranges.all(1, Phase.PLAN),
+    "Processes.committed_briefs": lambda store: store.processes.committed_briefs(["p"]),
     "Processes.committed_epochs": lambda store: store.processes.committed_epochs(["p"]),
     "Processes.committed_over": lambda store: store.processes.committed_over(["p"]),
     "Processes.ended": lambda store: store.processes.ended(["p"]),

@@ -182,25 +182,36 @@ VALID: dict[str, Any] = {
     "notFinished": {},
     "recoveryTime": datetime.now(UTC),
 }
-"""In any collection."""
+"""In any collection, but for what is said of some."""
+OF_SOME: dict[str, dict[str, Any]] = {
+    schema.OPERATIONS: {"_id": 1},
+    schema.OPERATION_RANGES: {"state": "done"},
+    schema.OPERATION_RESULTS: {"state": "done"},
+}
+
+
+def valid(name: str) -> dict[str, Any]:
+    return VALID | OF_SOME.get(name, {})
 
 
 @pytest.mark.parametrize("role", roles.ROLES)
 def test_nobody_does_more(come_as: As, admin: Database[Any], role: str) -> None:
     schema.create(admin)
     for name in schema.VALIDATORS:
-        admin[name].insert_one(VALID)
+        admin[name].insert_one(valid(name))
     database = come_as(role).store.database
     assert refused(lambda: database.client.drop_database(DATABASE))
     assert refused(lambda: database.client["other"]["things"].insert_one({}))
     assert refused(lambda: database.client["other"]["things"].find_one())
     assert refused(lambda: database.command("createRole", "more", privileges=[], roles=[]))
     for name in schema.VALIDATORS:
+        there, new = (1, 2) if name == schema.OPERATIONS else ("x", "new")
+        one: dict[str, Any] = {**valid(name), "_id": new}
         steps = {
             "find": lambda it: it.find_one(),
-            "insert": lambda it: it.insert_one({**VALID, "_id": "new"}),
-            "update": lambda it: it.update_one({"_id": "x"}, {"$set": {"y": 1}}),
-            "remove": lambda it: it.delete_one({"_id": "new"}),
+            "insert": lambda it, one=one: it.insert_one(one),
+            "update": lambda it, there=there: it.update_one({"_id": there}, {"$set": {"y": 1}}),
+            "remove": lambda it, new=new: it.delete_one({"_id": new}),
             "createIndex": lambda it: it.create_index("y"),
             "collMod": lambda it: it.database.command("collMod", it.name),
             "dropIndex": lambda it: it.drop_index("y"),
@@ -252,7 +263,8 @@ def test_a_command_that_is_refused_says_by_which_right(
     monkeypatch.setenv("RECOVERY_DATABASE", DATABASE)
     assert execute(["actor", "block", "part"]) == 2
     told = capsys.readouterr().err
-    assert "this user of MongoDB may not do update on recovery.actors; `recovery doctor` tells what it may do" in told
+    assert "this user of MongoDB may not do update on recovery.auditLog; " in told
+    assert "so it takes the role recoveryOperator; `recovery doctor` tells what it may do" in told
     assert PASSWORD not in told
     assert execute(["status"]) == 0
     assert execute(["init", "--roles"]) == 2

@@ -12,17 +12,18 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recovery.engine.isolation import in_a_line
 from recovery.engine.operations.operator import NAME_LENGTH, REASON_LENGTH, who
 from recovery.engine.resources import Resources
-from recovery.errors import InputError
+from recovery.errors import InputError, StoreDenied
 from recovery.printable import printable
 from recovery.records import AuditEntry
 from recovery.records.ids import new_process_id
+from recovery.store import roles
 
 DETAILS_LENGTH = 2000
 
@@ -33,14 +34,6 @@ class Outcome:
 
     text: str = "done"
     operation: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Who asks, and why: as an API or a console knows it. By default whoever runs this program."""
-
-    why: str = ""
-    by: str = field(default_factory=who)
 
 
 @contextmanager
@@ -66,7 +59,11 @@ def audited(
         details=json.dumps(told, default=str)[:DETAILS_LENGTH] if told else None,
         operation=operation,
     )
-    resources.store.audit_log.begin(entry)
+    try:
+        resources.store.audit_log.begin(entry)
+    except StoreDenied as error:
+        why_so = f"what an operator changes is written to the audit log first, so it takes the role {roles.OPERATOR}"
+        raise StoreDenied(f"{error}; {why_so}") from error
     outcome = Outcome()
     try:
         yield outcome

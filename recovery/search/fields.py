@@ -1,0 +1,128 @@
+"""The fields of the search language, and how their values are read."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+
+from recovery.durations import parse_duration
+from recovery.limits import LONGEST
+from recovery.records import ProcessState
+from recovery.search.tree import Comparison, Value
+
+MAX_TEXT = 1000
+
+
+class Kind(Enum):
+    """What values a field takes."""
+
+    TEXT = "a text, or the beginning of one with * at its end"
+    EXACT = "a text"
+    WORD = "one of"
+    NUMBER = "a number, with >, <, >= or <= before it if it is not to be exactly that"
+    MOMENT = "a date (2026-01-31, 2026-01-31T10:00, in UTC) or a time ago (2h, 30d), with > for later, < for earlier"
+    SPAN = "a time (90s, 2h, 30d), with > for longer, < for shorter"
+    FLAG = "nothing: it stands alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the language."""
+
+    name: str
+    kind: Kind
+    help: str
+    words: tuple[str, ...] = ()
+    family: bool = False
+    """Whether a name of the user's follows it: `label.customer`."""
+
+
+FIELDS: dict[str, Field] = {
+    field.name: field
+    for field in (
+        Field("type", Kind.TEXT, "The process type."),
+        Field("state", Kind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
+        Field("id", Kind.TEXT, "The process's id."),
+        Field("custom", Kind.TEXT, "Its custom id."),
+        Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
+        Field("started", Kind.MOMENT, "When it was started."),
+        Field("ended", Kind.MOMENT, "When it ended; what runs did not."),
+        Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),
+        Field("overdue", Kind.FLAG, "A deadline of one of its records is past."),
+        Field("error", Kind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
+        Field("code", Kind.NUMBER, "That error's code."),
+        Field("fingerprint", Kind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
+        Field("actor", Kind.TEXT, "An actor of which a task is to be done, or has failed."),
+        Field("timeouts", Kind.NUMBER, "How many attempts of one of its tasks were lost."),
+        Field("rule", Kind.EXACT, "A rule of the failure map that an operation found broken in the last 90 days."),
+    )
+}
+
+
+class BadValue(ValueError):
+    """A value that a field can't have; its text says what it can."""
+
+
+def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tuple[Comparison, Value]:
+    """How a term of this field compares. Raises BadValue."""
+    if len(text) > MAX_TEXT:
+        raise BadValue(f"is longer than {MAX_TEXT:,} characters")
+    if field.kind in (Kind.TEXT, Kind.EXACT, Kind.WORD):
+        return _text(field, sign, text, quoted)
+    comparison = Comparison(sign or "=")
+    if field.kind is Kind.NUMBER:
+        return comparison, _number(text)
+    if field.kind is Kind.SPAN:
+        if not sign:
+            raise BadValue(f"is {field.kind.value}")
+        return comparison, _span(text)
+    return _moment(comparison, text, now)
+
+
+def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison, Value]:
+    if sign:
+        raise BadValue(f"{sign} is for numbers and times; {field.name} is {field.kind.value}")
+    if field.words and text not in field.words:
+        near = difflib.get_close_matches(text, field.words, n=1, cutoff=0.5)
+        raise BadValue(f"is one of {', '.join(field.words)}{f'; did you mean {near[0]}?' if near else ''}")
+    if field.kind is Kind.TEXT and text.endswith("*") and not quoted:
+        return Comparison.STARTS, text[:-1]
+    return Comparison.IS, text
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadValue(f"is {Kind.NUMBER.value}") from None
+    if value != value or abs(value) > 1e15:
+        raise BadValue(f"is {Kind.NUMBER.value}")
+    return int(value) if value.is_integer() else value
+
+
+def _span(text: str) -> float:
+    try:
+        return min(parse_duration(text), LONGEST)
+    except ValueError as error:
+        raise BadValue(f"is {Kind.SPAN.value}: {error}") from None
+
+
+def _moment(comparison: Comparison, text: str, now: datetime) -> tuple[Comparison, Value]:
+    if text[:4].isdigit() and text[4:5] == "-":
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise BadValue(f"is {Kind.MOMENT.value}") from None
+        if comparison is Comparison.IS:
+            raise BadValue("a day or moment takes > or < before it")
+        if len(text) == len("2026-01-31") and comparison in (Comparison.ABOVE, Comparison.AT_MOST):
+            # A day as a whole: after it, or until its end.
+            day = date.fromisoformat(text)
+            moment = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+            return (Comparison.AT_LEAST if comparison is Comparison.ABOVE else Comparison.BELOW), moment
+        return comparison, moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if comparison is Comparison.IS:
+        raise BadValue(f"is {Kind.MOMENT.value}")
+    return comparison, now - timedelta(seconds=_span(text))

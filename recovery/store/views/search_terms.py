@@ -1,0 +1,88 @@
+"""What the terms of the search language mean: for each, in which collections, by which filters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from recovery.records import DecisionState, ProcessState
+from recovery.search import Term
+from recovery.search.tree import Comparison
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.expressions import OVERDUE, after
+
+_SIGNS = {
+    Comparison.ABOVE: "$gt",
+    Comparison.BELOW: "$lt",
+    Comparison.AT_LEAST: "$gte",
+    Comparison.AT_MOST: "$lte",
+    Comparison.IS: "$eq",
+}
+UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
+_OPEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Records of one collection that make a term true for their processes."""
+
+    collection: str
+    filter: Document
+    key: str = "_id"
+    """The field with the process's id, alone or as `P/T`."""
+    few: bool = False
+    """Whether it is of what is wrong, and not of what exists: found without going through all processes."""
+
+
+def sources(term: Term) -> list[Source]:
+    """Where a term is true: for the processes of any of these. One source in `processes` alone is a plain filter."""
+    match term.field:
+        case "type" | "state" | "id" | "custom" | "key":
+            return [Source(schema.PROCESSES, {_PROCESS[term.field]: _text(term)})]
+        case "started" | "ended":
+            return [Source(schema.PROCESSES, {f"{term.field}At": {_SIGNS[term.comparison]: term.value}})]
+        case "idle":
+            return [Source(schema.GRAPHS, _idle(term))]
+        case "overdue":
+            return [Source(name, dict(OVERDUE)) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)]
+        case "error" | "fingerprint" | "code":
+            name = {"error": "kind"}.get(term.field, term.field)
+            wanted = {_SIGNS[term.comparison]: term.value} if term.field == "code" else _text(term)
+            return [
+                # Others have no error; and of these there is an index.
+                Source(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
+                Source(schema.INTERRUPTIONS, {name: wanted}, few=True),
+            ]
+        case "actor":
+            live = [*_OPEN, DecisionState.WORKING.value]
+            return [
+                Source(schema.DECISIONS, {"state": {"$in": live}, "actor": _text(term)}),
+                Source(schema.INTERRUPTIONS, {"actor": _text(term)}),
+            ]
+        case "timeouts":
+            return [Source(schema.DECISIONS, {"timeouts": {_SIGNS[term.comparison]: term.value}})]
+        case "rule":
+            return [Source(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True)]
+    raise AssertionError(f"no term is called {term.field}")  # the language knows no other
+
+
+_PROCESS = {"type": "type", "state": "state", "id": "_id", "custom": "customId", "key": "key"}
+
+
+def _text(term: Term) -> Any:
+    if term.comparison is Comparison.STARTS:
+        return {"$regex": f"^{re.escape(str(term.value))}"}
+    return term.value
+
+
+def _idle(term: Term) -> Document:
+    """Of graphs that are not complete. Longer ago is earlier."""
+    assert isinstance(term.value, int | float)
+    turned = {"$gt": "$lt", "$lt": "$gt", "$gte": "$lte", "$lte": "$gte"}[_SIGNS[term.comparison]]
+    return {
+        "touchedAt": {"$type": "date"},
+        "notFinished": {"$ne": {}},
+        "$expr": {turned: ["$touchedAt", after(-term.value)]},
+    }

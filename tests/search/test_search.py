@@ -1,0 +1,225 @@
+"""What a search finds is what a filter in Python finds, whatever is asked and however it is paged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recovery.search import parse
+from recovery.settings import Settings
+from recovery.store import schema
+from recovery.store.views import search
+from recovery.store.views.ranges import Range
+from tests.world import World
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOUR = timedelta(hours=1)
+Documents = dict[str, list[dict[str, Any]]]
+Holds = Callable[[str, Documents], bool]
+
+NAMES = st.sampled_from(["a", "ab", "b", "b*"])
+AGES = st.integers(0, 4).map(lambda hours: NOW - hours * HOUR - HOUR / 2)
+LIVE = ("waiting", "delayed", "queued", "working")
+NUMBERS = st.integers(0, 3)
+
+
+@st.composite
+def databases(draw: st.DrawFn) -> Documents:
+    """Records of some processes, alike enough for terms to be true."""
+    found: Documents = {name: [] for name in ("processes", "graphs", "decisions", "interruptions", "operationResults")}
+    for number in range(draw(st.integers(3, 10))):
+        key = f"p{number}"
+        state = draw(st.sampled_from(["running", "finished", "broken", "aborted"]))
+        process: dict[str, Any] = {"_id": key, "type": draw(NAMES), "state": state, "args": "[[],{}]"}
+        process |= {"startedAt": draw(AGES), "idleTimeout": 60.0, "startTask": "s"}
+        if draw(st.booleans()):
+            process["customId"] = f"{draw(NAMES)}{number}"
+        if state == "running":
+            process["recoveryTime"] = draw(AGES) + draw(st.sampled_from([0, 24])) * HOUR
+        else:
+            process["endedAt"] = draw(AGES)
+        if state in ("broken", "aborted"):
+            process["error"] = {"kind": draw(NAMES), "message": "", "code": draw(NUMBERS), "fingerprint": draw(NAMES)}
+        if draw(st.integers(0, 4)):  # now and then one has lost its Process record
+            found["processes"].append(process)
+        if draw(st.booleans()):
+            graph = {"_id": key, "notFinished": {"t": NOW} if draw(st.booleans()) else {}, "touchedAt": draw(AGES)}
+            found["graphs"].append(graph | {"recoveryTime": draw(AGES), "links": {}, "finished": [], "failed": {}})
+        for task in range(draw(st.integers(0, 2))):
+            decision = {"_id": f"{key}/t{task}", "actor": draw(NAMES), "timeouts": draw(NUMBERS)}
+            decision["state"] = draw(st.sampled_from([*LIVE, "finished"]))
+            if decision["state"] != "finished":
+                decision["recoveryTime"] = draw(AGES) + draw(st.sampled_from([0, 24])) * HOUR
+            found["decisions"].append(decision)
+        if state == "broken" and draw(st.booleans()):
+            one = {"_id": f"{key}/t0", "type": process["type"], "actor": draw(NAMES), "kind": draw(NAMES)}
+            found["interruptions"].append(one | {"message": "", "fingerprint": draw(NAMES), "code": draw(NUMBERS)})
+        if draw(st.booleans()):
+            one = {"_id": f"1/{key}", "operation": 1, "process": key, "state": "found"}
+            found["operationResults"].append(one | {"rules": [draw(NAMES)], "at": NOW})
+    return found
+
+
+def of(documents: Documents, name: str, process: str) -> list[dict[str, Any]]:
+    """The records of a process in a collection."""
+    key = "process" if name == "operationResults" else "_id"
+    return [one for one in documents[name] if one[key].split("/")[0] == process]
+
+
+def text_is(value: str, wanted: str) -> bool:
+    return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
+
+
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": lambda a, b: a > b, "<": lambda a, b: a < b, ">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b,
+    "": lambda a, b: a == b,
+}  # fmt: skip
+
+
+def any_of(name: str, holds: Callable[[dict[str, Any]], bool]) -> Holds:
+    return lambda process, documents: any(holds(one) for one in of(documents, name, process))
+
+
+def texts(field: str, places: dict[str, str], wanted: str) -> tuple[str, Holds]:
+    """A term on texts, and what it means: in any of {collection: field}."""
+
+    def value(one: dict[str, Any], path: str) -> Any:
+        for part in path.split("."):
+            one = one.get(part, {}) if isinstance(one, dict) else {}
+        return one
+
+    def holds(process: str, documents: Documents) -> bool:
+        return any(
+            isinstance(value(one, path), str) and text_is(value(one, path), wanted)
+            for name, path in places.items()
+            for one in of(documents, name, process)
+        )
+
+    return f"{field}:{wanted}", holds
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> tuple[str, Holds]:
+    wanted, number = draw(st.sampled_from(["a", "a*", "b", "c"])), draw(NUMBERS)
+    sign, hours = draw(st.sampled_from(sorted(SIGNS))), draw(st.integers(1, 4))
+    apart = sign or ">"
+    moment = NOW - hours * HOUR
+    return draw(
+        st.sampled_from(
+            [
+                texts("type", {"processes": "type"}, wanted),
+                texts("custom", {"processes": "customId"}, wanted if wanted.endswith("*") else f"{wanted}1"),
+                texts("id", {"processes": "_id"}, draw(st.sampled_from(["p1", "p*", "x"]))),
+                texts("state", {"processes": "state"}, draw(st.sampled_from(["running", "finished", "broken"]))),
+                texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
+                texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
+                (f"code:{sign}{number}", _codes(sign, number)),
+                (f"actor:{wanted}", _actors(wanted)),
+                (f"timeouts:{sign}{number}", any_of("decisions", lambda one: SIGNS[sign](one["timeouts"], number))),
+                (f"started:{apart}{moment.isoformat()}", _times("startedAt", apart, moment)),
+                (f"ended:{apart}{moment.isoformat()}", _times("endedAt", apart, moment)),
+                (f"idle:{apart}{hours}h", _idle(apart, hours)),
+                ("overdue", _overdue),
+                (f"rule:{wanted[0]}", any_of("operationResults", lambda one: wanted[0] in one["rules"])),
+            ]
+        )
+    )
+
+
+def _codes(sign: str, number: int) -> Holds:
+    own = any_of("processes", lambda one: "error" in one and SIGNS[sign](one["error"]["code"], number))
+    listed = any_of("interruptions", lambda one: SIGNS[sign](one["code"], number))
+    return lambda process, documents: own(process, documents) or listed(process, documents)
+
+
+def _actors(wanted: str) -> Holds:
+    live = any_of("decisions", lambda one: one["state"] in LIVE and text_is(one["actor"], wanted))
+    failed = any_of("interruptions", lambda one: text_is(one["actor"], wanted))
+    return lambda process, documents: live(process, documents) or failed(process, documents)
+
+
+def _times(field: str, sign: str, moment: datetime) -> Holds:
+    return any_of("processes", lambda one: field in one and SIGNS[sign](one[field], moment))
+
+
+def _idle(sign: str, hours: int) -> Holds:
+    def holds(one: dict[str, Any]) -> bool:
+        return bool(one["notFinished"]) and SIGNS[sign](NOW - one["touchedAt"], hours * HOUR)
+
+    return any_of("graphs", holds)
+
+
+def _overdue(process: str, documents: Documents) -> bool:
+    live = [one for name in ("processes", "graphs", "decisions") for one in of(documents, name, process)]
+    return any(one["recoveryTime"] <= NOW for one in live if "recoveryTime" in one)
+
+
+def combined(parts: st.SearchStrategy[tuple[str, Holds]]) -> st.SearchStrategy[tuple[str, Holds]]:
+    def both(pair: tuple[tuple[str, Holds], tuple[str, Holds]]) -> tuple[str, Holds]:
+        (one, this), (other, that) = pair
+        return f"({one} {other})", lambda p, d: this(p, d) and that(p, d)
+
+    def either(pair: tuple[tuple[str, Holds], tuple[str, Holds]]) -> tuple[str, Holds]:
+        (one, this), (other, that) = pair
+        return f"({one} or {other})", lambda p, d: this(p, d) or that(p, d)
+
+    def negated(part: tuple[str, Holds]) -> tuple[str, Holds]:
+        return f"not {part[0]}", lambda p, d: not part[1](p, d)
+
+    return st.one_of(st.tuples(parts, parts).map(both), st.tuples(parts, parts).map(either), parts.map(negated))
+
+
+SEARCHES = st.recursive(terms(), combined, max_leaves=5)
+
+
+@pytest.fixture
+def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(search, "BATCH", 1)
+    return World(emptied)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(documents=databases(), asked=st.lists(SEARCHES, min_size=5, max_size=15), size=st.integers(1, 9))
+def test_it_finds_what_a_filter_finds(
+    world: World, documents: Documents, asked: list[tuple[str, Holds]], size: int
+) -> None:
+    for name, records in documents.items():
+        collection = world.store.database[name]
+        collection.delete_many({})
+        if records:
+            collection.insert_many(records, bypass_document_validation=True)
+    there = sorted(one["_id"] for one in documents["processes"])
+    for text, holds in asked:
+        query = parse(text, NOW)
+        wanted = [one for one in there if holds(one, documents)]
+        paged, after = list[str](), None
+        while page := world.store.search.page(query, after, size):
+            assert len(page) <= size
+            paged += page
+            after = page[-1]
+        assert paged == wanted, text
+        parts = [Range(None, "p3"), Range("p3", "p6"), Range("p6", None)]
+        ranged = [one for part in parts for one in world.store.search.page(query, None, 100, part)]
+        assert ranged == wanted, f"{text}, by ranges"
+
+
+def test_every_field_is_tried() -> None:
+    from recovery.search import FIELDS
+
+    tried = {"type", "custom", "id", "state", "error", "fingerprint", "code", "actor", "timeouts", "started", "ended"}
+    assert FIELDS.keys() - tried - {"idle", "overdue", "rule", "key"} == set()
+
+
+def test_what_is_wrong_is_found_without_going_through_all_processes(world: World) -> None:
+    for text in ("error:a", "code:>3", "fingerprint:a*", "rule:a", "type:x error:a", "error:a or rule:b"):
+        candidates = search.plan_of(parse(text, NOW).tree).candidates
+        assert all(one.few for one in candidates), text
+        for one in candidates:
+            found = world.store.database[one.collection].find({**one.filter, "$and": [{one.key: {"$gte": ""}}]})
+            if one.collection == schema.PROCESSES:
+                assert "COLLSCAN" not in str(found.sort("_id", 1).explain()["queryPlanner"]["winningPlan"])
