@@ -40,12 +40,12 @@ def audit(
         console().print("none")
         return
     rows = [_row(entry) for entry in found]
-    print_rows(console(), ("at (UTC)", "by", "what", "target", "why", "outcome"), rows)
+    print_rows(console(), ("at", "by", "what", "target", "why", "outcome"), rows)
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
-    return at, entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
+    return f"{at} UTC", entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
 
 
 def _as_dict(entry: AuditEntry) -> dict[str, Any]:

@@ -49,6 +49,13 @@ def complete_kind(incomplete: str) -> list[str]:
     return [kind.value for kind in OperationKind if kind.value.startswith(incomplete)]
 
 
+def complete_search(incomplete: str) -> list[str]:
+    """Fields and values of the search language, for the last term."""
+    from recovery.search.language import complete
+
+    return complete(incomplete)
+
+
 def complete_process(incomplete: str) -> list[str]:
     """Ids and custom ids of processes."""
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_kind, complete_operation
-from recovery.cli.options import DURATION, Command, CommandGroup, duration
+from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.records import Operation
 
-GROUP = """Check, repair, restart, abort or collect many processes at once: durable, resumable, and on record.
+GROUP = """Check, repair, restart or abort many processes at once: durable, resumable, and on record.
 
 An operation is planned first, which changes nothing; [italic]apply[/italic] runs the very plan that was shown. Workers
 do it, and whoever of them is killed, it goes on.
@@ -23,9 +23,8 @@ Example: [bold]recovery operation start repair --all --reason "Redis was lost" -
 """
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 
-KIND is check, repair, restart (what failed in broken processes), restart_from (from the beginning, or from --task),
-abort, collect, or set_idle_timeout. The plan is made and shown; nothing is changed until `operation apply`, unless
---apply is given.
+KIND is check, repair, restart (what failed in broken processes) or abort. The plan is made first; nothing is changed
+until `operation apply`, unless --apply is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -94,13 +93,6 @@ def start(
     priority: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be done sooner; others have 0.")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="For restart_from: the task; default: the first one.")] = None,
-    time: Annotated[
-        float | None,
-        typer.Option(metavar=DURATION, parser=duration, help="For set_idle_timeout the timeout, for collect the age."),
-    ] = None,
-    export: Annotated[str | None, typer.Option(metavar="PATH", help="For collect: where records are kept.")] = None,
-    on: Annotated[str | None, typer.Option(metavar="worker|spark", help="Who does it.")] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -114,10 +106,6 @@ def start(
         apply=apply,
         rate=rate,
         priorities=operations.priorities_of(priority or []),
-        task=task,
-        seconds=time,
-        export=export,
-        runs_on=on,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

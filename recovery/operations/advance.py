@@ -73,7 +73,7 @@ def _ranges(operation: Operation) -> list[OperationRange]:
             operation=operation.id,
             phase=operation.phase,
             priority=priority,
-            only=tuple(sorted(name for name, value in named.items() if value == priority)) if priority else None,
+            only=tuple(sorted(name for name, value in named.items() if value == priority)) if priority else (),
             but=() if priority else tuple(sorted(name for name, value in named.items() if value)),
             start=start,
             end=end,

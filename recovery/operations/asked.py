@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,15 +9,12 @@ from typing import Any
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.errors import InputError
-from recovery.limits import LONGEST
 from recovery.operations.kinds import KINDS
 from recovery.records import Operation, OperationKind, ResultState, given
 from recovery.search import parse
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
-PLACES = ("worker", "spark")
-_NEEDS_SECONDS = (OperationKind.SET_IDLE_TIMEOUT, OperationKind.COLLECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +29,6 @@ class Asked:
     """Whether its plan is applied at once, without anybody having seen it."""
     rate: float | None = None
     priorities: Mapping[str, int] = field(default_factory=dict)
-    task: str | None = None
-    seconds: float | None = None
-    export: str | None = None
-    runs_on: str | None = None
 
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
@@ -54,7 +46,6 @@ class Asked:
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
-        self._check_parameters(kind)
         return Operation(
             id=0,
             kind=kind,
@@ -62,10 +53,6 @@ class Asked:
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
-            task=self.task,
-            seconds=self.seconds,
-            export=self.export,
-            runs_on=self.runs_on or PLACES[0],
         )
 
     def details(self) -> dict[str, Any]:
@@ -75,23 +62,7 @@ class Asked:
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
-            "task": self.task,
-            "seconds": self.seconds,
-            "export": self.export,
         }
-
-    def _check_parameters(self, kind: OperationKind) -> None:
-        if self.task is not None and kind is not OperationKind.RESTART_FROM:
-            raise InputError(f"--task {given.shown(self.task)}: only restart_from takes a task")
-        if self.export is not None and kind is not OperationKind.COLLECT:
-            raise InputError(f"--export {given.shown(self.export)}: only collect takes a place to export to")
-        if kind in _NEEDS_SECONDS:
-            if self.seconds is None or not 0 < self.seconds <= LONGEST or math.isnan(self.seconds):
-                raise InputError(f"{kind} needs a time, as in 90, 10m or 30d; got {given.shown(self.seconds)}")
-        elif self.seconds is not None:
-            raise InputError(f"only {' and '.join(_NEEDS_SECONDS)} take a time; {kind} does not")
-        if self.runs_on is not None and self.runs_on not in PLACES:
-            raise InputError(f"--on {given.shown(self.runs_on)}: give {' or '.join(PLACES)}")
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

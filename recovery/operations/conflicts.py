@@ -10,13 +10,7 @@ from __future__ import annotations
 from recovery.engine import Resources
 from recovery.records import Operation, OperationKind, OperationState, ResultState
 
-EXCLUSIVE = (
-    OperationKind.RESTART,
-    OperationKind.RESTART_FROM,
-    OperationKind.ABORT,
-    OperationKind.COLLECT,
-    OperationKind.SET_IDLE_TIMEOUT,
-)
+EXCLUSIVE = (OperationKind.RESTART, OperationKind.ABORT)
 AT_IT = (OperationState.ADMITTING, OperationState.RUNNING, OperationState.PAUSED)
 OPEN = (ResultState.FOUND,)
 SHOWN = 3

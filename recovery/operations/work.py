@@ -39,11 +39,10 @@ STATES = {Phase.PLAN: OperationState.PLANNING, Phase.APPLY: OperationState.RUNNI
 
 
 class OperationWorker:
-    """Works at operations, for one process of ours. `name` is told with what it has leased, `place` is `worker` or
-    `spark`: of an operation that runs in the other one it takes no ranges."""
+    """Works at operations, for one process of ours. `name` is told with what it has leased."""
 
-    def __init__(self, resources: Resources, applier: Applier, name: str, place: str = "worker") -> None:
-        self._resources, self._applier, self._name, self._place = resources, applier, name, place
+    def __init__(self, resources: Resources, applier: Applier, name: str) -> None:
+        self._resources, self._applier, self._name = resources, applier, name
         self._ending = threading.Event()
 
     def stop(self) -> None:
@@ -81,19 +80,16 @@ class OperationWorker:
             if operation.state is OperationState.ADMITTING or not operation.ready:
                 advance(self._resources, operation)
                 worked = True
-            elif operation.runs_on in (None, self._place):
+            else:
                 worked |= self.work_at(operation, until)
             if self._ending.is_set():
                 break
         return worked
 
-    def work_at(self, operation: Operation, until: float, key: str | None = None) -> bool:
-        """Lease a range of an operation, this one or any, and work at it; False if there is none to lease."""
-        ranges, token = self._resources.store.operation_ranges, new_pass()
-        if key is not None:
-            leased = ranges.lease_this(key, token, self._name, LEASE)
-        else:
-            leased = ranges.lease(operation.id, operation.phase, token, self._name, LEASE)
+    def work_at(self, operation: Operation, until: float) -> bool:
+        """Lease a range of an operation, and work at it; False if there is none to lease."""
+        ranges = self._resources.store.operation_ranges
+        leased = ranges.lease(operation.id, operation.phase, new_pass(), self._name, LEASE)
         if leased is None:
             return False
         try:

@@ -18,11 +18,7 @@ class OperationKind(StrEnum):
     REPAIR = "repair"
     RESTART = "restart"
     """The failed tasks of broken processes are done again."""
-    RESTART_FROM = "restart_from"
-    """From the beginning, or from a task that may have finished well."""
     ABORT = "abort"
-    COLLECT = "collect"
-    SET_IDLE_TIMEOUT = "set_idle_timeout"
 
 
 class OperationState(StrEnum):
@@ -136,14 +132,6 @@ class Operation(Record):
     """{process type: priority}: higher ones first, others have 0."""
     rate: float | None = None
     """Processes a second in all, however many work at it; absent: as fast as it goes."""
-    task: str | None = None
-    """Of restart_from: the task; absent: from the beginning."""
-    seconds: float | None = None
-    """Of set_idle_timeout and collect."""
-    export: str | None = None
-    """Of collect: where records are written before they are removed."""
-    runs_on: str | None = None
-    """`spark` or `worker`; absent until it is decided."""
     phase: Phase = Phase.PLAN
     cuts: tuple[str, ...] | None = None
     """Process ids at which the ranges of this phase are cut; absent until they are planned."""
@@ -183,8 +171,8 @@ class OperationRange(Record):
     phase: Phase
     state: RangeState = RangeState.OPEN
     priority: int = 0
-    only: tuple[str, ...] | None = None
-    """Process types that it is for; absent: all but `but`."""
+    only: tuple[str, ...] = ()
+    """Process types that it is for; empty: all but `but`."""
     but: tuple[str, ...] = ()
     start: str | None = None
     end: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import typer
 
-from recovery import Promise, Settings
+from recovery import Promise, Settings, operations
 from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
@@ -20,6 +20,7 @@ from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
 from tests.cli.terminal import CUT, WIDTH, in_terminal, too_wide
+from tests.waiting import wait_until
 from tests.world import World
 
 LONG_NAME = "recalculate_prices_of_all_items_in_stock"
@@ -31,6 +32,20 @@ COMMANDS = {
     "start": ["start", "echo", "1", "--app", "tests.cli.shop:app"],
     "run": ["run", EXAMPLE, "--timeout", "10ms"],
     "status": ["status"],
+    "find": ["find", "type:order state:running"],
+    "find --explain": ["find", "type:order state:running", "--explain"],
+    "list": ["list"],
+    "operation start": ["operation", "start", "check", "--all", "--reason", "Redis was lost"],
+    "operation list": ["operation", "list"],
+    "operation show": ["operation", "show", "2"],
+    "operation watch": ["operation", "watch", "1"],
+    "operation apply": ["operation", "apply", "2", "--reason", "looked at it"],
+    "operation pause": ["operation", "pause", "3"],
+    "operation resume": ["operation", "resume", "4"],
+    "operation cancel": ["operation", "cancel", "3", "--reason", "a wrong selection"],
+    "operation rate": ["operation", "rate", "2", "50"],
+    "operation report": ["operation", "report", "2"],
+    "audit": ["audit"],
     "doctor": ["doctor"],
     "check": ["check", "order-4711"],
     "init": ["init"],
@@ -78,11 +93,13 @@ ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
     *("schedule add", "schedule remove", "schedule trigger"),
+    *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""
 TABLES = {
     *("broken list", "broken restart", "broken abort", "actor list", "process-type list", "schedule list"),
-    *("marker list", "marker list --cleared"),
+    *("marker list", "marker list --cleared", "find", "list", "operation list", "operation report", "audit"),
+    *("operation show", "operation rate"),
 }
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")
@@ -121,8 +138,23 @@ def world(settings: Settings) -> World:
         Marker(id="order/tea", type="order", key="tea", kind="Away", process="p"), made.store.now()
     )
     clear_marker(made.app.resources, "order/tea", "it is there", by="me@here")
+    _order(made)
     made.store.catch_up(10)
     return made
+
+
+def _order(made: World) -> None:
+    """Operations: a check that is finished, an abort that is planned, and two that somebody is to work at."""
+    worker = operations.OperationWorker(made.app.resources, made.app.applier, "worker@host")
+    for kind in ("check", "abort"):
+        asked = operations.Asked(kind, "type:order")
+        operations.start(made.app.resources, asked, "the ledger is closed", by="me@here")
+    wait_until(lambda: not worker.run_once(5) and not made.store.operations.at_work(), 20, "both plans")
+    for _ in range(2):
+        last = operations.start(
+            made.app.resources, operations.Asked("check", everything=True), "once more", by="me@here"
+        )
+    operations.pause(made.app.resources, last.id, by="me@here")
 
 
 @pytest.fixture

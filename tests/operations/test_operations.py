@@ -196,8 +196,6 @@ def test_two_operators_at_once_apply_it_once(world: Ordering) -> None:
         (Asked("abort", "state:running", rate=-1.0), "pause it"),
         (Asked("abort", "state:running", rate=float("nan")), "above 0"),
         (Asked("abort", "state:running", priorities={"oder": 1}), "did you mean 'order'"),
-        (Asked("abort", "state:running", task="t"), "only restart_from takes a task"),
-        (Asked("abort", "state:running", seconds=5.0), "does not"),
         (Asked("check", "state:running", apply=True), "a check changes nothing"),
     ],
 )

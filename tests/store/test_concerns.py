@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.health.servers import concerns
 from recovery.records import Phase
 from recovery.scan import DecisionScanner
+from recovery.search import parse
 from recovery.store import Store, schema
 from recovery.store.concerns import current, overridden
 from recovery.store.views.hung import Claim
@@ -202,6 +204,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Processes.shown": lambda store: store.processes.shown("p", 10),
     "Processes.get_committed_brief": lambda store: store.processes.get_committed_brief("p"),
     "Processes.find_committed": lambda store: store.processes.find_committed("p"),
+    "Search.newest": lambda store: store.search.newest(1, "broken"),
+    "Search.page": lambda store: store.search.page(parse("state:broken", datetime.now(UTC)), None, 1),
     "Schedules.all": lambda store: store.schedules.all(),
     "Schedules.get": lambda store: store.schedules.get("nightly"),
 }

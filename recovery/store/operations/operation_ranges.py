@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
@@ -40,13 +40,7 @@ class OperationRanges:
     def lease(self, number: int, phase: Phase, token: str, worker: str, seconds: float) -> OperationRange | None:
         """Lease an open range whose lease is over, if there is one, those of the highest priority first. A failover may
         take a lease back: then two are at one range, and one of them commits."""
-        return self._lease({"operation": number, "phase": phase.value, **OVERDUE}, token, worker, seconds)
-
-    def lease_this(self, key: str, token: str, worker: str, seconds: float) -> OperationRange | None:
-        """Lease this range, unless somebody has it or it is done."""
-        return self._lease({"_id": key, **OVERDUE}, token, worker, seconds)
-
-    def _lease(self, query: Document, token: str, worker: str, seconds: float) -> OperationRange | None:
+        query = {"operation": number, "phase": phase.value, **OVERDUE}
         fields = {"lease": literal(token), "worker": literal(worker), "recoveryTime": after(seconds)}
         leased = self._current.find_one_and_update(
             query,
@@ -97,12 +91,6 @@ class OperationRanges:
     def how_many_open(self, number: int, phase: Phase) -> int:
         """How many ranges of a phase are not done."""
         return self._committed.count_documents({**_of(number, phase), "state": {"$ne": RangeState.DONE.value}})
-
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Remove the ranges of operations that are over."""
-        for number in numbers:
-            for phase in Phase:
-                self._committed.delete_many(_of(number, phase))
 
 
 def range_id(operation: Operation, level: int, place: int) -> str:

@@ -50,7 +50,7 @@ class OperationResults:
         limit: int,
         start: str | None,
         end: str | None,
-        only: Sequence[str] | None,
+        only: Sequence[str],
         but: Sequence[str],
     ) -> list[OperationResult]:
         """Results in order of process id: after one, from `start` up to, not including, `end`; of the types `only`, or
@@ -59,8 +59,8 @@ class OperationResults:
         bounds: Document = {"$gt": prefix + after} if after is not None else {"$gte": prefix + (start or "")}
         bounds["$lt"] = prefix + end if end is not None else str(number) + _AFTER_SEPARATOR
         query: Document = {"_id": bounds}
-        if only is not None or but:
-            query["type"] = {"$in": list(only)} if only is not None else {"$nin": list(but)}
+        if only or but:
+            query["type"] = {"$in": list(only)} if only else {"$nin": list(but)}
         found = self._results.find(query).sort("_id", 1).hint("_id_").limit(limit)
         return list(readable(OperationResult, found))
 

@@ -26,6 +26,8 @@ from recovery.store.views.search_terms import Source, sources
 BATCH = 200
 """Candidates that are asked about at once: each has a range of its own where records of tasks are asked for."""
 EVERYTHING: Document = {}
+SLOW_FROM = 50_000
+"""Processes that are gone through in a second or so, which nobody has to be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,17 @@ class Plan:
     candidates: tuple[Source, ...]
     exact: bool
     """Whether candidates are the answer, and nothing else is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a search costs."""
+
+    candidates: tuple[str, ...]
+    exact: bool
+    slow: bool
+    """Whether all processes may have to be gone through, and there are many."""
+    processes: int
 
 
 @translated
@@ -53,6 +66,30 @@ class Search:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def newest(self, limit: int, state: str | None = None, process_type: str | None = None) -> list[str]:
+        """Up to `limit` ids of processes in this state and of this type, the newest first, as a majority has them. Ids
+        are in order of time: index `_id`, or that of what is broken or aborted."""
+        wanted = {name: value for name, value in (("state", state), ("type", process_type)) if value is not None}
+        query = {"_id": {"$gte": ""}, **wanted}
+        found = self._told[schema.PROCESSES].find(query, KEY).sort("_id", -1).limit(limit)
+        return [document["_id"] for document in found]
+
+    def cost(self, query: Query) -> Cost:
+        """What a search costs: the indexes that its candidates come from, and whether all processes may be gone through
+        for a page of it."""
+        plan, steps = plan_of(query.tree), list[str]()
+        slow = False
+        for source in plan.candidates:
+            bounds: Document = {source.key: {"$gte": ""}}
+            asked = {"$and": [bounds, source.filter]} if source.filter else bounds
+            told = self._told[source.collection].find(asked, KEY).sort(source.key, 1).limit(1).explain()
+            index = _index_of(told["queryPlanner"]["winningPlan"])
+            steps.append(f"{source.collection} by {f'index {index}' if index else 'reading all of it'}")
+            passes_over = bool(source.filter) or not plan.exact
+            slow |= not index or (index == "_id_" and passes_over and not _names_id(source.filter))
+        volume = self._told[schema.PROCESSES].estimated_document_count()
+        return Cost(tuple(steps), plan.exact, slow and volume > SLOW_FROM, volume)
 
     def _candidates(self, plan: Plan, after: str | None, size: int, part: Range) -> Iterator[list[str]]:
         while True:
@@ -122,6 +159,19 @@ class Search:
         """Those of these that have a Process record."""
         found = self._told[schema.PROCESSES].find({"_id": {"$in": sorted(among)}}, KEY).hint("_id_")
         return frozenset(document["_id"] for document in found)
+
+
+def _index_of(plan: Document) -> str:
+    """The index that a plan uses, of any stage; none if it reads the collection."""
+    if "indexName" in plan:
+        return str(plan["indexName"])
+    inner = [plan[name] for name in ("inputStage", "queryPlan") if name in plan] + list(plan.get("inputStages", ()))
+    return next((index for stage in inner if (index := _index_of(stage))), "")
+
+
+def _names_id(wanted: Document) -> bool:
+    """Whether a filter is about ids, whose index then passes over nothing."""
+    return "_id" in wanted or any("_id" in part for part in wanted.get("$and", ()))
 
 
 def plan_of(tree: Node) -> Plan:
