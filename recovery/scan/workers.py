@@ -1,8 +1,9 @@
 """The Worker scanner: workers that are gone, and what they had claimed.
 
 A worker is gone if it was seen to be silent for longer than it may, or if a worker of the same host sees that its
-process is. Its claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), and what it had
-finished is applied. Only then is its record removed: cut off in between, the next scan goes on.
+process is. Its claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), what it had finished
+is applied, and what it had leased of operators' operations others may take. Only then is its record removed: cut off in
+between, the next scan goes on.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Don
     """Take everything from workers that are gone, page by page, then forget them."""
     done: Done = Counter()
     before: set[str] = set()
+    _free_operations(resources, lost)
     while lost:
         claims = _claims(resources, lost)
         if not claims.findings:
@@ -76,6 +78,12 @@ def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Don
         before = found
         done += repairer.repair(claims.findings, claims.around)
     return done
+
+
+def _free_operations(resources: Resources, lost: Sequence[str]) -> None:
+    """Let others take the ranges of operations that these workers had leased, without waiting for the leases' end."""
+    if lost and (at_work := resources.store.operations.at_work()):
+        resources.store.operation_ranges.take_back([operation.id for operation in at_work], lost)
 
 
 def _claims(resources: Resources, lost: Sequence[str]) -> Diagnosis:

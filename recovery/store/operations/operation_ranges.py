@@ -79,6 +79,13 @@ class OperationRanges:
         fields: Document = {"recoveryTime": after(seconds), **({"error": literal(error)} if error else {})}
         self._current.update_one({"_id": leased.id, "lease": leased.lease}, [{"$set": fields}, {"$unset": "lease"}])
 
+    def take_back(self, numbers: Sequence[int], workers: Sequence[str]) -> int:
+        """End the leases of workers that are gone, in these operations; how many. Who is not gone after all, and
+        commits before another one leases his range, loses nothing."""
+        query = {"operation": {"$in": list(numbers)}, "worker": {"$in": list(workers)}, "lease": {"$exists": True}}
+        taken = self._current.update_many(query, [{"$set": {"recoveryTime": "$$NOW"}}])
+        return taken.modified_count
+
     def free(self, number: int, phase: Phase) -> None:
         """Let all open ranges of a phase be leased at once, as when an operation is resumed."""
         query = {"operation": number, "phase": phase.value, "lease": None, "recoveryTime": {"$exists": True}}
