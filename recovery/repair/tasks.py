@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from recovery import metrics
 from recovery.engine import Resources
-from recovery.records import ErrorInfo
+from recovery.limits import LONGEST
+from recovery.records import Decision, ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
 from recovery.repair.handover import HandOver
@@ -51,6 +53,10 @@ class TaskRepairs:
         return len(queued)
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        early = [f for f in findings if f.decision is not None and is_early(f.decision, around.now)]
+        if early:
+            self._store.requeues.await_eta([finding.record for finding in early])
+            findings = [finding for finding in findings if finding not in early]
         findings = self._in_pace(findings, around)
         queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass())
         self._hand_over(rule, findings, queued)
@@ -100,6 +106,11 @@ class TaskRepairs:
             count_timeouts(actor, len(failed_now))
         self._applying.apply(failed)
         return len(failed)
+
+
+def is_early(decision: Decision, now: datetime) -> bool:
+    """Whether the time of a delayed task is still to come, though its deadline is past; see `Requeues.await_eta`."""
+    return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
 
 
 def count_timeouts(actor: str, count: int) -> None:

@@ -250,6 +250,25 @@ def test_a_time_that_is_cut_while_it_waits_ends_it(world: World) -> None:
     assert process.error.kind == "TaskTimeout"
 
 
+def test_a_time_that_is_cut_and_given_back_brings_no_retry_sooner(world: World) -> None:
+    """The deadline was moved for the task_timeout; the time of the next retry was not."""
+    from recovery.engine.operations.overrides import ActorOverrides
+
+    process_id, overrides = start(world, failing(1), retry=LATER), ActorOverrides(world.app.resources)
+    before = only(world, process_id)
+    overrides.set("order", {"task_timeout": 30.0})
+    overrides.unset("order", ["task_timeout"])
+    assert only(world, process_id).recovery_time != before.recovery_time, "moved, and not moved back"
+    pass_by(world, 31)
+    world.scan()
+    world.pump()
+    decision = only(world, process_id)
+    assert (decision.state, decision.attempts) == (DecisionState.DELAYED, before.attempts)
+    assert decision.recovery_time == decision.eta, "looked at again when it is due"
+    pass_by(world, 300)
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+
+
 def test_a_value_that_comes_while_it_waits_is_taken(world: World) -> None:
     """From the attempt before, whose deadline was past: a value is a value."""
     process_id = start(world, failing(1), retry=LATER)

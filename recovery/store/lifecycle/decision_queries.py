@@ -25,7 +25,7 @@ from recovery.store.reading import Read, read, readable
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
     (
-        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt"),
+        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "eta"),
         *("enqueuedAt", "queuedAt", "recoveryTime"),
     ),
     True,

@@ -97,6 +97,16 @@ class Requeues:
         """delayed, eta past → queued."""
         return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
 
+    def await_eta(self, ids: Sequence[str]) -> int:
+        """delayed, deadline past and its time still to come: look again then, or when its time as a whole is over. The
+        deadline was for a task_timeout that holds no more."""
+        # Of one that is further off than any is scheduled nothing is believed.
+        early = {"$and": [{"$gt": ["$eta", "$$NOW"]}, {"$lt": ["$eta", after(LONGEST)]}]}
+        guard = {"state": DELAYED, "recoveryTime": {"$exists": True}}
+        overdue = {"$expr": {"$and": [OVERDUE["$expr"], early]}}
+        stages = [{"$set": {"recoveryTime": self._in_time("$eta")}}]
+        return update_each(self._current, ids, {**guard, **overdue}, stages).count
+
     def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
@@ -207,7 +217,7 @@ class Requeues:
         stages = [{"$set": {"recoveryTime": deadline}}]
         return self._current.update_many({**guard, **later}, stages, hint=index).modified_count
 
-    def _in_time(self, deadline: Expression) -> Expression:
+    def _in_time(self, deadline: Expression | str) -> Expression | str:
         """A deadline of what is queued, or the end of the task's time if that is sooner."""
         timeouts = self._task_timeouts()
         return {"$min": [deadline, task_end_by_actor(timeouts)]} if timeouts else deadline
