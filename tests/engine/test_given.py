@@ -67,6 +67,8 @@ def test_what_is_no_text_is_asked_of_nobody(world: World, call: str) -> None:
             CALLS[call](world.app, value)
         assert "secret" not in str(refused.value)
     assert contents(world.store, "processes") == before
+    outcomes = [entry["outcome"] for entry in contents(world.store, "auditLog").values()]
+    assert all(outcome.startswith("refused: ") for outcome in outcomes), "who asked is on record, with what he was told"
 
 
 @pytest.mark.parametrize("task", [{"$gt": ""}, b"start", "", 5, "\ud800"])

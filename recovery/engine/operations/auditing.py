@@ -21,7 +21,7 @@ from recovery.engine.operations.operator import NAME_LENGTH, REASON_LENGTH, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreDenied
 from recovery.printable import printable
-from recovery.records import AuditEntry
+from recovery.records import AuditEntry, given
 from recovery.records.ids import new_process_id
 from recovery.store import roles
 
@@ -52,11 +52,11 @@ def audited(
     entry = AuditEntry(
         id=new_process_id(),
         what=what,
-        target=target,
+        target=_plain(target),
         who=(by or who())[:NAME_LENGTH],
         why=why[:REASON_LENGTH],
         origin=origin(),
-        details=json.dumps(told, default=str)[:DETAILS_LENGTH] if told else None,
+        details=_details(told) if told else None,
         operation=operation,
     )
     try:
@@ -75,6 +75,19 @@ def audited(
         resources.store.audit_log.end(entry.id, f"cut off: {said}"[:REASON_LENGTH])
         raise
     resources.store.audit_log.end(entry.id, outcome.text[:REASON_LENGTH], outcome.operation)
+
+
+def _plain(target: Any) -> str:
+    """A name as it was given: who names what can't be a name is on record too."""
+    plain = given.exact(target) if isinstance(target, str) else given.shown(target)
+    return plain[: given.MAX_LENGTH] if given.is_unicode(plain) else given.shown(plain)
+
+
+def _details(told: dict[str, Any]) -> str:
+    try:
+        return json.dumps(told, default=given.shown, skipkeys=True)[:DETAILS_LENGTH]
+    except (ValueError, RecursionError):  # it holds itself
+        return given.shown(told)
 
 
 def origin() -> str:

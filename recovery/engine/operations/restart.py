@@ -40,7 +40,8 @@ class Restarts:
 
 def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
     """`restart`, in the name of an operator, who is on record with it. Raises the same."""
-    with audited(resources, "process restart", process_id if task is None else f"{process_id}/{task}") as outcome:
+    target = process_id if task is None else f"{process_id}/{task}"
+    with audited(resources, "process restart", target) as outcome:
         done = restart(resources, process_id, task)
         outcome.text = told(done)
     return done
