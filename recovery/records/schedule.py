@@ -177,8 +177,10 @@ class Schedule(Record):
     last_slot: datetime | None = None
     """The last that was started."""
     last_process: str | None = None
+    beside: tuple[str, ...] = ()
+    """Processes started before the last one whose ends were not looked at when that one was started."""
     accounted: str | None = None
-    """The last process whose end was looked at."""
+    """The last process, once its end was looked at."""
     failing: Failing | None = None
     recent: tuple[SlotResult, ...] = ()
     """The last slots, the newest last."""

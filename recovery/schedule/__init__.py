@@ -2,19 +2,20 @@
 done. No driver, and no clock but the one that is handed in.
 
 `grid` is the slots of a crontab or an interval, daylight saving included; `given` checks what code and operators say;
-`judge` decides on one slot, `across` on what the end of the previous instance means, `states` makes the changes that
+`judge` decides on one slot, `across` on what the end of an instance means, `states` makes the changes that
 operators and deployments ask for. What is decided is written by the engine (`engine.lifecycle.slots`), by
 compare-and-set.
 """
 
 from recovery.schedule.given import assignments, check, plan_names, plan_of
 from recovery.schedule.grid import Crontab, Grid, Interval, grid_of, slots_from
-from recovery.schedule.judge import Decided, decide, enabled, settle
+from recovery.schedule.judge import Decided, Instance, decide, enabled, settle
 
 __all__ = [
     "Crontab",
     "Decided",
     "Grid",
+    "Instance",
     "Interval",
     "assignments",
     "check",

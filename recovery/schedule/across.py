@@ -48,7 +48,7 @@ def is_retriable(code: int) -> bool:
 def account(schedule: Schedule, previous: Process, now: datetime, marker: str | None = None) -> Account | None:
     """What the end of the previous instance means; None while it runs, or if it was looked at already. `marker` is the
     name of the one that it left: then it is non-recoverable whatever the plan says."""
-    if previous.state is ProcessState.RUNNING or schedule.accounted == previous.id:
+    if previous.state is ProcessState.RUNNING or previous.id == schedule.accounted:
         return None
     if previous.state is ProcessState.FINISHED:
         return Account(None)

@@ -1,6 +1,6 @@
 """What is to be done about a schedule now: one slot at a time, as one change of its record.
 
-`decide` looks at the end of the previous instance, then at what is due, and gives the schedule as it is to be. A slot
+`decide` looks at the ends of the instances before, then at what is due, and gives the schedule as it is to be. A slot
 that is to be started is `starting` in it: written down before anything is started, so that everybody who looks at it
 from then on does the same; `settle` says what came of it. Both take the time from whoever calls, which is the
 database's.
@@ -11,6 +11,7 @@ leave the next slot far off: it is taken back to where the clock is, and what wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -28,8 +29,23 @@ QUEUE_LOOK = timedelta(seconds=5)
 """Between two looks at whether the instance has ended that others wait for: one read each."""
 MARKER_LOOK = timedelta(seconds=10)
 """Between two looks at whether the marker was cleared that a schedule is disabled by: one read each."""
+BESIDE = 100
+"""Instances at a time whose ends are looked at, where several may run: of the oldest above that nothing is learned."""
 KEPT = 20
 """Slots of which is kept what became of them: as many as a terminal shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A process of a schedule whose end was not looked at yet, as a majority has it."""
+
+    process: Process
+    marker: str | None = None
+    """The name of the marker that it left, if it did."""
+
+    @property
+    def runs(self) -> bool:
+        return self.process.state is ProcessState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +64,15 @@ def due_at(schedule: Schedule, slot: datetime) -> datetime:
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 
 
-def decide(schedule: Schedule, previous: Process | None, now: datetime, marker: str | None = None) -> Decided:
-    """What is to be done now. `previous` is the last instance as a majority has it, None if there was none or it is
-    gone; `marker` the name of the one that it left."""
-    schedule = _accounted(schedule, previous, now, marker)
+def decide(schedule: Schedule, instances: Sequence[Instance], now: datetime) -> Decided:
+    """What is to be done now. `instances` are the last one and those that ran beside it, but those that are gone."""
+    schedule = _accounted(schedule, instances, now)
     if schedule.starting is not None or schedule.paused is not None or schedule.disabled is not None:
         return Decided(with_deadline(schedule, now))
-    running = previous is not None and previous.state is ProcessState.RUNNING
+    running = next((one.process for one in instances if one.runs), None)
     schedule = _taken_back(schedule, now)
-    schedule, results = _slots(schedule, previous if running else None, now)
-    if schedule.starting is None and schedule.waiting and not running:
+    schedule, results = _slots(schedule, running, now)
+    if schedule.starting is None and schedule.waiting and running is None:
         first, *others = schedule.waiting
         schedule = schedule.evolve(starting=Starting(slot=first), waiting=tuple(others))
     return Decided(with_deadline(noted(schedule, *results), now), tuple(results))
@@ -67,13 +82,16 @@ def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
     """The schedule once it is known what became of the slot that was to be started."""
     schedule = schedule.evolve(starting=None)
     if result.outcome is SlotOutcome.STARTED:
+        last = schedule.last_process
+        if last is not None and last not in (schedule.accounted, result.process):
+            schedule = schedule.evolve(beside=(*schedule.beside, last)[-BESIDE:])
         schedule = schedule.evolve(last_slot=result.slot, last_process=result.process)
     return with_deadline(noted(schedule, result), now)
 
 
 def enabled(schedule: Schedule, now: datetime) -> Schedule:
     """No longer disabled, from the next slot on; its failures count anew."""
-    return from_now(schedule.evolve(disabled=None, failing=None), now)
+    return from_now(schedule.evolve(disabled=None, failing=None, beside=()), now)
 
 
 def from_now(schedule: Schedule, now: datetime) -> Schedule:
@@ -111,14 +129,17 @@ def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
     return min(*moments, now + MAX_AHEAD) if moments else None
 
 
-def _accounted(schedule: Schedule, previous: Process | None, now: datetime, marker: str | None) -> Schedule:
-    found = None if previous is None else account(schedule, previous, now, marker)
-    if found is None or previous is None:
-        return schedule
-    schedule = schedule.evolve(failing=found.failing, accounted=previous.id)
-    if found.disabled is None:
-        return schedule
-    return schedule.evolve(disabled=found.disabled)
+def _accounted(schedule: Schedule, instances: Sequence[Instance], now: datetime) -> Schedule:
+    """With the ends looked at that have come, in the order in which they came."""
+    for one in sorted(instances, key=lambda one: one.process.ended_at or now):
+        if (found := account(schedule, one.process, now, one.marker)) is None:
+            continue
+        schedule = schedule.evolve(failing=found.failing, disabled=schedule.disabled or found.disabled)
+        if one.process.id == schedule.last_process:
+            schedule = schedule.evolve(accounted=one.process.id)
+    running = {one.process.id for one in instances if one.runs}
+    left = tuple(process for process in schedule.beside if process in running)
+    return schedule if left == schedule.beside else schedule.evolve(beside=left)
 
 
 def _taken_back(schedule: Schedule, now: datetime) -> Schedule:

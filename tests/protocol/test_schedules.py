@@ -10,7 +10,7 @@ import pytest
 
 from recovery import Settings
 from recovery.engine import Keys, break_off, declare_schedules
-from recovery.engine.lifecycle.slots import last_instance
+from recovery.engine.lifecycle.slots import instances
 from recovery.engine.operations.schedules import Schedules
 from recovery.records import ErrorInfo
 from recovery.records.schedule import Schedule
@@ -82,8 +82,7 @@ def test_a_slot_cut_off(world: World, at: str, skipped: int) -> None:
 
 def fail(world: World) -> None:
     scan(world)
-    last = last_instance(world.app.resources, get(world))
-    assert last is not None
+    *_, last = instances(world.app.resources, get(world))
     error = ErrorInfo(kind="E", message="m", code=RETRIABLE)
     assert break_off(world.app.resources, last, error, restarts=0)
     due(world)

@@ -12,7 +12,7 @@ import pytest
 
 from recovery.engine import Keys, break_off, declare_schedules, look_at
 from recovery.engine.lifecycle import slots
-from recovery.engine.lifecycle.slots import last_instance
+from recovery.engine.lifecycle.slots import instances
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.schedules import Schedules
@@ -396,8 +396,7 @@ def marker(world: World, name: str = "nightly") -> Marker | None:
 
 def fail(world: World, code: int) -> None:
     """End the last instance with this code, as `break_off` does."""
-    last = last_instance(world.app.resources, get(world))
-    assert last is not None
+    *_, last = instances(world.app.resources, get(world))
     assert break_off(world.app.resources, last, ErrorInfo(kind="E", message="m", code=code), restarts=0)
 
 
@@ -421,6 +420,24 @@ def test_markers_are_on_for_what_is_scheduled_and_can_be_switched_off(world: Wor
     due(world)
     scan(world)
     assert marker(world) is None and outcomes(world) == ["started", "started"]
+
+
+def test_instances_that_outlive_the_next_slot_are_looked_at_too(world: World) -> None:
+    """Where several may run, the last one always does when its schedule is looked at."""
+    make(world, overlap="allow", retry_across_count=1)
+    scan(world)
+    first = get(world).last_process
+    due(world)
+    scan(world)
+    assert get(world).beside == (first,)
+    oldest, _ = instances(world.app.resources, get(world))
+    assert break_off(world.app.resources, oldest, ErrorInfo(kind="E", message="m", code=RETRIABLE), restarts=0)
+    assert marker(world) is None, "that is the schedule's to say"
+    due(world)
+    scan(world)
+    left = marker(world)
+    assert left is not None and left.process == first
+    assert get(world).disabled is not None and len(processes(world)) == 2
 
 
 def test_a_retriable_failure_leaves_none_while_the_next_instance_may_do_better(world: World) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Plan, Schedule, SlotOutcome, SlotResult
-from recovery.schedule import decide, plan_of, settle, states
-from recovery.schedule.judge import KEPT, MAX_AHEAD, due_at
+from recovery.schedule import Instance, decide, plan_of, settle, states
+from recovery.schedule.judge import BESIDE, KEPT, MAX_AHEAD, due_at
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -38,8 +38,14 @@ class Life:
 
     def __init__(self, made: Schedule, now: datetime = NOON) -> None:
         self.schedule, self.now, self.runs = made, now, 0
-        self.last: Process | None = None
+        self.processes: dict[str, Process] = {}
         self.started: list[str] = []
+
+    @property
+    def instances(self) -> list[Instance]:
+        """Those that a schedule's record names: what the engine reads."""
+        named = [*self.schedule.beside, self.schedule.last_process]
+        return [Instance(self.processes[key]) for key in named if key is not None]
 
     def look(self, now: datetime) -> list[str]:
         """Look until nothing is due, as a scanner does: [outcome hour:minute]."""
@@ -47,21 +53,22 @@ class Life:
         for _ in range(100):
             if self.schedule.recovery_time is None or self.schedule.recovery_time > now:
                 return told
-            decided = decide(self.schedule, self.last, now)
+            decided = decide(self.schedule, self.instances, now)
             self.schedule, results = decided.schedule, list(decided.results)
             if self.schedule.starting is not None:
                 slot = self.schedule.starting.slot
                 self.runs += 1
-                self.last = process("running", key=f"p{self.runs}")
-                result = SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=self.last.id)
+                key = f"p{self.runs}"
+                self.processes[key] = process("running", key=key)
+                result = SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=key)
                 self.schedule = settle(self.schedule, result, now)
                 results.append(result)
             told += [f"{one.outcome} {one.slot:%d %H:%M}" for one in results]
         raise AssertionError("it never comes to an end")
 
-    def end(self, state: str = "finished", code: int | None = None) -> None:
-        assert self.last is not None
-        self.last = process(state, code, self.now, self.last.id)
+    def end(self, state: str = "finished", code: int | None = None, key: str | None = None) -> None:
+        key = key or f"p{self.runs}"
+        self.processes[key] = process(state, code, self.now, key)
 
 
 def test_nothing_before_its_time_and_each_slot_once() -> None:
@@ -95,9 +102,9 @@ def test_what_is_late_by_seconds_is_not_missed() -> None:
 
 def test_a_crash_between_is_the_same_slot_again() -> None:
     """Whoever looks at what is `starting` decides nothing anew, however late it is and whatever became of the last."""
-    decided = decide(schedule(), None, NOON + HOUR).schedule
+    decided = decide(schedule(), [], NOON + HOUR).schedule
     assert decided.starting is not None and decided.recovery_time == NOON + HOUR
-    again = decide(decided, process("running"), NOON + HOUR * 30).schedule
+    again = decide(decided, [Instance(process("running"))], NOON + HOUR * 30).schedule
     assert again.starting == decided.starting and again.next_slot == decided.next_slot
 
 
@@ -113,6 +120,50 @@ def test_skip_is_the_default() -> None:
 def test_allow_starts_beside() -> None:
     life = Life(schedule(overlap="allow"))
     assert life.look(NOON + HOUR) + life.look(NOON + HOUR * 2) == ["started 23 13:00", "started 23 14:00"]
+
+
+def test_instances_that_ran_beside_the_last_are_not_forgotten() -> None:
+    """Each runs for longer than an interval, so the last one always runs when its schedule is looked at."""
+    life = Life(schedule(overlap="allow", retry_across_count=3))
+    for place in range(1, 10):
+        life.look(NOON + HOUR * place)
+        if place > 1 and life.schedule.disabled is None:
+            life.now = NOON + HOUR * (place + 0.5)
+            life.end("broken", RETRIABLE, key=f"p{place - 1}")
+    assert life.runs == 4
+    assert life.schedule.disabled is not None and life.schedule.disabled.process == "p3"
+    assert life.schedule.beside == (), "p4 is the last, and runs"
+
+
+def test_ends_are_looked_at_in_the_order_in_which_they_came() -> None:
+    """The one that was started last succeeded between the failures of the others: they are not in a row."""
+    life = Life(schedule(overlap="allow", retry_across_count=2))
+    for place in (1, 2, 3):
+        life.look(NOON + HOUR * place)
+    for place, key in enumerate(("p1", "p3", "p2"), start=1):
+        life.now = NOON + HOUR * (3 + place / 10)
+        life.end("finished" if key == "p3" else "broken", RETRIABLE, key=key)
+    life.look(NOON + HOUR * 4)
+    failing = life.schedule.failing
+    assert life.schedule.disabled is None and failing is not None and (failing.count, failing.process) == (1, "p2")
+
+
+def test_one_that_runs_beside_the_last_is_run_into_by_none() -> None:
+    """As after `trigger --force`."""
+    life = Life(schedule(overlap="allow"))
+    life.look(NOON + HOUR)
+    life.look(NOON + HOUR * 2)
+    life.schedule = states.overridden(life.schedule, plan_of({"overlap": "skip"}, "a test"), word(), life.now)
+    life.end()
+    assert life.look(NOON + HOUR * 3) == ["skipped 23 15:00"]
+    assert life.schedule.recent[-1].reason == "process p1 still runs"
+
+
+def test_what_is_kept_of_instances_has_a_bound() -> None:
+    life = Life(schedule(overlap="allow"))
+    for place in range(1, BESIDE + 10):
+        life.look(NOON + HOUR * place)
+    assert len(life.schedule.beside) == BESIDE and life.schedule.beside[-1] == f"p{life.runs - 1}"
 
 
 def test_queue_waits_for_the_end_in_order_and_within_bounds() -> None:
@@ -173,7 +224,7 @@ def test_from_its_start_to_its_end() -> None:
     told = []
     for minutes in range(0, 600, 30):
         told += life.look(NOON + timedelta(minutes=minutes))
-        if life.last:
+        if life.runs:
             life.end()
     assert told == ["started 23 15:00", "started 23 16:00"]
     assert life.schedule.ended and life.schedule.recovery_time is None
@@ -292,7 +343,7 @@ def test_an_end_is_accounted_once_however_often_it_is_looked_at() -> None:
     life.end("broken", RETRIABLE)
     made = life.schedule
     for _ in range(10):
-        made = decide(made, life.last, NOON + HOUR * 1.5).schedule
+        made = decide(made, life.instances, NOON + HOUR * 1.5).schedule
     assert made.failing is not None and made.failing.count == 1
 
 

@@ -1,6 +1,6 @@
 """One look at a schedule: decide, write it down, start, settle.
 
-    decide     the end of the previous instance and what is due (`recovery.schedule`), saved by compare-and-set: of any
+    decide     the ends of the instances before and what is due (`recovery.schedule`), saved by compare-and-set: of any
                number who look at once one goes on
     start      the slot that is `starting`, under a custom id of its own: whoever does so again gets the same process
     settle     what came of it, saved by compare-and-set
@@ -27,7 +27,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
-from recovery.schedule import Decided, decide, enabled, settle
+from recovery.schedule import Decided, Instance, decide, enabled, settle
 from recovery.schedule.across import is_set
 from recovery.schedule.judge import with_deadline
 from recovery.schedule.states import with_word
@@ -90,25 +90,25 @@ def look_at(resources: Resources, schedule: Schedule, keys: Keys | None = None) 
 
 def _decided(resources: Resources, schedule: Schedule) -> Decided:
     """What is to be done; with the marker written that a failure leaves which is non-recoverable only now."""
-    now, previous = resources.store.now(), last_instance(resources, schedule)
+    now = resources.store.now()
     if schedule.disabled is not None:
         return Decided(_while_disabled(resources, schedule, now))
-    marker = None if previous is None else _marker_of(resources, schedule, previous)
-    decided = decide(schedule, previous, now, marker)
-    if previous is not None and decided.schedule.disabled is not None and marker is None:
+    there = instances(resources, schedule)
+    decided = decide(schedule, [Instance(one, _marker_of(resources, schedule, one)) for one in there], now)
+    if decided.schedule.disabled is not None:
         # Before the schedule is disabled: cut off in between, it is decided again, and the marker is there.
-        write_marker(resources, previous)
+        write_marker(resources, next(one for one in there if one.id == decided.schedule.disabled.process))
     return decided
 
 
-def _marker_of(resources: Resources, schedule: Schedule, previous: Process) -> str | None:
-    """The name of the marker that the previous instance left, if its end was not looked at yet."""
-    if previous.state is not ProcessState.BROKEN or schedule.accounted == previous.id:
+def _marker_of(resources: Resources, schedule: Schedule, instance: Process) -> str | None:
+    """The name of the marker that an instance left, if its end was not looked at yet."""
+    if instance.state is not ProcessState.BROKEN or instance.id == schedule.accounted:
         return None
-    if previous.marker_due:
-        mark(resources, [previous.id])
-    found = resources.store.markers.find(marker_name(previous.type, previous.key))
-    return found.id if found is not None and found.process == previous.id else None
+    if instance.marker_due:
+        mark(resources, [instance.id])
+    found = resources.store.markers.find(marker_name(instance.type, instance.key))
+    return found.id if found is not None and found.process == instance.id else None
 
 
 def _while_disabled(resources: Resources, schedule: Schedule, now: datetime) -> Schedule:
@@ -125,11 +125,13 @@ def _while_disabled(resources: Resources, schedule: Schedule, now: datetime) -> 
     return enabled(with_word(schedule, word), now)
 
 
-def last_instance(resources: Resources, schedule: Schedule) -> Process | None:
-    """The last process that a schedule started, briefly, as a majority has it; None if there is none."""
-    if schedule.last_process is None:
-        return None
-    return resources.store.processes.get_committed_brief(schedule.last_process)
+def instances(resources: Resources, schedule: Schedule) -> list[Process]:
+    """The last process that a schedule started, and those whose ends were not looked at before it was; briefly, as a
+    majority has them, but those that are gone."""
+    processes, last = resources.store.processes, schedule.last_process
+    beside = list(processes.committed_briefs(schedule.beside).values()) if schedule.beside else []
+    there = processes.get_committed_brief(last) if last is not None else None
+    return beside if there is None else [*beside, there]
 
 
 def instance_id(schedule: Schedule, starting: Starting) -> str:

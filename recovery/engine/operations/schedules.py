@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recovery.engine.actors.actor import Actor
-from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, last_instance, look_at
+from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, instances, look_at
 from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.markers import clear_marker
@@ -202,11 +202,11 @@ class Schedules:
         is `force`d, does not allow two at once; or where it is refused."""
 
         def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
-            overlap, last = schedule.plan.overlap, last_instance(self._resources, schedule)
-            alone = overlap is Overlap.ALLOW or last is None or last.state is not ProcessState.RUNNING
-            if last is not None and not (force or alone):
+            overlap, there = schedule.plan.overlap, instances(self._resources, schedule)
+            running = next((one for one in there if one.state is ProcessState.RUNNING), None)
+            if running is not None and overlap is not Overlap.ALLOW and not force:
                 raise InputError(
-                    f"schedule {name}: process {last.id} still runs, and overlap={overlap} allows one at a time; "
+                    f"schedule {name}: process {running.id} still runs, and overlap={overlap} allows one at a time; "
                     "--force starts another one"
                 )
             return states.triggered(schedule, word, now)
