@@ -185,8 +185,9 @@ def _policy(given: RetryOptions, actor: str | None, process_type: str | None) ->
     from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.errors import InputError
     from recovery.retry import Backoff
-    from recovery.retry.policy import check_policy
+    from recovery.retry.policy import check_policy, check_values
 
+    check_values(given, "recovery retry delays")
     held = []
     if actor is not None:
         held.append(ActorOverrides(connect()).get(actor).effective.retry_options())

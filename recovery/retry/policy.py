@@ -22,6 +22,7 @@ from recovery.records import RetryOptions, given
 
 LEAST = 0.001
 """Seconds. Nothing waits for less."""
+_VALUES = ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Backoff:
         none does. Where what several say contradicts, as a maximum below an initial delay, the longer time holds. What
         can be no value of a policy, as another program may have stored it, says nothing."""
         said: dict[str, float] = {}
-        for name in ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total"):
+        for name in _VALUES:
             found = (value for one in options if _can_be(name, value := getattr(one, name)))
             if (first := next(found, None)) is not None:
                 said[name] = first
@@ -147,6 +148,7 @@ def continued(cycle: Cycle | None, code: int, seconds: float) -> Cycle:
 
 def check_policy(options: RetryOptions, of: str) -> None:
     """Raise InputError where what is set for `of` contradicts itself, or the default of what is not set."""
+    check_values(options, of)
     policy = Backoff.of(options)
     jitter = DEFAULT.jitter
     pairs = (
@@ -158,6 +160,16 @@ def check_policy(options: RetryOptions, of: str) -> None:
         if (default if value is None else value) < least:
             is_default = f" ({show_duration(default)} by default)" if value is None else ""
             raise InputError(f"{of}: {name}{is_default} must be at least {other}, which is {show_duration(least)}")
+
+
+def check_values(options: RetryOptions, of: str) -> None:
+    """Raise InputError for a value that no policy can have."""
+    for name in _VALUES:
+        value = getattr(options, name)
+        if value is not None and not _can_be(name, value):
+            wanted = "a number of at least 1" if name == "coefficient" else "a duration from 0 seconds to 10 years"
+            least = ", 0 or at least 1ms" if name == "initial" else ""
+            raise InputError(f"{of}: retry_{name}={value:g}: must be {wanted}{least}")
 
 
 def _can_be(name: str, value: float | None) -> bool:

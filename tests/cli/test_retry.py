@@ -78,6 +78,8 @@ def test_the_delays_that_hold_of_an_actor_and_a_type(settings: Settings) -> None
         ("--jitter 40s 30s", "retry_jitter_most must be at least retry_jitter_least, which is 40s"),
         ("--initial -5s", "duration"),
         ("--total 1s", "retry_total must be at least retry_initial"),
+        ("--coefficient nan", "must be a number of at least 1"),
+        ("--initial 0.1ms", "0 or at least 1ms"),
     ],
 )
 def test_a_policy_that_makes_no_sense(options: str, told: str) -> None:
