@@ -1,0 +1,327 @@
+"""An explicit-state model of doing a task again, with all that depends on it, in a new epoch of its process.
+
+The start task, which is done and stays so, has scheduled three: A; B, which waits for A's value; and X, which has
+nothing to do with either. A and X schedule a child each as they end: K, which is another task in another epoch, and Y.
+Somebody has A done again, at any moment, whether the process runs or has finished. So B is done again as well, the old
+K is dropped, and what X and Y came to, or still come to, is kept. Workers, and whoever carries the new epoch out, may
+be cut off after any write, and may have read what they act on long ago. Every interleaving is explored.
+
+Checked in each state: no more than one end of X is accepted, one that was is never lost, and none is refused that comes
+from who holds it; a finished process has all values; in the new epoch A and B were claimed in it, B after A had ended
+in it, and the old K is not part of it. Checked of the whole: from every state an end can be reached without a further
+fault.
+
+Change the order of writes here before you change it in the engine's `redo`. Bounds of the model, not of the design: one
+new epoch, and how many workers, passes of a task, and hands that carry the epoch out there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+TASKS = ("A", "B", "X", "Y", "K0", "K1")
+DONE_AGAIN, KEPT = ("A", "B"), ("X", "Y")
+MAX_PASS = 2
+
+
+class Decision(NamedTuple):
+    """State '-' (absent), 'waiting', 'queued', 'working' or 'finished'; its epoch and pass; `made`: the epoch in which
+    the attempt that was accepted was claimed, and of B the one of A's value that it was claimed with."""
+
+    state: str = "-"
+    epoch: int = 0
+    pas: int = 0
+    made: tuple[int, ...] = ()
+
+
+class Worker(NamedTuple):
+    """At which step, with which task, as it was read: its epoch and pass; `made` by its attempt; `ready`: what it is
+    about to enqueue."""
+
+    step: str = "idle"
+    task: str = ""
+    epoch: int = 0
+    pas: int = 0
+    made: tuple[int, ...] = ()
+    ready: tuple[str, ...] = ()
+
+
+class Hand(NamedTuple):
+    """Who carries the new epoch out: at which step, and the graph that was worked out from what was read."""
+
+    step: str = "idle"
+    open: frozenset[str] = frozenset()
+    done: frozenset[str] = frozenset()
+
+
+class World(NamedTuple):
+    state: str
+    epoch: int
+    pending: bool
+    graph_epoch: int
+    open: frozenset[str]
+    done: frozenset[str]
+    decisions: tuple[Decision, ...]
+    workers: tuple[Worker, ...]
+    hands: tuple[Hand, ...]
+    accepted: int
+    """How many ends of X were."""
+    refused: bool
+    """Whether an end of what is kept was refused, of who holds it."""
+
+
+Step = tuple[tuple[object, ...], World, bool]
+"""What happens, the world after it, and whether that is a fault: not to be counted on."""
+
+QUEUED, WAITING = Decision("queued", 0, 1), Decision("waiting")
+START = World(
+    "running", 0, False, 0, frozenset("ABX"), frozenset(),
+    (QUEUED, WAITING, QUEUED, Decision(), Decision(), Decision()), (Worker(),), (Hand(),), 0, False,
+)  # fmt: skip
+WITHOUT = frozenset[str]()
+"""Parts of the design that a test takes out, to see that the model needs them."""
+
+
+def steps(world: World, without: frozenset[str] = WITHOUT) -> Iterator[Step]:
+    """Everything that can happen next."""
+    for number, worker in enumerate(world.workers):
+        yield from _worker(world, number, worker, without)
+    for number, hand in enumerate(world.hands):
+        yield from _hand(world, number, hand, without)
+    if world.epoch == 0:
+        # The commit point: from here on the process can't end in the old epoch.
+        again = world._replace(state="running", epoch=1, pending=True)
+        yield ("do A again",), again, True
+    if not world.pending and world.state == "running":
+        yield from _rules(world)
+
+
+def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) -> Iterator[Step]:
+    step, task, epoch, pas, made, ready = worker
+
+    def at(after: Worker, changed: World = world) -> World:
+        return changed._replace(workers=_with(world.workers, number, after))
+
+    if step == "idle":
+        for task, decision in zip(TASKS, world.decisions, strict=True):
+            if decision.state == "queued":
+                by = (decision.epoch, *(_of(world, "A").made[:1] if task == "B" else ()))
+                claimed = _set(world, task, decision._replace(state="working"))
+                yield ("claim", task), at(Worker("run", task, decision.epoch, decision.pas, by), claimed), False
+        return
+    yield ("cut off", worker), at(Worker()), True
+    if step == "run":
+        decision = _of(world, task)
+        same = decision.epoch == epoch
+        if decision.state not in ("queued", "working"):
+            yield ("stale", worker), at(Worker()), False
+        elif same or ("moved" not in without and decision.pas == pas and decision.state == "working"):
+            # Of another epoch it is the same attempt, if it has the same pass: what is kept was moved meanwhile.
+            ended = _set(world, task, Decision("finished", decision.epoch, 0, made))
+            ended = ended._replace(accepted=world.accepted + (task == "X"))
+            yield ("finish", worker), at(Worker("children", task, decision.epoch, 0, made), ended), False
+        else:
+            refused = task in KEPT and decision.pas == pas and decision.state == "working"
+            yield ("stale", worker), at(Worker(), world._replace(refused=refused)), False
+    elif step == "children":
+        yield ("insert children", worker), at(worker._replace(step="apply"), _insert(world, task, epoch)), False
+    elif step == "apply":
+        changed = _apply(world, task, epoch)
+        found = () if changed is None else _ready(changed)
+        after = Worker("enqueue", epoch=epoch, ready=found) if changed is not None else Worker()
+        yield ("apply", worker), at(after, changed or world), False
+    elif step == "enqueue":
+        changed = world
+        for one in ready:
+            changed = _enqueue(changed, one, None if "epoch of what is enqueued" in without else epoch)
+        yield ("enqueue", worker), at(Worker("end", epoch=epoch), changed), False
+    elif step == "end":
+        yield ("end", worker), at(Worker(), _end(world, epoch)), False
+
+
+def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Iterator[Step]:
+    def at(step: str, changed: World = world, after: Hand = hand) -> tuple[tuple[object, ...], World, bool]:
+        return (step, number), changed._replace(hands=_with(world.hands, number, after._replace(step=step))), False
+
+    if hand.step == "idle":
+        if world.pending:
+            yield at("freeze")
+        return
+    yield ("cut off", hand), world._replace(hands=_with(world.hands, number, Hand())), True
+    if hand.step == "freeze":  # what is done again: in the new epoch, and waiting; no attempt of it counts any more
+        changed = world
+        for task in DONE_AGAIN:
+            if _of(world, task).epoch == 0:
+                changed = _set(changed, task, Decision("waiting", 1))
+        yield at("drop", changed)
+    elif hand.step == "drop":  # what the old attempts of those had scheduled
+        yield at("move", _set(world, "K0", Decision()))
+    elif hand.step == "move":  # what is kept, as it is: whoever is at work on it goes on
+        changed = world
+        for task in KEPT:
+            if _of(world, task).epoch == 0 and _of(world, task).state != "-":
+                changed = _set(changed, task, _of(world, task)._replace(epoch=1))
+        yield at("read", changed)
+    elif hand.step == "read":
+        done = frozenset(task for task in TASKS if _of(world, task)[:2] == ("finished", 1))
+        # Inserted here, so that nobody who is late inserts it as one of the epoch before.
+        changed = _insert(world, "X", 1) if "X" in done and "children" not in without else world
+        if _of(changed, "Y").state != "-" and _of(changed, "Y").epoch == 0 and "moved twice" not in without:
+            yield at("move")
+        else:
+            scheduled = {child for task, child in (("A", "K1"), ("X", "Y")) if task in done}
+            yield at("graph", changed, Hand("", frozenset({"A", "B", "X"} | scheduled) - done, done))
+    elif hand.step == "graph":
+        changed = world
+        if world.graph_epoch == 0:
+            changed = world._replace(graph_epoch=1, open=hand.open, done=hand.done)
+        yield at("clear", changed, Hand())
+    elif hand.step == "clear":
+        yield at("idle", world._replace(pending=False), Hand())
+
+
+def _rules(world: World) -> Iterator[Step]:
+    """Each repair; cut off after it is the same as stopping there."""
+    epoch = world.graph_epoch
+    for task, decision in zip(TASKS, world.decisions, strict=True):
+        if decision.epoch < world.epoch:
+            continue  # somebody who is late inserted what was dropped: nobody knows it
+        if decision.state == "working":
+            # Once the model's passes are used up it is queued again only if nobody is at work on it.
+            left = decision.pas % MAX_PASS != 0
+            if left or not any(one.task == task and one.step == "run" for one in world.workers):
+                again = decision._replace(state="queued", pas=decision.pas + left)
+                yield ("WORK_TIMEOUT", task), _set(world, task, again), False
+        if decision.state == "finished" and task in world.open:
+            inserted = _insert(world, task, decision.epoch)
+            yield ("DECISION_NOT_APPLIED", task), _apply(inserted, task, decision.epoch) or inserted, False
+        if decision.state == "finished" and task in world.done and _insert(world, task, epoch) != world:
+            yield ("CHILDREN_MISSING", task), _insert(world, task, epoch), False
+    for task in _ready(world):
+        yield ("READY_NOT_QUEUED", task), _enqueue(world, task, epoch), False
+    if not world.open:
+        yield ("FINISH_NOT_RECORDED",), _end(world, epoch), False
+
+
+def _of(world: World, task: str) -> Decision:
+    return world.decisions[TASKS.index(task)]
+
+
+def _set(world: World, task: str, decision: Decision) -> World:
+    return world._replace(decisions=_with(world.decisions, TASKS.index(task), decision))
+
+
+def _with(values: Any, place: int, value: Any) -> Any:
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _insert(world: World, task: str, epoch: int) -> World:
+    """What a task schedules by an end in this epoch, if it is not there."""
+    child = _child(task, epoch)
+    if child is None or _of(world, child).state != "-":
+        return world
+    return _set(world, child, Decision("waiting", epoch))
+
+
+def _child(task: str, epoch: int) -> str | None:
+    return {"A": f"K{epoch}", "X": "Y"}.get(task)
+
+
+def _apply(world: World, task: str, epoch: int) -> World | None:
+    """The graph's update, guarded by its epoch and by the task being open."""
+    if world.graph_epoch != epoch or task not in world.open:
+        return None
+    child = _child(task, epoch)
+    opened = (world.open - {task}) | ({child} if child is not None else set())
+    return world._replace(open=frozenset(opened), done=world.done | {task})
+
+
+def _ready(world: World) -> tuple[str, ...]:
+    """What is open, waits for nothing and was not enqueued."""
+    found = [task for task in sorted(world.open) if _of(world, task).state == "waiting"]
+    return tuple(task for task in found if task != "B" or "A" not in world.open)
+
+
+def _enqueue(world: World, task: str, epoch: int | None) -> World:
+    decision = _of(world, task)
+    if decision.state != "waiting" or epoch not in (None, decision.epoch):
+        return world
+    # No pass comes twice.
+    return _set(world, task, decision._replace(state="queued", pas=MAX_PASS * decision.epoch + 1))
+
+
+def _end(world: World, epoch: int) -> World:
+    over = not world.open and (world.state, world.epoch, world.graph_epoch) == ("running", epoch, epoch)
+    return world._replace(state="finished") if over else world
+
+
+def _wrong(world: World) -> str:
+    """What is wrong with a state; nothing, as a rule."""
+    if world.refused:
+        return "an end of what is kept was refused"
+    if world.accepted > 1:
+        return "two ends of X were accepted"
+    if world.accepted and _of(world, "X").state != "finished":
+        return "the accepted end of X is lost"
+    if world.epoch == 1 and not world.pending:
+        a, b = _of(world, "A"), _of(world, "B")
+        if a.state == "finished" and a.made != (1,):
+            return "an end of A from before is taken"
+        if b.state == "finished" and b.made != (1, 1):
+            return "an end of B from before is taken, or one by A's old value"
+        if "K0" in world.open | world.done:
+            return "what A scheduled before is part of the new epoch"
+    if world.state == "finished":
+        child = f"K{world.epoch}"
+        if any(_of(world, task).state != "finished" for task in ("A", "B", "X", "Y", child)):
+            return "finished without all values"
+    return ""
+
+
+def _alike(world: World) -> World:
+    return world._replace(workers=tuple(sorted(world.workers)), hands=tuple(sorted(world.hands, key=repr)))
+
+
+def explore(workers: int, hands: int, without: frozenset[str] = WITHOUT) -> tuple[int, int]:
+    """(states, states with a process that has finished in the new epoch). Raises AssertionError with the way to a bad
+    one."""
+    start = START._replace(workers=(Worker(),) * workers, hands=(Hand(),) * hands)
+    seen: dict[World, tuple[World, object] | None] = {start: None}
+    before: dict[World, list[World]] = {start: []}
+    waiting = deque([start])
+    while waiting:
+        world = waiting.popleft()
+        wrong = _wrong(world)
+        assert not wrong, f"{wrong}:\n{_way(seen, world)}"
+        for label, changed, fault in steps(world, without):
+            following = _alike(changed)
+            if following not in seen:
+                seen[following] = (world, label)
+                before[following] = []
+                waiting.append(following)
+            if not fault:
+                before[following].append(world)
+    ends = {world for world in seen if _is_over(world)}
+    good, left = set(ends), deque(ends)
+    while left:
+        for world in before[left.popleft()]:
+            if world not in good:
+                good.add(world)
+                left.append(world)
+    stuck = next((world for world in seen if world not in good), None)
+    assert stuck is None, f"stuck:\n{_way(seen, stuck)}"
+    return len(seen), sum(world.epoch for world in ends)
+
+
+def _is_over(world: World) -> bool:
+    return world.state == "finished" and not world.pending
+
+
+def _way(seen: dict[World, tuple[World, object] | None], world: World) -> str:
+    lines = []
+    while (came := seen[world]) is not None:
+        lines.append(f"{came[1]}  ->  {world}")
+        world = came[0]
+    return "\n".join(reversed(lines))

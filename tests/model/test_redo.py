@@ -1,0 +1,30 @@
+"""The model of doing a task again in a new epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model.redo import explore
+
+
+@pytest.mark.parametrize(
+    ("workers", "hands"),
+    [(1, 1), pytest.param(1, 2, marks=pytest.mark.soak), pytest.param(2, 1, marks=pytest.mark.soak)],
+)
+def test_every_interleaving_ends_well(workers: int, hands: int) -> None:
+    states, ends = explore(workers, hands)
+    assert states > 100_000 and ends > 100
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("moved", "an end of what is kept was refused"),
+        ("epoch of what is enqueued", "by A's old value"),
+        ("children", "stuck"),
+        ("moved twice", "stuck"),
+    ],
+)
+def test_each_part_is_needed(part: str, wrong: str) -> None:
+    with pytest.raises(AssertionError, match=wrong):
+        explore(1, 1, frozenset([part]))
