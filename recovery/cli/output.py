@@ -133,9 +133,10 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
 def connect(settings: Settings | None = None) -> Resources:
     """Connections to servers that were found to answer. Raises ServerUnavailable."""
     from recovery.engine import Resources
-    from recovery.store import check_server
+    from recovery.store import check_server, wait_for_no_monitor
 
     settings = settings or load()
+    wait_for_no_monitor()
     try:
         check_server(settings.mongo_uri, timeout=ANSWER_TIMEOUT)
         resources = Resources.connect(settings)

@@ -19,7 +19,7 @@ from recovery.rules import Snapshot
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
-from recovery.store.client import Document, check_server, client
+from recovery.store.client import Document, check_server, client, wait_for_no_monitor
 from recovery.store.concerns import committed as as_committed
 from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
@@ -78,6 +78,7 @@ __all__ = [
     "check_server",
     "portions",
     "schema",
+    "wait_for_no_monitor",
 ]
 
 

@@ -8,6 +8,7 @@ twice, lost replies included, so what somebody waits for is tried again for as l
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from functools import lru_cache
@@ -15,6 +16,7 @@ from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError, ServerSelectionTimeoutError
+from pymongo.synchronous import monitor
 
 from recovery.addresses import public, told
 from recovery.errors import ServerRefused, ServerTooOld, ServerUnavailable, SettingsError
@@ -57,6 +59,13 @@ def _open(uri: str, **options: Any) -> MongoClient[Document]:
     # Files of TLS that can't be read are among them.
     except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={public(uri)}: {told(error, uri)}") from None
+
+
+def wait_for_no_monitor() -> None:
+    """End this process without waiting for pymongo's monitors, which look up twice a second: half of a short command's
+    time. They are daemons, and nothing of ours is on their connections."""
+    if (shutdown := getattr(monitor, "_shutdown_resources", None)) is not None:
+        atexit.unregister(shutdown)
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
