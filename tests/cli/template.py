@@ -7,8 +7,10 @@ as many at once as there are, and are answered with the exit code. It has one th
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import pkgutil
 import runpy
 import select
 import socket
@@ -19,13 +21,18 @@ from typing import Any
 
 MOST = 1_000_000
 """Bytes of an order."""
-IMPORTED = ("cli.main", "engine", "health", "scan", "stack", "wfformat")
+IMPORTED = ("cli.main", "engine", "health", "operations", "scan", "schedule", "search", "stack", "wfformat")
 
 
 def serve(path: str) -> None:
     """Take orders at this socket until the standard input ends. Returns in what is forked, too."""
     for name in IMPORTED:
         import_module(f"recovery.{name}")
+    for found in pkgutil.iter_modules(import_module("recovery.cli").__path__):
+        import_module(f"recovery.cli.{found.name}")
+    import_module("typer.rich_utils")
+    gc.collect()
+    gc.freeze()  # else each collection in what is forked copies all that is here
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(path)
         server.listen()

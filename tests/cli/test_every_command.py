@@ -196,7 +196,7 @@ def words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_in_a_terminal_and_in_a_pipe(name: str, env: dict[str, str]) -> None:
+def test_in_a_terminal_in_a_pipe_and_as_json(name: str, env: dict[str, str]) -> None:
     told = in_terminal(*COMMANDS[name], env=env)
     plain = CUT.sub("", told)
     assert plain.strip() and ("Traceback" not in plain or name in ("broken show", "marker show"))
@@ -208,10 +208,15 @@ def test_in_a_terminal_and_in_a_pipe(name: str, env: dict[str, str]) -> None:
         # What a task was called with and what it gave is cut to the line.
         missing = {word for word in words(done.stdout) - words(plain) - header if "…" not in word}
         assert not missing, plain
+        check_json(name, env)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(ONCE))
 def test_as_json(name: str, env: dict[str, str]) -> None:
+    check_json(name, env)
+
+
+def check_json(name: str, env: dict[str, str]) -> None:
     command = name.partition(" --")[0]
     done = recovery(*COMMANDS[name], "--json", env=env)
     assert "Traceback" not in done.stderr

@@ -159,6 +159,7 @@ def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enab
         assert found.changes[-1].reason.endswith("the host is back")
 
 
+@pytest.mark.soak
 def test_another_error_in_between_does_not_disable(cluster: Cluster, signs: Path) -> None:
     fails(signs, "by two of each in turn")
     cluster.serve(scheduled)

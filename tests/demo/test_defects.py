@@ -97,6 +97,7 @@ def test_applied_results_that_are_erased(demo: Settings) -> None:
         assert any("FINISHED_UNDECIDED" in problem for problem in found.problems)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("demo")
 def test_late_results_that_overwrite_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trouble, "faults", lambda *of: {Kind.WORKER_FROZEN: faults.faults(*of)[Kind.WORKER_FROZEN]})

@@ -183,11 +183,25 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(emptied)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(documents=databases(), asked=st.lists(SEARCHES, min_size=5, max_size=15), size=st.integers(1, 9))
-def test_it_finds_what_a_filter_finds(
-    world: World, documents: Documents, asked: list[tuple[str, Holds]], size: int
-) -> None:
+Asked = list[tuple[str, Holds]]
+EXAMPLES = given(documents=databases(), asked=st.lists(SEARCHES, min_size=5, max_size=15), size=st.integers(1, 9))
+OF_ONE_WORLD = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=OF_ONE_WORLD)
+@EXAMPLES
+def test_it_finds_what_a_filter_finds(world: World, documents: Documents, asked: Asked, size: int) -> None:
+    compare(world, documents, asked, size)
+
+
+@pytest.mark.soak
+@settings(max_examples=1000, deadline=None, suppress_health_check=OF_ONE_WORLD)
+@EXAMPLES
+def test_it_finds_it_however_long_one_tries(world: World, documents: Documents, asked: Asked, size: int) -> None:
+    compare(world, documents, asked, size)
+
+
+def compare(world: World, documents: Documents, asked: Asked, size: int) -> None:
     for name, records in documents.items():
         collection = world.store.database[name]
         collection.delete_many({})
