@@ -23,7 +23,7 @@ from recovery.records.operation import (
     Totals,
 )
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
-from recovery.records.process import Graph, Process
+from recovery.records.process import Graph, Life, Process
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions, RetryState
 from recovery.records.runs import ScannerRun
@@ -49,6 +49,7 @@ __all__ = [
     "Graph",
     "HungSlot",
     "Interruption",
+    "Life",
     "LostAttempt",
     "Marker",
     "Operation",

@@ -13,6 +13,23 @@ from recovery.records.states import ProcessState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Life(Record):
+    """An epoch of a process that an operator ended by doing tasks of it again, and what it had come to by then."""
+
+    epoch: int
+    state: ProcessState
+    tasks: tuple[str, ...] = ()
+    """From which it was done again in the next."""
+    by: str
+    reason: str
+    ended_at: datetime
+    operation: int | None = None
+    """The number of the operation that did it."""
+    error: ErrorInfo | None = None
+    """Without its stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process(Record):
     """A run of a process type."""
 
@@ -37,6 +54,13 @@ class Process(Record):
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None
+    redo: tuple[str, ...] = ()
+    """Tasks from which it is to be done again in this epoch, while that is carried out. Nothing else is done about it
+    meanwhile."""
+    restarted_at: datetime | None = None
+    """When its epoch began, if an operator began it: what its process_timeout counts from."""
+    lives: tuple[Life, ...] = ()
+    """Its epochs before this one, the newest last."""
     retried_by_schedule: bool | None = None
     """A failure that may pass by itself is tried again by the next instance: its schedule writes the marker."""
     marker_due: bool | None = None

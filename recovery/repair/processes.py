@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from recovery.engine import Resources, break_off, enqueue, finish_process, for_each, register
+from recovery.engine.lifecycle.redo import carry_out
 from recovery.engine.operations.abort import finish_abort
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
@@ -32,6 +33,7 @@ class ProcessRepairs:
             Repair.RESTORE: self._restore,
             Repair.BREAK: self._break,
             Repair.FINISH_ABORT: self._finish_abort,
+            Repair.FINISH_REDO: self._finish_redo,
             Repair.REPORT: self._report,
         }
 
@@ -120,6 +122,9 @@ class ProcessRepairs:
 
     def _finish_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return finish_abort(self._resources, [f.record for f in findings])
+
+    def _finish_redo(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return for_each([f.record for f in findings], lambda key: carry_out(self._resources, key))
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         for finding in findings:

@@ -12,11 +12,14 @@ from recovery.rules.decisions import judge_decision, of_aborted
 from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
+from recovery.rules.redo import Link, Redo, redo_of
 
 __all__ = [
     "CATALOGUE",
     "Explanation",
     "Finding",
+    "Link",
+    "Redo",
     "Repair",
     "Rule",
     "Snapshot",
@@ -27,6 +30,7 @@ __all__ = [
     "judge_decision",
     "judge_process",
     "of_aborted",
+    "redo_of",
     "says",
     "still_to_come",
 ]

@@ -174,6 +174,13 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "The rest of the abort: its tasks end, its graph is at rest.",
         NOTHING,
     ),
+    Rule.REDO_CUT_OFF: Explanation(
+        "An operator has tasks of the process done again, and that was cut off half way.",
+        "The process runs, and its `redo` names the tasks.",
+        "The rest of it: what depends on them is put back to waiting, what they had scheduled goes, the graph is made "
+        "anew in the new epoch.",
+        NOTHING,
+    ),
     Rule.INTERRUPTION_MISSING: Explanation(
         "A process is broken, and what it broke for is not listed: `recovery broken list` does not show it, and nobody "
         "restarts it.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.records import DecisionState, ProcessState
+from recovery.records import DecisionState, Process, ProcessState
 from recovery.rules import contradictions, graphs, links
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
@@ -22,6 +22,8 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
         return list(orphan(snapshot))
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
         return list(abort_cut_off(snapshot))
+    if process is not None and process.redo and process.state is ProcessState.RUNNING:
+        return [*_in_the_way(snapshot), *redo_cut_off(process)]
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
     found += marker_missing(snapshot)  # whatever else there is: it needs nothing but the process
     if process is None or snapshot.damaged:
@@ -99,6 +101,18 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
     elif live:
         evidence = f"aborted, and {len(live)} tasks have not ended, first {live[0].task_id}: {live[0].state}"
         yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.FINISH_ABORT, evidence)
+
+
+def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:
+    """What has to be mended before tasks can be put back. Nothing else is said of records of two epochs, and their graph
+    is about to be made anew."""
+    return (one for one in record_damaged(snapshot) if one.repair is not Repair.REPLACE_GRAPH)
+
+
+def redo_cut_off(process: Process) -> Iterator[Finding]:
+    """REDO_CUT_OFF: tasks of the process are to be done again. Last of all that is taken off the process."""
+    evidence = f"epoch {process.epoch} is to begin again from {', '.join(process.redo[:3])}"
+    yield Finding(Rule.REDO_CUT_OFF, process.id, Repair.FINISH_REDO, evidence)
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:

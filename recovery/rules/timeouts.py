@@ -34,9 +34,10 @@ def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
     process = snapshot.process
     assert process is not None
     kind = around.process_type(process.type)
-    if not kind.process_timeout or process.started_at is None or process.timed_out_at is not None:
+    began = process.restarted_at or process.started_at
+    if not kind.process_timeout or began is None or process.timed_out_at is not None:
         return
-    if around.now - process.started_at >= timedelta(seconds=kind.process_timeout):
+    if around.now - began >= timedelta(seconds=kind.process_timeout):
         repair = Repair.BREAK_OVERDUE if kind.break_after_process_timeout else Repair.COUNT_OVERDUE
-        evidence = f"started {process.started_at:%H:%M:%S}, over {kind.process_timeout:g} s ago"
+        evidence = f"started {began:%H:%M:%S}, over {kind.process_timeout:g} s ago"
         yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)

@@ -42,6 +42,7 @@ from recovery.store.operations.mending import Mending
 from recovery.store.operations.operation_ranges import OperationRanges
 from recovery.store.operations.operation_records import Operations
 from recovery.store.operations.operation_results import OperationResults
+from recovery.store.operations.redos import Redos
 from recovery.store.operations.restarts import Restarted, Restarts
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
@@ -112,6 +113,7 @@ class Store:
             self._database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
         )
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
+        self.redos = Redos(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, settings.polled_within)

@@ -49,13 +49,13 @@ def _until(end: Any, moment: Any) -> Expression:
     return {"$cond": [{"$and": [{"$eq": [{"$type": moment}, "date"]}, {"$lte": [moment, end]}]}, moment, None]}
 
 
-def date_of(field: str, otherwise: Any = "$$NOW") -> Expression:
+def date_of(field: str | Expression, otherwise: Any = "$$NOW") -> Expression:
     """A field's date; something else where another program put what is none. One value that can't be worked with would
     be an error for the whole batch that it is in."""
     return {"$cond": [{"$eq": [{"$type": field}, "date"]}, field, otherwise]}
 
 
-def past_of(field: str) -> Expression:
+def past_of(field: str | Expression) -> Expression:
     """The same, and now for one that is still to come: it is none of ours, and may be so far off that nothing can be
     added to it."""
     return {"$min": [date_of(field), "$$NOW"]}

@@ -426,7 +426,7 @@ def test_the_word_that_a_failure_is_applied_does_not_put_its_next_life_to_rest(s
     world.app.restart(process_id)
     (queued,) = shop.paying(process_id)
     assert finish(world, queued, "20")
-    assert world.store.decisions.clear_deadlines([failed.id], failed.restarts) == 0
+    assert world.store.decisions.clear_deadlines([failed.id], failed.epoch, failed.restarts) == 0
     world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
     check_quiet(world, process_id)

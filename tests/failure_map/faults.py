@@ -293,6 +293,13 @@ def abort_cut_off(broken: Broken) -> None:
     broken.change("processes", broken.id, {"$set": ended, "$unset": {"recoveryTime": 1}})
 
 
+def redo_cut_off(broken: Broken) -> None:
+    """Whoever has it done again was cut off after the first write."""
+    past = broken.world.store.now() - HOUR
+    begun = {"state": "running", "epoch": 1, "reopened": 1, "redo": ["start"], "recoveryTime": past}
+    broken.change("processes", broken.id, {"$set": begun})
+
+
 def interruptions_lost(broken: Broken) -> None:
     of_it = {"_id": {"$regex": f"^{broken.id}/"}}
     assert broken.db["interruptions"].delete_many(of_it).deleted_count == 2
@@ -446,6 +453,7 @@ FAULTS = (
     Fault(Rule.FINISHED_TOO_EARLY, finished_too_early, stage="ended", end=None),
     Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="time_limit"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
+    Fault(Rule.REDO_CUT_OFF, redo_cut_off),
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
     ),

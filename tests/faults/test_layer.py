@@ -107,7 +107,7 @@ def finish_and_claim(store: Store) -> Callable[[], tuple[bool, Decision | None]]
     """A step that ends a task and claims its successor, in one bulk of two writes."""
     first, then = Decision(id="p/1", actor="a"), Decision(id="p/2", actor="a")
     store.decisions.insert([first, then])
-    claimed = store.decisions.claim_ready("a", "p/1", "one", "w#1", 60.0)
+    claimed = store.decisions.claim_ready("a", "p/1", 0, "one", "w#1", 60.0)
     assert claimed is not None
     outcome, successor = Outcome(pass_key="one", value="1"), then.evolve(pass_key="two")
     options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
@@ -143,7 +143,7 @@ def test_what_got_between_the_writes_of_a_bulk_wins(store: Store) -> None:
 def test_what_is_one_write_has_no_half(store: Store) -> None:
     """A finish with its children is done, and the connection lost: never a decision with half of them."""
     store.decisions.insert([Decision(id="p/1", actor="a")])
-    claimed = store.decisions.claim_ready("a", "p/1", "one", "w#1", 60.0)
+    claimed = store.decisions.claim_ready("a", "p/1", 0, "one", "w#1", 60.0)
     assert claimed is not None
     children = [Child(id=str(n), actor="a", args="[[],{}]") for n in range(4)]
     options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}

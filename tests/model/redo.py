@@ -12,7 +12,7 @@ in it, and the old K is not part of it. Checked of the whole: from every state a
 fault.
 
 Change the order of writes here before you change it in the engine's `redo`. Bounds of the model, not of the design: one
-new epoch, and how many workers, passes of a task, and hands that carry the epoch out there are.
+new epoch, one pass of each task in an epoch, and how many workers and hands that carry the epoch out there are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 TASKS = ("A", "B", "X", "Y", "K0", "K1")
 DONE_AGAIN, KEPT = ("A", "B"), ("X", "Y")
-MAX_PASS = 2
 
 
 class Decision(NamedTuple):
@@ -95,7 +94,7 @@ def steps(world: World, without: frozenset[str] = WITHOUT) -> Iterator[Step]:
         again = world._replace(state="running", epoch=1, pending=True)
         yield ("do A again",), again, True
     if not world.pending and world.state == "running":
-        yield from _rules(world)
+        yield from _rules(world, without)
 
 
 def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) -> Iterator[Step]:
@@ -107,7 +106,16 @@ def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) 
     if step == "idle":
         for task, decision in zip(TASKS, world.decisions, strict=True):
             if decision.state == "queued":
-                by = (decision.epoch, *(_of(world, "A").made[:1] if task == "B" else ()))
+                value = _of(world, "A")
+                if task == "B" and value.state != "finished":
+                    # Its dependency has no value: it waits again.
+                    yield (
+                        ("not ready", task),
+                        at(Worker(), _set(world, task, Decision("waiting", decision.epoch))),
+                        False,
+                    )
+                    continue
+                by = (decision.epoch, *(value.made[:1] if task == "B" else ()))
                 claimed = _set(world, task, decision._replace(state="working"))
                 yield ("claim", task), at(Worker("run", task, decision.epoch, decision.pas, by), claimed), False
         return
@@ -117,28 +125,33 @@ def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) 
         same = decision.epoch == epoch
         if decision.state not in ("queued", "working"):
             yield ("stale", worker), at(Worker()), False
-        elif same or ("moved" not in without and decision.pas == pas and decision.state == "working"):
-            # Of another epoch it is the same attempt, if it has the same pass: what is kept was moved meanwhile.
+        elif same or ("pass" not in without and decision.pas == pas and decision.state == "working"):
+            # Who has the pass holds it, whatever the epoch: what is kept was moved meanwhile.
             ended = _set(world, task, Decision("finished", decision.epoch, 0, made))
             ended = ended._replace(accepted=world.accepted + (task == "X"))
-            yield ("finish", worker), at(Worker("children", task, decision.epoch, 0, made), ended), False
+            yield ("finish", worker), at(Worker("children", task, epoch, 0, made), ended), False
         else:
             refused = task in KEPT and decision.pas == pas and decision.state == "working"
             yield ("stale", worker), at(Worker(), world._replace(refused=refused)), False
     elif step == "children":
+        b = _of(world, "B")
+        if task == "A" and b.state == "waiting" and (b.epoch == epoch or "epoch of a claim" in without):
+            # On the spot, with the value in hand; the graph learns of A's end by DECISION_NOT_APPLIED.
+            claimed = _set(world, "B", b._replace(state="working", pas=b.epoch + 1))
+            by = (b.epoch, *made[:1])
+            yield ("claim B", worker), at(Worker("run", "B", b.epoch, b.epoch + 1, by), claimed), False
         yield ("insert children", worker), at(worker._replace(step="apply"), _insert(world, task, epoch)), False
     elif step == "apply":
         changed = _apply(world, task, epoch)
         found = () if changed is None else _ready(changed)
-        after = Worker("enqueue", epoch=epoch, ready=found) if changed is not None else Worker()
+        after = Worker("enqueue", ready=found) if found else Worker()
         yield ("apply", worker), at(after, changed or world), False
     elif step == "enqueue":
         changed = world
         for one in ready:
-            changed = _enqueue(changed, one, None if "epoch of what is enqueued" in without else epoch)
-        yield ("enqueue", worker), at(Worker("end", epoch=epoch), changed), False
-    elif step == "end":
-        yield ("end", worker), at(Worker(), _end(world, epoch)), False
+            changed = _enqueue(changed, one)
+        # That all is done FINISH_NOT_RECORDED tells.
+        yield ("enqueue", worker), at(Worker(), changed), False
 
 
 def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Iterator[Step]:
@@ -153,7 +166,7 @@ def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Ite
     if hand.step == "freeze":  # what is done again: in the new epoch, and waiting; no attempt of it counts any more
         changed = world
         for task in DONE_AGAIN:
-            if _of(world, task).epoch == 0:
+            if _of(world, task).epoch == 0 and "freeze" not in without:
                 changed = _set(changed, task, Decision("waiting", 1))
         yield at("drop", changed)
     elif hand.step == "drop":  # what the old attempts of those had scheduled
@@ -165,14 +178,9 @@ def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Ite
                 changed = _set(changed, task, _of(world, task)._replace(epoch=1))
         yield at("read", changed)
     elif hand.step == "read":
-        done = frozenset(task for task in TASKS if _of(world, task)[:2] == ("finished", 1))
-        # Inserted here, so that nobody who is late inserts it as one of the epoch before.
-        changed = _insert(world, "X", 1) if "X" in done and "children" not in without else world
-        if _of(changed, "Y").state != "-" and _of(changed, "Y").epoch == 0 and "moved twice" not in without:
-            yield at("move")
-        else:
-            scheduled = {child for task, child in (("A", "K1"), ("X", "Y")) if task in done}
-            yield at("graph", changed, Hand("", frozenset({"A", "B", "X"} | scheduled) - done, done))
+        done = frozenset(task for task in TASKS if _of(world, task).state == "finished") - {"K0"}
+        scheduled = {child for task, child in (("A", "K1"), ("X", "Y")) if task in done}
+        yield at("graph", world, Hand("", frozenset({"A", "B", "X"} | scheduled) - done, done))
     elif hand.step == "graph":
         changed = world
         if world.graph_epoch == 0:
@@ -182,25 +190,26 @@ def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Ite
         yield at("idle", world._replace(pending=False), Hand())
 
 
-def _rules(world: World) -> Iterator[Step]:
+def _rules(world: World, without: frozenset[str]) -> Iterator[Step]:
     """Each repair; cut off after it is the same as stopping there."""
     epoch = world.graph_epoch
     for task, decision in zip(TASKS, world.decisions, strict=True):
-        if decision.epoch < world.epoch:
-            continue  # somebody who is late inserted what was dropped: nobody knows it
-        if decision.state == "working":
-            # Once the model's passes are used up it is queued again only if nobody is at work on it.
-            left = decision.pas % MAX_PASS != 0
-            if left or not any(one.task == task and one.step == "run" for one in world.workers):
-                again = decision._replace(state="queued", pas=decision.pas + left)
-                yield ("WORK_TIMEOUT", task), _set(world, task, again), False
+        if decision.epoch != world.epoch and decision.state != "-" and "EPOCH_WRONG" not in without:
+            # Somebody who was late has inserted it; what was dropped nobody's graph has.
+            yield ("EPOCH_WRONG", task), _set(world, task, decision._replace(epoch=world.epoch)), False
+        if decision.epoch != world.epoch:
+            continue
+        # Under a new pass, but for this model: of attempts side by side `protocol` tells.
+        at_work = any(one.task == task and one.step == "run" for one in world.workers)
+        if decision.state == "working" and not at_work:
+            yield ("WORK_TIMEOUT", task), _set(world, task, decision._replace(state="queued")), False
         if decision.state == "finished" and task in world.open:
             inserted = _insert(world, task, decision.epoch)
             yield ("DECISION_NOT_APPLIED", task), _apply(inserted, task, decision.epoch) or inserted, False
         if decision.state == "finished" and task in world.done and _insert(world, task, epoch) != world:
             yield ("CHILDREN_MISSING", task), _insert(world, task, epoch), False
     for task in _ready(world):
-        yield ("READY_NOT_QUEUED", task), _enqueue(world, task, epoch), False
+        yield ("READY_NOT_QUEUED", task), _enqueue(world, task), False
     if not world.open:
         yield ("FINISH_NOT_RECORDED",), _end(world, epoch), False
 
@@ -244,12 +253,12 @@ def _ready(world: World) -> tuple[str, ...]:
     return tuple(task for task in found if task != "B" or "A" not in world.open)
 
 
-def _enqueue(world: World, task: str, epoch: int | None) -> World:
+def _enqueue(world: World, task: str) -> World:
     decision = _of(world, task)
-    if decision.state != "waiting" or epoch not in (None, decision.epoch):
+    if decision.state != "waiting":
         return world
     # No pass comes twice.
-    return _set(world, task, decision._replace(state="queued", pas=MAX_PASS * decision.epoch + 1))
+    return _set(world, task, decision._replace(state="queued", pas=decision.epoch + 1))
 
 
 def _end(world: World, epoch: int) -> World:

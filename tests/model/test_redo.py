@@ -13,16 +13,16 @@ from tests.model.redo import explore
 )
 def test_every_interleaving_ends_well(workers: int, hands: int) -> None:
     states, ends = explore(workers, hands)
-    assert states > 100_000 and ends > 100
+    assert states > 50_000 and ends > 100
 
 
 @pytest.mark.parametrize(
     ("part", "wrong"),
     [
-        ("moved", "an end of what is kept was refused"),
-        ("epoch of what is enqueued", "by A's old value"),
-        ("children", "stuck"),
-        ("moved twice", "stuck"),
+        ("pass", "an end of what is kept was refused"),
+        ("epoch of a claim", "by A's old value"),
+        ("freeze", "an end of A from before is taken"),
+        pytest.param("EPOCH_WRONG", "stuck", marks=pytest.mark.soak),
     ],
 )
 def test_each_part_is_needed(part: str, wrong: str) -> None:

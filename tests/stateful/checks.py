@@ -25,7 +25,10 @@ OURS = ("TaskTimeout", "Aborted")
 """Errors that no attempt brought."""
 
 Life = tuple[str, int]
-"""A decision, and how often its task was restarted: what ends once at the most."""
+"""A decision, and how often its task was restarted, in which epoch of those that an operator began: what ends once at
+the most."""
+EPOCH = 100
+"""Lives of a decision in one epoch, at the most."""
 
 
 def read(database: Database[Any]) -> Documents:
@@ -57,6 +60,8 @@ class Memory:
     """Processes of which more may be listed for operators than is broken: whoever listed it just before it breaks the
     process, or had it run again just before it takes it off the list, was cut off in between. The next restart finds
     that out."""
+    epochs: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """{process: epochs that an operator began, to have tasks of it done again}"""
     wrong: list[str] = field(default_factory=list)
     _listing: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     """{thread: processes that it did the first half of that for}"""
@@ -66,23 +71,38 @@ class Memory:
         if step in ("Decisions.finish", "Decisions.finish_and_claim"):
             yes, claimed = result if isinstance(result, tuple) else (result, None)
             if yes:
-                self.accepted[args[0].id, args[0].restarts or 0].add(args[1].pass_key)
+                self.accepted[args[0].id, self.life(args[0].id, args[0].epoch, args[0].restarts)].add(args[1].pass_key)
         elif step in ("Decisions.claim", "Decisions.claim_ready"):
             claimed = result
         else:
+            if step == "Redos.begin" and result:
+                self.epochs[args[0].id].append(args[0].epoch + 1)
+                self.over.pop(args[0].id, None)
             if step == "Interruptions.add":
                 self._listing[threading.get_ident()].add(args[0].process_id)
             elif step == "Restarts.reopen_processes":
                 self._listing[threading.get_ident()].update(process.id for process in args[0])
             return
-        if claimed is not None and (claimed.id, claimed.restarts or 0) in {**self.accepted, **self.outcomes}:
+        if claimed is None:
+            return
+        life = (claimed.id, self.life(claimed.id, claimed.epoch, claimed.restarts))
+        if life in {**self.accepted, **self.outcomes}:
             self.wrong.append(f"{step}: {claimed.id} was finished, and is claimed again")
+
+    def life(self, key: str, epoch: int, restarts: int | None) -> int:
+        """Which life of a decision it is; each epoch that an operator began is a new one of them all."""
+        begun = [one for one in self.epochs[key.partition("/")[0]] if one <= epoch]
+        return EPOCH * max(begun, default=0) + (restarts or 0)
 
     def ended(self, thread: int | None, cut_off: bool) -> None:
         """Hear that what a thread did is over."""
         listing = self._listing.pop(thread or 0, set())
         if cut_off:
             self.excused |= listing
+
+    def may_be_listed(self, process_id: str) -> bool:
+        """Whether more may be listed of a process than is broken: see `excused`; or whoever is at that pauses."""
+        return process_id in self.excused or any(process_id in under_way for under_way in self._listing.values())
 
     def check(self, found: Documents) -> None:
         """What holds after every step."""
@@ -99,7 +119,9 @@ class Memory:
 
     def _once_decided(self, decisions: dict[str, dict[str, Any]]) -> None:
         for key, document in decisions.items():
-            life = document.get("restarts") or 0
+            if document["state"] == "waiting" and document["epoch"] < max(self.epochs[key.partition("/")[0]], default=0):
+                continue  # dropped, and inserted once more by who was late: nobody's any more
+            life = self.life(key, document["epoch"], document.get("restarts"))
             if life != self.lives[key]:
                 self._restarted(key, life, document)
             if document["state"] == "finished":
@@ -115,9 +137,12 @@ class Memory:
 
     def _restarted(self, key: str, life: int, document: dict[str, Any]) -> None:
         before = self.lives[key]
-        assert before < life <= self.restarts[key.partition("/")[0]], f"nobody restarted it: {document}"
+        again = life // EPOCH > before // EPOCH
+        assert before < life and life % EPOCH <= self.restarts[key.partition("/")[0]], (
+            f"nobody restarted it: {document}"
+        )
         ended = self.outcomes.get((key, before))
-        assert ended is None or (ended["error"] and not document.get("fallible")), f"it was well: {ended}"
+        assert again or ended is None or (ended["error"] and not document.get("fallible")), f"it was well: {ended}"
         self.lives[key] = life
 
     def _rightly_taken(self, life: Life, seen: dict[str, Any], document: dict[str, Any]) -> None:
@@ -131,7 +156,7 @@ class Memory:
             state, reopened = document["state"], document.get("reopened") or 0
             life = (key, document.get("epoch") or 0, reopened)
             assert self.over.get(key, state) == state, f"process {key} was {self.over[key]}, and is {state}"
-            assert reopened <= self.restarts[key], f"nobody set it running again: {document}"
+            assert reopened <= self.restarts[key] + len(self.epochs[key]), f"nobody set it running again: {document}"
             if state == "running":
                 assert life not in self.ends, f"process {key} had ended: {self.ends[life]}"
                 continue

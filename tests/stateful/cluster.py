@@ -26,6 +26,7 @@ from recovery.engine import Applier, Resources, Slot
 from recovery.engine.actors.context import current
 from recovery.engine.lifecycle import attempt
 from recovery.engine.operations.abort import abort_process
+from recovery.engine.operations.redo import redo
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import parse_id
@@ -151,6 +152,14 @@ class Cluster:
     def abort(self, member: Member, process_id: str) -> None:
         """An operator aborts a process. Raises InputError for one that has finished."""
         abort_process(member.resources, process_id, "not wanted any more")
+
+    def redo(self, member: Member, process_id: str, which: int) -> None:
+        """An operator has a process done again from the `which`-th of its tasks. Raises InputError for one that was
+        aborted or is being restarted."""
+        tasks = self.database["decisions"].find({"_id": {"$regex": f"^{process_id}/"}}, {"_id": True}).sort("_id", 1)
+        names = [document["_id"].partition("/")[2] for document in tasks]
+        if names:
+            redo(member.resources, process_id, "its data was wrong", [names[which % len(names)]])
 
     def take(self, member: Member, which: int = 0) -> dict[str, Any] | None:
         """A worker takes the next message of the queues that have one, beginning with the `which`-th."""

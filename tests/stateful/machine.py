@@ -54,6 +54,7 @@ AT_SCANS = (
 AT_COMMANDS = (
     *("Restarts.queue", "Restarts.reopen_graphs", "Restarts.reopen_processes", "Interruptions.remove_before"),
     *("Aborts.announce", "Aborts.end", "Aborts.close_graphs", "Aborts.end_decisions", "Interruptions.remove_all"),
+    *("Redos.begin", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.move", "Redos.set_graph", "Redos.end"),
 )
 """Steps after which the records say something else, by who takes them: faults there tell most."""
 BULKS = ("Decisions.finish_and_claim", "Aborts.end_decisions", "Tasks.insert", "Decisions.insert")
@@ -241,6 +242,14 @@ class Protocol(RuleBasedStateMachine):
                 self.memory.settled.add(ids[which])
 
             self._operate(who, faults, abort)
+
+    @rule(who=WHO, which=st.integers(0, 9), task=st.integers(0, 9), faults=OPERATORS_FAULTS)
+    def operator_redoes(self, who: int, which: int, task: int, faults: list[Fault]) -> None:
+        """An operator has a process done again from any of its tasks, whether it runs, broke or finished."""
+        ids = self.cluster.processes()
+        if ids:
+            process_id = ids[which % len(ids)]
+            self._operate(who, faults, lambda: self.cluster.redo(self.members[who], process_id, task))
 
     def _operate(self, who: int, faults: list[Fault], command: Callable[[], None]) -> None:
         def operate() -> None:

@@ -52,7 +52,7 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
     store.requeues.enqueue_ready(["p/ready", "p/delayed"], "new")
     store.requeues.enqueue_due(["p/due"], "new")
     store.requeues.timed_out(["p/again"], "new")
-    taken = store.decisions.claim_ready("add", "p/taken", "new", "w", 60)
+    taken = store.decisions.claim_ready("add", "p/taken", 0, "new", "w", 60)
     store.decisions.insert_queued(decision("p/start", WAITING), "new", now, 10)
     assert is_close(get(store, "p/ready").enqueued_at, now)
     assert get(store, "p/delayed").enqueued_at is None

@@ -65,9 +65,12 @@ def _applied_before(
     elif view is not None and view.complete and not view.applied and made_whole(resources, ended.process_id):
         view = resources.store.graphs.view(ended.process_id, finished)  # it was lost from the graph
         applied = Applied.RESTORED
-    if view is None or view.epoch != ended.decision.epoch:
+    if view is not None and view.epoch > ended.decision.epoch and applied is Applied.RESTORED:
+        resources.store.redos.discard(ended.process_id, view.epoch, list(finished.children))
+    if view is None or view.epoch > ended.decision.epoch:
         return Effect(Applied.STALE)
-    if not view.applied:  # its parent is not, or the graph was made anew a moment ago
+    # Its parent is not applied, or the graph was made anew a moment ago, or is still to be for a new epoch.
+    if view.epoch < ended.decision.epoch or not view.applied:
         resources.store.decisions.apply_later(ended.decision.id, resources.settings.apply_timeout)
         return Effect(Applied.NOT_YET)
     return _go_on(resources, [ended], view, take, applied)
@@ -81,7 +84,7 @@ def _go_on(
     ended_now = {ended.task.task_id for ended in together}
     # Among them what was claimed on the spot, in case a failover took that claim back: the guard tells.
     ready = [record_id(process_id, task) for task in view.ready if task not in ended_now]
-    taken = take(_with_actors(together, ready)) if take and ready else None
+    taken = take(_with_actors(together, ready), view.epoch) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:
         # Of what is applied again the value was not read.

@@ -231,7 +231,7 @@ class Slot:
         if ended.task.unlocks and not ended.failed and not ended.decision.children:
             # Ready whatever the graph says: it can learn that later, with what comes next.
             unlocked = {record_id(ended.process_id, task): actor for task, actor in ended.task.unlocks.items()}
-            if (taken := self._take(unlocked)) is not None:
+            if (taken := self._take(unlocked, ended.decision.epoch)) is not None:
                 self._submit(replace(ended, successor=taken.task_id))
                 return taken
         return self._submit(ended, self._take)
@@ -250,7 +250,7 @@ class Slot:
             self._held = None
         return None
 
-    def _take(self, ready: Mapping[str, str]) -> Decision | None:
+    def _take(self, ready: Mapping[str, str], epoch: int) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
         for decision_id, name in ready.items():
             if self._may_take(name):
@@ -259,7 +259,7 @@ class Slot:
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 try:
                     self._held = decisions.claim_ready(
-                        name, decision_id, pass_key, self._holder, its.worker_timeout, its.task_limit
+                        name, decision_id, epoch, pass_key, self._holder, its.worker_timeout, its.task_limit
                     )
                 except DamagedRecord as damage:  # as with a message
                     tell(decision_id, damage)

@@ -84,11 +84,11 @@ class Clearing:
     def _clear_deadlines(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """Clear those of these that are proven; which they were."""
         proven = self._proven(entries)
-        by_life: dict[int | None, list[str]] = defaultdict(list)
+        by_life: dict[tuple[int, int | None], list[str]] = defaultdict(list)
         for entry in proven:
-            by_life[entry.restarts].append(entry.id)
-        for restarts, ids in by_life.items():  # what is true of one life must not put a later one to rest
-            self._store.decisions.clear_deadlines(ids, restarts)
+            by_life[entry.epoch, entry.restarts].append(entry.id)
+        for (epoch, restarts), ids in by_life.items():  # what is true of one life must not put a later one to rest
+            self._store.decisions.clear_deadlines(ids, epoch, restarts)
         return proven
 
     def _keep(self, unproven: Iterable[_Entry]) -> None:

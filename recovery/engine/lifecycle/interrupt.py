@@ -54,7 +54,7 @@ def _unknown(resources: Resources, decision: Decision) -> Applied:
     if view is None:
         # Made from the decisions, this one among them.
         return interrupt(resources, decision) if rebuild_graph(resources, decision.process_id) else Applied.STALE
-    if view.epoch == decision.epoch and not view.registered:
+    if view.epoch < decision.epoch or (view.epoch == decision.epoch and not view.registered):
         store.decisions.apply_later(decision.id, resources.settings.apply_timeout)
         return Applied.NOT_YET
     return Applied.STALE

@@ -70,8 +70,8 @@ class Effect:
     complete: bool = False
 
 
-Take = Callable[[Mapping[str, str]], Decision | None]
-"""Given {ready decision: its actor}, claims one of them for the caller, or none."""
+Take = Callable[[Mapping[str, str], int], Decision | None]
+"""Given {ready decision: its actor} and the epoch in which they are, claims one of them for the caller, or none."""
 
 
 @dataclass(frozen=True, slots=True)

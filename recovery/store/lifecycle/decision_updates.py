@@ -45,10 +45,11 @@ def finished(
     apply_timeout: float,
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that finishes a decision."""
-    holder = {"state": WORKING, "pass": decision.pass_key}
-    any_attempt = {"state": {"$in": [WORKING, QUEUED, DELAYED]}}
-    guard = any_attempt if accept_first and outcome.error is None else holder
-    life = {"epoch": decision.epoch, "restarts": decision.restarts}
+    # Who has the pass has it in any epoch: what is kept where others are done again goes on.
+    guard: Document = {"state": WORKING, "pass": decision.pass_key}
+    if accept_first and outcome.error is None:
+        life = {"epoch": decision.epoch, "restarts": decision.restarts}
+        guard = {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
     fields = {
         "state": FINISHED,
         "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
@@ -56,7 +57,7 @@ def finished(
         "recoveryTime": after(apply_timeout),
         "worker": literal(worker),
     }
-    return {"_id": decision.id, **life, **guard}, [{"$set": fields}]
+    return {"_id": decision.id, **guard}, [{"$set": fields}]
 
 
 def retried_later(
@@ -64,10 +65,9 @@ def retried_later(
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that has a task tried again after so many seconds."""
     guard = {"_id": decision.id, "state": WORKING, "pass": decision.pass_key}
-    life = {"epoch": decision.epoch, "restarts": decision.restarts}
     due = after(seconds)
     # By its eta every rule knows when it is due; what it was delayed by at first is over.
     fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
-    return {**guard, **life}, [{"$set": fields}, {"$unset": ["worker", "delay"]}]
+    return guard, [{"$set": fields}, {"$unset": ["worker", "delay"]}]

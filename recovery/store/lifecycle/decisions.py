@@ -111,14 +111,22 @@ class Decisions(DecisionQueries):
         return from_document(Decision, found) if found else None
 
     def claim_ready(
-        self, actor: str, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None
+        self,
+        actor: str,
+        decision_id: str,
+        epoch: int,
+        pass_key: str,
+        worker: str,
+        timeout: float,
+        limit: TaskLimit | None = None,
     ) -> Decision | None:
         """waiting → working at once, under a new pass: enqueue and claim in one, without a message, of an actor's task.
 
-        None: it has an eta, or somebody else was first. Restorable, as both of its parts are.
+        None: it has an eta, or somebody else was first, or another epoch has begun: the values in hand are not its.
+        Restorable, as both of its parts are.
         """
         found = self._current.find_one_and_update(
-            {"_id": decision_id, "actor": actor, "state": WAITING, "eta": None, "delay": None},
+            {"_id": decision_id, "actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None},
             [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             projection=_CLAIMED,
             return_document=True,
@@ -244,7 +252,7 @@ class Decisions(DecisionQueries):
         guard, stages = retried_later(decision, retry, seconds, limit)
         if self._committed.update_one(guard, stages).matched_count == 1:
             return True
-        ours = {"_id": decision.id, "epoch": decision.epoch, "retry.pass": retry.pass_key}
+        ours = {"_id": decision.id, "retry.pass": retry.pass_key}
         return self._committed.find_one(ours, {"_id": True}) is not None
 
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
@@ -252,7 +260,7 @@ class Decisions(DecisionQueries):
 
         A majority has it by now, if it was: the update that has just matched nothing waited for that (`catch_up`).
         """
-        ours = {"_id": decision.id, "epoch": decision.epoch, "outcome.pass": outcome.pass_key}
+        ours = {"_id": decision.id, "outcome.pass": outcome.pass_key}
         return self._committed.find_one(ours, {"_id": True}) is not None
 
     def count(self, process_id: str) -> int:
@@ -260,9 +268,10 @@ class Decisions(DecisionQueries):
         and 20 ms of a hundred thousand."""
         return self._current.count_documents(record_range(process_id), hint="_id_")
 
-    def clear_deadlines(self, decision_ids: Sequence[str], restarts: int | None = None) -> int:
-        """Take the deadlines off decisions whose effects have reached the graph, unless restarted since."""
-        applied: Document = {"state": FINISHED, "restarts": restarts}
+    def clear_deadlines(self, decision_ids: Sequence[str], epoch: int = 0, restarts: int | None = None) -> int:
+        """Take the deadlines off decisions whose effects have reached the graph, unless restarted since, or taken to
+        another epoch, whose graph may not know of them."""
+        applied: Document = {"state": FINISHED, "epoch": epoch, "restarts": restarts}
         at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}
         return update_each(self._current, decision_ids, applied, at_rest).count
 

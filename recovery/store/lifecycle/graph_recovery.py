@@ -33,7 +33,7 @@ class Ends:
 
     def is_over(self, task: str, epoch: int, restarts: int | None) -> bool:
         """Whether the end of a task in this epoch and life has reached the graph, or can't any more."""
-        return self.epoch != epoch or task in self.ended or self.restarted.get(task, 0) > (restarts or 0)
+        return self.epoch > epoch or task in self.ended or self.restarted.get(task, 0) > (restarts or 0)
 
 
 @translated

@@ -33,7 +33,7 @@ from recovery.store.splitting import stamp_each, update_each
 RUNNING = ProcessState.RUNNING.value
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
-_STARTED_BY_NOW: Document = past_of("$startedAt")
+_STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
 
 
 @translated

@@ -56,7 +56,7 @@ class Aborts:
         }
         changed = self._processes.update_many(
             {"_id": {"$in": list(process_ids)}, "state": {"$in": _ENDABLE}, "epoch": epoch},
-            [{"$set": fields}, {"$unset": "recoveryTime"}],
+            [{"$set": fields}, {"$unset": ["recoveryTime", "redo"]}],
         )
         return changed.modified_count
 

@@ -102,6 +102,10 @@ class Interruptions:
         if process_ids:
             self._collection.delete_many({"$or": [record_range(process_id) for process_id in process_ids]})
 
+    def remove_past(self, process_id: str, reopened: int) -> None:
+        """Forget what of a process was listed before it was set running so often. Index `_id`, one range."""
+        self._collection.delete_many({**record_range(process_id), **_before(reopened)})
+
     def of_process(self, process_id: str) -> list[Interruption]:
         """All of a process, in the order of their ids. Index `_id`, one range."""
         found = self._collection.find(record_range(process_id)).sort("_id", 1)

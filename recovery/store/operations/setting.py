@@ -70,7 +70,9 @@ class Setting:
         of_it = record_range(process_id)
         epochs = self._decisions.distinct("epoch", of_it)
         graph = self._graphs.find_one({"_id": process_id, "aborted": None}, {"epoch": True}) or {}
-        goes_on = {"_id": process_id, "state": {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}}
+        goes_on: Document = {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}
+        # While tasks of it are put back its records are of two epochs.
+        goes_on = {"_id": process_id, "state": goes_on, "redo": None}
         process = self._committed.find_one(goes_on, {"epoch": True})
         if process is None:
             return 0

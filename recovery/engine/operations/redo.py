@@ -1,0 +1,124 @@
+"""What an operator does to have a process done again from any of its tasks: first a preview, then the thing itself.
+
+Any task will do, finished ones too: its result was wrong, and so is all that was made of it. What does not depend on it
+is kept. From the start task it is the whole process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery import metrics
+from recovery.engine.lifecycle.redo import carry_out
+from recovery.engine.lookup import find_process
+from recovery.engine.operations.auditing import audited
+from recovery.engine.operations.operator import reason_of, who
+from recovery.engine.resources import Resources
+from recovery.errors import InputError, StoreUnavailable
+from recovery.plurals import count
+from recovery.records import Decision, DecisionState, Life, Process, ProcessState, given
+from recovery.rules import redo_of
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would become of a process that is done again from some tasks."""
+
+    process: Process
+    tasks: tuple[str, ...]
+    again: Mapping[str, Decision]
+    """{task: its decision}, of what is done again."""
+    dropped: Mapping[str, Decision]
+    """What these had scheduled; they schedule anew."""
+    kept: int
+    """How many tasks stay as they are."""
+    failed: tuple[str, ...]
+    """Of those that are kept, the ones that have failed: the process breaks for them once more."""
+
+    @property
+    def thrown_away(self) -> int:
+        """How many results are."""
+        done = (*self.again.values(), *self.dropped.values())
+        return sum(one.state is DecisionState.FINISHED for one in done)
+
+    @property
+    def seconds(self) -> float:
+        """How long their last attempts took, together."""
+        return sum(map(_seconds, (*self.again.values(), *self.dropped.values())))
+
+
+def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = ()) -> Preview:
+    """What would be done again with these tasks, all of the process if none is named. Nothing is changed.
+
+    Raises ProcessNotFound; InputError for a task that is not in the process, and for a process that was aborted or is
+    being restarted; DamagedRecord where what depends on what can't be read.
+    """
+    process = find_process(resources, process_id)
+    if process.state is ProcessState.ABORTED:
+        raise InputError(f"process {process.id} was aborted, which is for good; start another one")
+    if process.redo:
+        raise InputError(f"process {process.id} is just being restarted from {', '.join(process.redo[:3])}; ask again")
+    roots = tuple(dict.fromkeys(given.text(task, "task") for task in tasks)) or (process.start_task,)
+    decisions = dict(resources.store.decisions.of_processes([process.id])).get(process.id, {})
+    for task in roots:
+        if task not in decisions:
+            near = f"; `recovery show {process.id}` lists its tasks"
+            raise InputError(f"process {process.id} has no task {given.shown(task)}{near}")
+    plan = redo_of(roots, resources.store.redos.links(process.id))
+    gone = plan.again | {*plan.dropped}
+    kept = {task: one for task, one in decisions.items() if task not in gone}
+    return Preview(
+        process=process,
+        tasks=roots,
+        again={task: decisions[task] for task in sorted(plan.again) if task in decisions},
+        dropped={task: decisions[task] for task in plan.dropped if task in decisions},
+        kept=len(kept),
+        failed=tuple(task for task, one in kept.items() if one.failed),
+    )
+
+
+def redo(
+    resources: Resources,
+    process_id: str,
+    reason: str,
+    tasks: Sequence[str] = (),
+    *,
+    by: str | None = None,
+    operation: int | None = None,
+) -> Preview:
+    """Have a process done again from these tasks, or from the beginning. What was, as `preview_redo` has it; raises the
+    same, and StoreUnavailable where somebody else changed the process at this moment."""
+    reason = reason_of(reason, "kept with the process")
+    target = process_id if not tasks else f"{process_id} from {', '.join(map(str, tasks[:5]))}"
+    with audited(resources, "process redo", target, reason, by=by, operation=operation) as outcome:
+        seen = preview_redo(resources, process_id, tasks)
+        _begin(resources, seen, reason, by or who(), operation)
+        carry_out(resources, seen.process.id)
+        metrics.OPERATIONS.labels("redo").inc()
+        outcome.text = f"{count(len(seen.again), 'task')} done again, {len(seen.dropped)} dropped, {seen.kept} kept"
+    return seen
+
+
+def _begin(resources: Resources, seen: Preview, reason: str, by: str, operation: int | None) -> None:
+    process, now = seen.process, resources.store.now()
+    error = process.error.evolve(stack=None) if process.error is not None else None
+    life = Life(
+        epoch=process.epoch,
+        state=process.state,
+        tasks=seen.tasks[:20],
+        by=by,
+        reason=reason,
+        ended_at=now,
+        operation=operation,
+        error=error,
+    )
+    if not resources.store.redos.begin(process, life, seen.tasks, resources.settings.apply_timeout):
+        raise StoreUnavailable(f"process {process.id} was changed at this moment; nothing was done, ask again")
+
+
+def _seconds(decision: Decision) -> float:
+    ended = decision.outcome.finished_at if decision.outcome is not None else None
+    if ended is None or decision.claimed_at is None:
+        return 0.0
+    return max(0.0, (ended - decision.claimed_at).total_seconds())

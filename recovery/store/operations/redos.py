@@ -1,0 +1,182 @@
+"""Updates that have tasks of a process done again, in a new epoch of it (`engine.lifecycle.redo`).
+
+The first is the commit point; each of the others names the new epoch and touches only what is of one before, so any
+number may do so at once, and again. All are acknowledged by a majority: each is durable before the next one says that
+it is done. Index `_id`: a process's records are one range of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pymongo.database import Database
+
+from recovery.errors import DamagedRecord
+from recovery.records import Decision, DecisionState, Graph, Life, Process, ProcessState, Record, Task, to_document
+from recovery.records.ids import record_id, split_record_id
+from recovery.rules import Link
+from recovery.store import schema
+from recovery.store.briefs import PROCESS_FIELDS, process_of
+from recovery.store.client import Document
+from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
+from recovery.store.expressions import after, literal, record_range
+from recovery.store.lifecycle.tasks import insert_missing
+
+KEPT_LIVES = 20
+"""Of what a process had come to before: who restarts it more often looks at the last ones."""
+BATCH = 1000
+
+_LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
+_PUT_BACK = (
+    *("pass", "outcome", "worker", "claimedAt", "recoveryTime", "enqueuedAt", "queuedAt", "lostAttempt", "losses"),
+    *("retry", "restarts"),
+)
+
+
+@translated
+class Redos:
+    """Updates over the collections `processes`, `decisions`, `tasks` and `graphs`."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._processes = committed(database[schema.PROCESSES])
+        self._decisions = committed(database[schema.DECISIONS])
+        self._tasks = committed(database[schema.TASKS])
+        self._graphs = committed(database[schema.GRAPHS])
+
+    def begin(self, seen: Process, life: Life, tasks: Sequence[str], within: float) -> bool:
+        """finished|broken|running → running in the next epoch, to be carried out: the commit point. False: it is not as
+        it was seen. Looked at in `within` seconds."""
+        guard = {
+            "_id": seen.id,
+            "state": seen.state.value,
+            "epoch": seen.epoch,
+            "reopened": seen.reopened,
+            "redo": None,
+        }
+        ended: Document = {"$mergeObjects": [literal(to_document(life)), {"endedAt": "$$NOW"}]}
+        lives: Document = {"$concatArrays": [{"$ifNull": ["$lives", []]}, [ended]]}
+        fields = {
+            "state": ProcessState.RUNNING.value,
+            "epoch": seen.epoch + 1,
+            "reopened": (seen.reopened or 0) + 1,
+            "redo": literal(list(tasks)),
+            "lives": {"$slice": [lives, -KEPT_LIVES]},
+            "restartedAt": "$$NOW",
+            "recoveryTime": after(within),
+        }
+        gone = ["error", "result", "endedAt", "timedOutAt", "markerDue"]
+        return self._processes.update_one(guard, [{"$set": fields}, {"$unset": gone}]).modified_count == 1
+
+    def pending(self, process_id: str) -> Process | None:
+        """A process that has tasks to be done again, briefly; None: it has none, or does not run."""
+        guard = {"_id": process_id, "state": ProcessState.RUNNING.value, "redo": {"$exists": True}}
+        found = self._processes.find_one(guard, PROCESS_FIELDS)
+        return process_of(found) if found else None
+
+    def epochs(self, process_id: str) -> list[int]:
+        """Those that the decisions of a process are of."""
+        return [int(one) for one in self._decisions.distinct("epoch", record_range(process_id)) if isinstance(one, int)]
+
+    def set_back(self, process_id: str, odd: Sequence[int], epoch: int) -> None:
+        """Take decisions of epochs that were never begun, which another program wrote, to the one before this."""
+        if odd:
+            others = {**record_range(process_id), "epoch": {"$in": list(odd)}}
+            self._decisions.update_many(others, {"$set": {"epoch": epoch - 1}})
+
+    def links(self, process_id: str) -> dict[str, Link]:
+        """What places each task of a process, by what its record says or, where that is gone, its decider's. Raises
+        DamagedRecord."""
+        of_it, places, waits = record_range(process_id), dict[str, Link](), dict[str, tuple[str, ...]]()
+        for found in self._decisions.find(of_it, _LINKS):
+            task = split_record_id(found["_id"])[1]
+            with _readable(found, Decision):
+                waits[task] = tuple((found.get("outcome") or {}).get("waits", ()))
+                places |= {
+                    child["_id"]: Link(task, tuple(child.get("deps", ()))) for child in found.get("children", ())
+                }
+        for found in self._tasks.find(of_it, {"parent": True, "deps": True}):
+            with _readable(found, Task):
+                places[split_record_id(found["_id"])[1]] = Link(found.get("parent"), tuple(found.get("deps", ())))
+        nowhere = Link()
+        return {task: replace(places.get(task, nowhere), waits=waits.get(task, ())) for task in places | waits}
+
+    def put_back(self, process_id: str, epoch: int, tasks: Collection[str]) -> int:
+        """Whatever their state → waiting in this epoch. What they had scheduled stays with them: somebody else who
+        carries this out has to know it. An eta that was a retry's is gone."""
+        fields = {"state": DecisionState.WAITING.value, "epoch": epoch, "attempts": 0, "timeouts": 0}
+        retried = {"$eq": [{"$type": "$retry"}, "missing"]}
+        eta = {"eta": {"$cond": [retried, "$eta", "$$REMOVE"]}}
+        stages: list[Document] = [{"$set": eta}, {"$set": fields}, {"$unset": list(_PUT_BACK)}]
+        return self._each(process_id, epoch, tasks, stages)
+
+    def drop(self, process_id: str, epoch: int, tasks: Sequence[str]) -> int:
+        """Remove the decisions of these tasks, if they are of an epoch before; how many."""
+        return sum(
+            self._decisions.delete_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}}).deleted_count
+            for ids in _pages(process_id, tasks)
+        )
+
+    def discard(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
+        """Take back tasks that were just scheduled in an epoch before, by what was dropped or put back in this one.
+        What is kept is made again, or it is under way and left alone."""
+        for ids in _pages(process_id, tasks):
+            late = {"_id": {"$in": ids}, "epoch": {"$lt": epoch}}
+            waiting = {**late, "state": DecisionState.WAITING.value}
+            gone = [found["_id"] for found in self._decisions.find(waiting, {"_id": True})]
+            self._decisions.delete_many({**waiting, "_id": {"$in": gone}})
+            left = {found["_id"] for found in self._decisions.find({"_id": {"$in": gone}}, {"_id": True})}
+            self._tasks.delete_many({**late, "_id": {"$in": [key for key in gone if key not in left]}})
+
+    def forget(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
+        """Remove the Task records of what was dropped, of an epoch before, in this order: until then they tell what
+        belonged to what."""
+        for ids in _pages(process_id, tasks):
+            self._tasks.delete_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}})
+
+    def move(self, process_id: str, epoch: int) -> int:
+        """Take all decisions that are there to this epoch, as they are: how many."""
+        before = {**record_range(process_id), "epoch": {"$lt": epoch}}
+        return self._decisions.update_many(before, {"$set": {"epoch": epoch}}).modified_count
+
+    def release(self, process_id: str, epoch: int, tasks: Collection[str]) -> None:
+        """Forget what tasks that were put back had scheduled: it is dropped."""
+        for ids in _pages(process_id, tasks):
+            waiting = {"_id": {"$in": ids}, "epoch": epoch, "state": DecisionState.WAITING.value}
+            self._decisions.update_many(waiting, {"$unset": {"children": ""}})
+
+    def set_graph(self, graph: Graph) -> bool:
+        """Put this graph in the place of that of an epoch before, or of none; False: there is one of this epoch."""
+        document = to_document(graph)
+        before = {"_id": graph.id, "epoch": {"$lt": graph.epoch}}
+        if self._graphs.replace_one(before, document).modified_count == 1:
+            return True
+        return insert_missing(self._graphs, [document]) == 1
+
+    def end(self, process_id: str, epoch: int) -> bool:
+        """All is carried out: from here on everybody looks at it as at any process. False: somebody else was first."""
+        guard = {"_id": process_id, "epoch": epoch, "redo": {"$exists": True}}
+        return self._processes.update_one(guard, {"$unset": {"redo": ""}}).modified_count == 1
+
+    def _each(self, process_id: str, epoch: int, tasks: Collection[str], stages: list[Document]) -> int:
+        return sum(
+            self._decisions.update_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}}, stages).modified_count
+            for ids in _pages(process_id, tasks)
+        )
+
+
+def _pages(process_id: str, tasks: Collection[str]) -> list[list[str]]:
+    ids = [record_id(process_id, task) for task in tasks]
+    return [ids[first : first + BATCH] for first in range(0, len(ids), BATCH)]
+
+
+@contextmanager
+def _readable(found: Document, kind: type[Record]) -> Iterator[None]:
+    """What another program has put there is no list of tasks, perhaps."""
+    try:
+        yield
+    except (TypeError, KeyError, AttributeError) as error:
+        told = f"{kind.__name__} {found['_id']}: what it says of other tasks can't be read"
+        raise DamagedRecord(found["_id"], told, (), kind.__name__) from error
