@@ -22,6 +22,7 @@ from recovery.cli import (
     markers,
     operations,
     process_types,
+    restart,
     retry,
     run,
     schedules,
@@ -102,6 +103,7 @@ for commands in (
     doctor,
     check,
     broken,
+    restart,
     retry,
     sweep,
 ):

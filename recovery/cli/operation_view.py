@@ -28,6 +28,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "number": operation.id,
         "kind": operation.kind.value,
         "selection": operation.selection,
+        "from_actor": operation.from_actor,
         "state": operation.state.value,
         "phase": operation.phase.value,
         "who": operation.who,
@@ -147,6 +148,8 @@ def _what(result: Mapping[str, Any]) -> str:
 def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     operation = found.operation
     yield "selection", operation.selection or "all processes"
+    if operation.kind.value == "restart_from":
+        yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.rate:
         yield "rate", f"{operation.rate:g} processes a second in all"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_kind, complete_operation
+from recovery.cli.completion import complete_actor, complete_kind, complete_operation
 from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
@@ -23,8 +23,9 @@ Example: [bold]recovery operation start repair --all --reason "Redis was lost" -
 """
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 
-KIND is check, repair, restart (what failed in broken processes) or abort. The plan is made first; nothing is changed
-until `operation apply`, unless --apply is given.
+KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
+an actor on, finished ones included) or abort. The plan is made first; nothing is changed until `operation apply`,
+unless --apply is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -93,6 +94,10 @@ def start(
     priority: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be done sooner; others have 0.")
     ] = None,
+    from_actor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a restart_from: from its tasks.", autocompletion=complete_actor),
+    ] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -106,6 +111,7 @@ def start(
         apply=apply,
         rate=rate,
         priorities=operations.priorities_of(priority or []),
+        from_actor=from_actor,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

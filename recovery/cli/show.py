@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.completion import complete_process
+from recovery.cli.history import history_entry, print_history
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
@@ -63,6 +64,7 @@ def show(
         typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process),
     ],
     watch: Annotated[bool, typer.Option("--watch", help="Show it again until it has ended.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="What it came to before it was restarted, too.")] = False,
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.envelope import print_json
@@ -81,6 +83,8 @@ def show(
     else:
         for part in _parts(found, out.width):
             out.print(part)
+        if history:
+            print_history(out, found.process)
     if watch and found.process.state.value != "finished":
         raise typer.Exit(BAD)
 
@@ -149,6 +153,8 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "ended_at": process.ended_at,
         "result": decoded(process.result),
         "error": _error(process.error),
+        "epoch": process.epoch,
+        "history": [history_entry(life) for life in process.lives],
         "tasks": [_task(found, line) for line in found.lines],
     }
 

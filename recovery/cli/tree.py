@@ -55,6 +55,11 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
     started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
+    if process.lives:
+        last = process.lives[-1]
+        times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
+        at = f"{last.ended_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield line(f"restarted  {times}, last {at} from {', '.join(last.tasks)}: {last.reason}")
     if process.result is not None:
         more = characters - RESULT_SHOWN
         yield line(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")

@@ -29,6 +29,8 @@ class Asked:
     """Whether its plan is applied at once, without anybody having seen it."""
     rate: float | None = None
     priorities: Mapping[str, int] = field(default_factory=dict)
+    from_actor: str | None = None
+    """Of a restart_from: from whose tasks; None: from the beginning."""
 
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
@@ -50,6 +52,7 @@ class Asked:
             id=0,
             kind=kind,
             selection=selection,
+            from_actor=self._checked_actor(resources, kind),
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
@@ -59,10 +62,22 @@ class Asked:
         """As the audit log has it."""
         return {
             "selection": self.selection or "all",
+            "from_actor": self.from_actor,
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
         }
+
+    def _checked_actor(self, resources: Resources, kind: OperationKind) -> str | None:
+        if self.from_actor is None:
+            return None
+        name = given.text(self.from_actor, "--from-actor")
+        if kind is not OperationKind.RESTART_FROM:
+            raise InputError(f"--from-actor {name}: is for restart_from; a {kind} has no tasks to begin from")
+        known = sorted(resources.store.actors.stored())
+        if name not in known:
+            raise InputError(f"no actor is named {given.shown(name)}; {hint(name, known, 'none is known')}")
+        return name
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

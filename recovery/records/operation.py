@@ -18,6 +18,8 @@ class OperationKind(StrEnum):
     REPAIR = "repair"
     RESTART = "restart"
     """The failed tasks of broken processes are done again."""
+    RESTART_FROM = "restart_from"
+    """Processes are done again from the beginning, or from the tasks of an actor, finished ones included."""
     ABORT = "abort"
 
 
@@ -126,6 +128,8 @@ class Operation(Record):
     """The program and the machine that it was ordered from."""
     state: OperationState = OperationState.PLANNING
     version: int = 0
+    from_actor: str | None = None
+    """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
     apply_at_once: bool | None = None
     """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
     priorities: dict[str, int] = field(default_factory=dict)

@@ -104,7 +104,7 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:
-    """What has to be mended before tasks can be put back. Nothing else is said of records of two epochs, and their graph
+    """What has to be mended before tasks can be put back. Nothing else is said of records of two epochs, and the graph
     is about to be made anew."""
     return (one for one in record_damaged(snapshot) if one.repair is not Repair.REPLACE_GRAPH)
 

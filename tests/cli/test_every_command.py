@@ -83,6 +83,9 @@ COMMANDS = {
     "broken show": ["broken", "show", "order-4711"],
     "broken restart": ["broken", "restart", "--type", "order"],
     "broken abort": ["broken", "abort", "--type", "order"],
+    "restart": ["restart", "order-4711"],
+    "restart --apply": ["restart", "order-4711", "--reason", "wrong prices", "--apply"],
+    "show --history": ["show", "order-4711", "--history"],
     "retry explain": ["retry", "explain", "--catalogue", "couchbase", "--service", "kv", "--status", "0x86"],
     "retry delays": ["retry", "delays", "--seed", "1"],
     "broken abort --waiting-for": ["broken", "abort", "--waiting-for", LONG_NAME],
@@ -92,7 +95,7 @@ are."""
 ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
-    *("schedule add", "schedule remove", "schedule trigger"),
+    *("schedule add", "schedule remove", "schedule trigger", "restart --apply"),
     *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery import Promise
-from recovery.engine.operations.redo import redo
+from recovery.engine.operations.redo import preview_redo, redo_process
+from recovery.errors import InputError, ProcessNotFound
+from recovery.health import look
 from recovery.records import ProcessState
+from recovery.rules import Rule
 from recovery.settings import Settings
+from recovery.store.operations.redos import KEPT_LIVES
 from tests.store.writing import contents
 from tests.world import World, by_message_only, check_quiet
 
@@ -108,6 +113,11 @@ def dependents(of: Node, name: str, made_of: Collection[str] = (), again: bool =
 
 
 @pytest.fixture
+def world(emptied: Settings) -> World:
+    return World(emptied)
+
+
+@pytest.fixture
 def program(emptied: Settings) -> Program:
     return Program(emptied)
 
@@ -124,7 +134,7 @@ def test_exactly_what_depends_on_it_runs_again(program: Program, root: Node, see
     program.versions[name] += 1
     program.ran.clear()
     kept = world.decisions(process_id)
-    seen = redo(world.app.resources, process_id, "its data was wrong", [task])
+    seen = redo_process(world.app.resources, process_id, "its data was wrong", [task])
     assert world.process(process_id).state is ProcessState.RUNNING
     process = world.bring_to_end(process_id)
     assert process.state is ProcessState.FINISHED
@@ -152,9 +162,185 @@ def test_of_one_that_runs(program: Program, root: Node, seed: int, taken: int) -
     task, name = random.Random(seed).choice(sorted(program.names(process_id).items()))
     program.versions[name] += 1
     program.ran.clear()
-    redo(world.app.resources, process_id, "its data was wrong", [task])
+    redo_process(world.app.resources, process_id, "its data was wrong", [task])
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
     assert world.app.result(process_id, timeout=0) == evaluate(root, [], set(), program.versions)[0]
     assert max(program.ran.values()) == 1
     assert program.ran.keys() >= dependents(root, name)
     check_quiet(world, process_id)
+
+
+def test_one_that_is_broken_runs_again_and_knows_what_it_was(world: World) -> None:
+    fails = [True]
+
+    @world.app.actor()
+    def price(item: str) -> int:
+        if fails[0]:
+            raise ValueError(f"no price of {item}")
+        return 7
+
+    @world.app.actor()
+    def look_up(item: str) -> str:
+        return item
+
+    @world.app.process()
+    def order(item: str) -> Promise:
+        return price.schedule(look_up.schedule(item))
+
+    process_id = world.app.start("order", "tea")
+    broken = world.bring_to_end(process_id)
+    assert broken.state is ProcessState.BROKEN and world.store.interruptions.of_process(process_id)
+    fails[0] = False
+    (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "look_up")
+    seen = preview_redo(world.app.resources, process_id, [task])
+    assert (seen.kept, len(seen.again), seen.thrown_away, seen.failed) == (1, 2, 2, ())
+    redo_process(world.app.resources, process_id, "the table was wrong", [task], by="me@here")
+    assert world.store.interruptions.of_process(process_id) == []
+    process = world.bring_to_end(process_id)
+    assert (process.state, process.result, process.epoch, process.error) == (ProcessState.FINISHED, "7", 1, None)
+    (life,) = process.lives
+    assert (life.epoch, life.state, life.tasks) == (0, ProcessState.BROKEN, (task,))
+    assert (life.by, life.reason) == ("me@here", "the table was wrong")
+    assert life.error is not None and (life.error.message, life.error.stack) == ("no price of tea", None)
+    (entry,) = world.store.audit_log.newest(5)
+    assert (entry.what, entry.target, entry.outcome) == (
+        "process restart",
+        process_id,
+        "2 tasks done again, 0 dropped, 1 kept",
+    )
+
+
+def test_what_fails_beside_it_breaks_the_process_once_more(world: World) -> None:
+    @world.app.actor()
+    def bad() -> None:
+        raise ValueError("never")
+
+    @world.app.actor()
+    def good() -> int:
+        return 1
+
+    world.app.process("order")(lambda: [bad.schedule(), good.schedule()])
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    decisions = world.decisions(process_id)
+    (task,) = (key for key, one in decisions.items() if one.actor == "good")
+    seen = redo_process(world.app.resources, process_id, "again", [task])
+    assert seen.failed == tuple(key for key, one in decisions.items() if one.actor == "bad")
+    assert world.bring_to_end(process_id).state is ProcessState.BROKEN
+    assert [one.actor for one in world.store.interruptions.of_process(process_id)] == ["bad"]
+
+
+def test_who_works_on_what_is_kept_goes_on(world: World) -> None:
+    """Its end is taken, though its epoch is over: it is not done twice."""
+    ran = Counter[str]()
+
+    @world.app.actor(idempotent=False)
+    def charge() -> str:
+        ran["charge"] += 1
+        # Here, in the middle of it.
+        redo_process(world.app.resources, process_id, "wrong", [task])
+        return "paid"
+
+    @world.app.actor()
+    def price() -> int:
+        ran["price"] += 1
+        return 7
+
+    world.app.process("order")(lambda: [price.schedule(), charge.schedule()])
+    process_id = world.app.start("order")
+    with by_message_only():
+        world.take_one("order")
+        world.take_one("price")
+        (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "price")
+        world.take_one("charge")
+    assert world.bring_to_end(process_id).result == '[7,"paid"]'
+    assert ran == {"charge": 1, "price": 2}
+    check_quiet(world, process_id)
+
+
+def test_a_zombie_of_what_is_done_again_is_not_taken(world: World) -> None:
+    values = iter([1, 2])
+
+    @world.app.actor()
+    def price() -> int:
+        value = next(values)
+        if value == 1:
+            redo_process(world.app.resources, process_id, "wrong", [task])
+        return value
+
+    world.app.process("order")(lambda: price.schedule())
+    process_id = world.app.start("order")
+    with by_message_only():
+        world.take_one("order")
+        (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "price")
+        world.take_one("price")
+    assert world.bring_to_end(process_id).result == "2"
+    check_quiet(world, process_id)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "told"),
+    [
+        (["nothing"], "has no task 'nothing'; `recovery show"),
+        ([""], "task=''"),
+        ([{"$gt": ""}], "task="),
+        (["\ud800"], "task="),
+    ],
+)
+def test_a_task_that_is_not_there(world: World, tasks: list[Any], told: str) -> None:
+    world.app.process("order")(lambda: 1)
+    process_id = world.app.start("order")
+    before = contents(world.store, "processes")
+    with pytest.raises(InputError) as refused:
+        redo_process(world.app.resources, process_id, "why", tasks)
+    assert told in str(refused.value)
+    assert contents(world.store, "processes") == before
+
+
+def test_what_can_not_be_restarted(world: World) -> None:
+    world.app.process("order")(lambda: 1)
+    resources, process_id = world.app.resources, world.app.start("order")
+    with pytest.raises(InputError, match="reason="):
+        redo_process(resources, process_id, " ")
+    with pytest.raises(ProcessNotFound):
+        redo_process(resources, "0" * 32, "why")
+    world.app.abort(process_id, "not wanted")
+    with pytest.raises(InputError, match="was aborted, which is for good"):
+        redo_process(resources, process_id, "why")
+
+
+def test_while_it_is_carried_out_nothing_else_is_said_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recovery.engine.operations import redo as module
+
+    world.app.process("order")(lambda: 1)
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    monkeypatch.setattr(module, "carry_out", lambda *_: True)  # it is cut off
+    redo_process(world.app.resources, process_id, "why")
+    (finding,) = look(world.app.resources, process_id).findings
+    assert finding.rule is Rule.REDO_CUT_OFF
+    with pytest.raises(InputError, match="is just being restarted from start; ask again"):
+        redo_process(world.app.resources, process_id, "why")
+    assert world.bring_to_end(process_id).result == "1"
+    assert [life.epoch for life in world.process(process_id).lives] == [0]
+    check_quiet(world, process_id)
+
+
+def test_a_process_timeout_counts_from_the_restart(world: World) -> None:
+    world.app.process("order", process_timeout=3600.0, break_after_process_timeout=True)(lambda: 1)
+    world.tell()
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    ago = world.store.now() - timedelta(hours=5)
+    world.store.database["processes"].update_one({"_id": process_id}, {"$set": {"startedAt": ago}})
+    redo_process(world.app.resources, process_id, "why")
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+
+
+def test_the_last_lives_are_kept(world: World) -> None:
+    world.app.process("order")(lambda: 1)
+    process_id = world.app.start("order")
+    for _ in range(KEPT_LIVES + 2):
+        redo_process(world.app.resources, process_id, "again")
+    assert [life.epoch for life in world.process(process_id).lives] == [*range(2, KEPT_LIVES + 2)]
+    assert world.bring_to_end(process_id).result == "1"

@@ -119,7 +119,9 @@ class Memory:
 
     def _once_decided(self, decisions: dict[str, dict[str, Any]]) -> None:
         for key, document in decisions.items():
-            if document["state"] == "waiting" and document["epoch"] < max(self.epochs[key.partition("/")[0]], default=0):
+            if document["state"] == "waiting" and document["epoch"] < max(
+                self.epochs[key.partition("/")[0]], default=0
+            ):
                 continue  # dropped, and inserted once more by who was late: nobody's any more
             life = self.life(key, document["epoch"], document.get("restarts"))
             if life != self.lives[key]:

@@ -26,7 +26,7 @@ from recovery.engine import Applier, Resources, Slot
 from recovery.engine.actors.context import current
 from recovery.engine.lifecycle import attempt
 from recovery.engine.operations.abort import abort_process
-from recovery.engine.operations.redo import redo
+from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import parse_id
@@ -159,7 +159,7 @@ class Cluster:
         tasks = self.database["decisions"].find({"_id": {"$regex": f"^{process_id}/"}}, {"_id": True}).sort("_id", 1)
         names = [document["_id"].partition("/")[2] for document in tasks]
         if names:
-            redo(member.resources, process_id, "its data was wrong", [names[which % len(names)]])
+            redo_process(member.resources, process_id, "its data was wrong", [names[which % len(names)]])
 
     def take(self, member: Member, which: int = 0) -> dict[str, Any] | None:
         """A worker takes the next message of the queues that have one, beginning with the `which`-th."""

@@ -29,7 +29,7 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     epoch, dropped = process.epoch, tuple[str, ...]()
     redos.set_back(process_id, [one for one in there if one > epoch], epoch)
     while True:
-        plan = redo_of(process.redo, redos.links(process_id))
+        plan = redo_of(process.redo, redos.links([process_id])[process_id])
         redos.put_back(process_id, epoch, plan.again)
         if not redos.drop(process_id, epoch, plan.dropped) and plan.dropped == dropped:
             break

@@ -65,7 +65,7 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
         if task not in decisions:
             near = f"; `recovery show {process.id}` lists its tasks"
             raise InputError(f"process {process.id} has no task {given.shown(task)}{near}")
-    plan = redo_of(roots, resources.store.redos.links(process.id))
+    plan = redo_of(roots, resources.store.redos.links([process.id])[process.id])
     gone = plan.again | {*plan.dropped}
     kept = {task: one for task, one in decisions.items() if task not in gone}
     return Preview(
@@ -76,6 +76,17 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
         kept=len(kept),
         failed=tuple(task for task, one in kept.items() if one.failed),
     )
+
+
+def redo_process(
+    resources: Resources, process_id: str, reason: str, tasks: Sequence[str] = (), by: str | None = None
+) -> Preview:
+    """`redo`, in the name of an operator, who is on record with it. Raises the same."""
+    reason = reason_of(reason, "kept with the process")
+    with audited(resources, "process restart", process_id, reason, by=by, tasks=list(tasks)) as outcome:
+        done = redo(resources, process_id, reason, tasks, by=by)
+        outcome.text = f"{count(len(done.again), 'task')} done again, {len(done.dropped)} dropped, {done.kept} kept"
+    return done
 
 
 def redo(
@@ -89,14 +100,10 @@ def redo(
 ) -> Preview:
     """Have a process done again from these tasks, or from the beginning. What was, as `preview_redo` has it; raises the
     same, and StoreUnavailable where somebody else changed the process at this moment."""
-    reason = reason_of(reason, "kept with the process")
-    target = process_id if not tasks else f"{process_id} from {', '.join(map(str, tasks[:5]))}"
-    with audited(resources, "process redo", target, reason, by=by, operation=operation) as outcome:
-        seen = preview_redo(resources, process_id, tasks)
-        _begin(resources, seen, reason, by or who(), operation)
-        carry_out(resources, seen.process.id)
-        metrics.OPERATIONS.labels("redo").inc()
-        outcome.text = f"{count(len(seen.again), 'task')} done again, {len(seen.dropped)} dropped, {seen.kept} kept"
+    seen = preview_redo(resources, process_id, tasks)
+    _begin(resources, seen, reason, by or who(), operation)
+    carry_out(resources, seen.process.id)
+    metrics.OPERATIONS.labels("redo").inc()
     return seen
 
 

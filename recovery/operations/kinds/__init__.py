@@ -5,6 +5,7 @@ from recovery.operations.kinds.abort import Abort
 from recovery.operations.kinds.base import Kind, Planned, totals_of
 from recovery.operations.kinds.check import Check, RepairAll
 from recovery.operations.kinds.restart import Restart
+from recovery.operations.kinds.restart_from import RestartFrom
 from recovery.records import OperationKind
 
 __all__ = ["Kind", "Planned", "kind_of", "totals_of"]
@@ -13,6 +14,7 @@ _KINDS: dict[OperationKind, type[Kind]] = {
     OperationKind.CHECK: Check,
     OperationKind.REPAIR: RepairAll,
     OperationKind.RESTART: Restart,
+    OperationKind.RESTART_FROM: RestartFrom,
     OperationKind.ABORT: Abort,
 }
 KINDS = tuple(_KINDS)

@@ -86,22 +86,30 @@ class Redos:
             others = {**record_range(process_id), "epoch": {"$in": list(odd)}}
             self._decisions.update_many(others, {"$set": {"epoch": epoch - 1}})
 
-    def links(self, process_id: str) -> dict[str, Link]:
-        """What places each task of a process, by what its record says or, where that is gone, its decider's. Raises
-        DamagedRecord."""
-        of_it, places, waits = record_range(process_id), dict[str, Link](), dict[str, tuple[str, ...]]()
-        for found in self._decisions.find(of_it, _LINKS):
-            task = split_record_id(found["_id"])[1]
+    def links(self, process_ids: Sequence[str]) -> dict[str, dict[str, Link]]:
+        """{process: what places each of its tasks}, by what its record says or, where that is gone, its decider's.
+        Raises DamagedRecord."""
+        places: dict[str, dict[str, Link]] = {process_id: {} for process_id in process_ids}
+        waits: dict[str, dict[str, tuple[str, ...]]] = {process_id: {} for process_id in process_ids}
+        ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
+        for found in self._decisions.find(ranges, _LINKS).hint("_id_"):
+            process_id, task = split_record_id(found["_id"])
             with _readable(found, Decision):
-                waits[task] = tuple((found.get("outcome") or {}).get("waits", ()))
-                places |= {
-                    child["_id"]: Link(task, tuple(child.get("deps", ()))) for child in found.get("children", ())
-                }
-        for found in self._tasks.find(of_it, {"parent": True, "deps": True}):
+                waits[process_id][task] = tuple((found.get("outcome") or {}).get("waits", ()))
+                for child in found.get("children", ()):
+                    places[process_id][child["_id"]] = Link(task, tuple(child.get("deps", ())))
+        for found in self._tasks.find(ranges, {"parent": True, "deps": True}).hint("_id_"):
+            process_id, task = split_record_id(found["_id"])
             with _readable(found, Task):
-                places[split_record_id(found["_id"])[1]] = Link(found.get("parent"), tuple(found.get("deps", ())))
+                places[process_id][task] = Link(found.get("parent"), tuple(found.get("deps", ())))
         nowhere = Link()
-        return {task: replace(places.get(task, nowhere), waits=waits.get(task, ())) for task in places | waits}
+        return {
+            process_id: {
+                task: replace(there.get(task, nowhere), waits=waits[process_id].get(task, ()))
+                for task in there | waits[process_id]
+            }
+            for process_id, there in places.items()
+        }
 
     def put_back(self, process_id: str, epoch: int, tasks: Collection[str]) -> int:
         """Whatever their state → waiting in this epoch. What they had scheduled stays with them: somebody else who
