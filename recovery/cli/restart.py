@@ -21,7 +21,7 @@ With a task all that depends on its result is done again; the rest is kept. Firs
 without --apply. What failed alone is restarted by [italic]recovery broken restart[/italic], and many processes at once
 by [italic]recovery operation start restart_from[/italic].
 
-Example: [bold]recovery restart order-4711 --from xbvocgqx7yb5hdc2 --reason "wrong prices" --apply[/bold]
+Example: [bold]recovery restart order-4711 --from 2d6kojyo --reason "wrong prices" --apply[/bold]
 """
 SHOWN = 20
 
@@ -31,7 +31,8 @@ def restart(
         str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
     ],
     from_: Annotated[
-        list[str] | None, typer.Option("--from", metavar="TASK", help="From this task; several times for several.")
+        list[str] | None,
+        typer.Option("--from", metavar="TASK", help="From this task, or the start of its id; may be repeated."),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the process.", show_default=False)] = "",
     apply: Annotated[bool, typer.Option("--apply", help="Do it.")] = False,
@@ -74,7 +75,8 @@ def _print(out: Console, seen: Preview, applied: bool) -> None:
         out.print(f"process {seen.process.id} runs again: {again} done again, {dropped} dropped, {seen.kept} kept")
         return
     out.print(f"process {seen.process.id} is {seen.process.state}; from {', '.join(seen.tasks)}")
-    out.print(f"{again} would be done again, and {dropped} dropped, which these schedule anew; {seen.kept} kept")
+    anew = f", and {dropped} dropped that these schedule anew" if seen.dropped else ""
+    out.print(f"{again} would be done again{anew}; {seen.kept} kept")
     for task, decision in list(seen.again.items())[:SHOWN]:
         out.print(f"  {task}  {decision.actor}  {decision.state}")
     if len(seen.again) > SHOWN:

@@ -283,6 +283,7 @@ def test_a_zombie_of_what_is_done_again_is_not_taken(world: World) -> None:
     [
         (["nothing"], "has no task 'nothing'; `recovery show"),
         ([""], "task=''"),
+        (["s", "t"], "has no task 't'"),
         ([{"$gt": ""}], "task="),
         (["\ud800"], "task="),
     ],

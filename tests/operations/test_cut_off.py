@@ -28,7 +28,7 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
 
 
 COUNT = 5
-STATES = {"abort": "aborted", "restart": "finished", "repair": "finished"}
+STATES = {"abort": "aborted", "restart": "finished", "repair": "finished", "restart_from": "finished"}
 SAMPLE = 4
 """Places of each run in `make test`, drawn from a seed that a failure shows; `make soak` has them all."""
 
@@ -41,6 +41,8 @@ def prepared(world: Ordering, kind: str) -> list[str]:
         world.broken = False
         return started
     started = world.orders(COUNT)
+    if kind == "restart_from":
+        started = [*map(world.end_of, started)]
     if kind == "repair":
         world.store.database["graphs"].delete_many({"_id": {"$in": started}})
         counts = world.store.now() + timedelta(seconds=2 * world.settings.apply_timeout)
@@ -73,6 +75,8 @@ def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
         assert [world.process(one).epoch for one in started] == [1] * COUNT, "none was aborted twice"
     else:
         assert [world.bring_to_end(one).state.value for one in started] == ["finished"] * COUNT
+    if kind == "restart_from":
+        assert [world.process(one).epoch for one in started] == [1] * COUNT, "none was done again twice"
     if kind == "restart":
         assert [world.process(one).reopened for one in started] == [1] * COUNT, "none was restarted twice"
     return bool(plan.told)

@@ -12,6 +12,7 @@ from recovery.operations.advance import advance
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
 from tests.operations.ordering import WHY, Ordering, adds_up
+from tests.store.writing import contents
 from tests.waiting import wait_until
 
 
@@ -74,6 +75,43 @@ def test_restart_and_abort_of_a_selection(world: Ordering) -> None:
     error = world.process(more[0]).error
     assert error is not None and error.message == f"operation {done.id}: {WHY}"
     assert world.states(running) == ["finished"] * 2
+
+
+def test_finished_processes_are_done_again(world: Ordering) -> None:
+    """From the tasks of an actor: the start task is kept. Not those that were aborted."""
+    ended, aborted = [*map(world.end_of, world.orders(3))], world.orders(1)
+    world.app.abort(aborted[0], "not wanted")
+    done = world.run_through("restart_from", "type:order", from_actor="step")
+    assert done.applied is not None and (done.applied.found, done.applied.done, done.applied.errors) == (3, 3, 0)
+    results = world.results(done)
+    assert {one.plan for one in results.values()} == {"2 tasks of 3 done again or dropped, 2 results thrown away"}
+    for process_id in ended:
+        process = world.bring_to_end(process_id)
+        assert (process.state, process.epoch) == (ProcessState.FINISHED, 1)
+        (life,) = process.lives
+        assert (life.operation, life.by, life.reason, life.state) == (done.id, "ann", WHY, ProcessState.FINISHED)
+        start = contents(world.store, "decisions", [f"{process_id}/start"])[f"{process_id}/start"]
+        assert start["attempts"] == 1 and start["outcome"]["finishedAt"] < life.ended_at, "kept"
+    adds_up(world, done)
+    whole = world.run_through("restart_from", "type:order state:finished")
+    assert {one.plan for one in world.results(whole).values()} == {
+        "3 tasks of 3 done again or dropped, 3 results thrown away"
+    }
+    assert {world.bring_to_end(one).epoch for one in ended} == {2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "actor", "told"),
+    [
+        ("restart", "step", "--from-actor step: is for restart_from"),
+        ("restart_from", "stop", "no actor is named 'stop'; did you mean"),
+        ("restart_from", "", "--from-actor=''"),
+    ],
+)
+def test_an_actor_to_begin_from_that_can_not_be(world: Ordering, kind: str, actor: str, told: str) -> None:
+    world.orders(1)
+    with pytest.raises(InputError, match=told):
+        world.ask(kind, "type:order", from_actor=actor)
 
 
 def test_the_very_plan_that_was_shown_is_run(world: Ordering) -> None:

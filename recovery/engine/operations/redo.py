@@ -59,12 +59,9 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
         raise InputError(f"process {process.id} was aborted, which is for good; start another one")
     if process.redo:
         raise InputError(f"process {process.id} is just being restarted from {', '.join(process.redo[:3])}; ask again")
-    roots = tuple(dict.fromkeys(given.text(task, "task") for task in tasks)) or (process.start_task,)
+    asked = [given.text(task, "task") for task in tasks] or [process.start_task]
     decisions = dict(resources.store.decisions.of_processes([process.id])).get(process.id, {})
-    for task in roots:
-        if task not in decisions:
-            near = f"; `recovery show {process.id}` lists its tasks"
-            raise InputError(f"process {process.id} has no task {given.shown(task)}{near}")
+    roots = tuple(dict.fromkeys(_named(process, task, decisions) for task in asked))
     plan = redo_of(roots, resources.store.redos.links([process.id])[process.id])
     gone = plan.again | {*plan.dropped}
     kept = {task: one for task, one in decisions.items() if task not in gone}
@@ -105,6 +102,18 @@ def redo(
     carry_out(resources, seen.process.id)
     metrics.OPERATIONS.labels("redo").inc()
     return seen
+
+
+def _named(process: Process, task: str, decisions: Mapping[str, Decision]) -> str:
+    """The task of this id, or the only one whose id begins so, as `recovery show` has it. Raises InputError."""
+    found = [task] if task in decisions else sorted(one for one in decisions if one.startswith(task))
+    if not found:
+        told = f"process {process.id} has no task {given.shown(task)}; `recovery show {process.id}` lists its tasks"
+        raise InputError(told)
+    if len(found) > 1:
+        named = ", ".join(found[:3])
+        raise InputError(f"process {process.id}: {len(found)} tasks begin with {given.shown(task)}, first {named}")
+    return found[0]
 
 
 def _begin(resources: Resources, seen: Preview, reason: str, by: str, operation: int | None) -> None:
