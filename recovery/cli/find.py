@@ -61,7 +61,7 @@ def find(
     if cost.slow and not slow:
         raise InputError(
             f"{query!r} can use no index: up to {cost.processes:,} processes are gone through. Ask for something more "
-            "that has one (state:broken, error:…, code:…, rule:…, id:…), or give --slow"
+            "that has one (state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
         )
     found = resources.store.search.page(asked, after, limit)
     more = found[-1] if len(found) == limit else None

@@ -142,12 +142,14 @@ def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
 def as_dict(found: Shown) -> dict[str, Any]:
     """The same as JSON has it."""
     from recovery.cli.calls import decoded
+    from recovery.records.labels import decode_labels
 
     process = found.process
     return {
         "process": process.id,
         "type": process.type,
         "custom_id": process.custom_id,
+        "labels": decode_labels(process.labels),
         "state": process.state,
         "started_at": process.started_at,
         "ended_at": process.ended_at,

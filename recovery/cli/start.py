@@ -38,6 +38,10 @@ def start(
     any_arguments: Annotated[
         bool, typer.Option("--any-arguments", help="With --custom-id: also if that one has other arguments.")
     ] = False,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="What it is searched by, as label.NAME:VALUE; may be repeated."),
+    ] = None,
     wait: Annotated[
         float | None,
         typer.Option("--wait", parser=duration, metavar=DURATION, help="Wait for the result, and print it; alone: 1h."),
@@ -49,12 +53,16 @@ def start(
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
     from recovery.printable import printable_json
+    from recovery.records.labels import parse_labels
     from recovery.records.values import plain_failure
     from recovery.settings import load
 
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
+    labels = parse_labels(label or [])
     connect(recovery_app.settings)
-    process_id = recovery_app.start(process_type, *values, custom_id=custom_id, any_arguments=any_arguments)
+    process_id = recovery_app.start(
+        process_type, *values, custom_id=custom_id, any_arguments=any_arguments, labels=labels
+    )
     try:
         if not json:
             console().print(process_id)

@@ -55,6 +55,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
     started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
+    if process.labels:
+        yield line(f"labels     {', '.join(process.labels)}")
     if process.lives:
         last = process.lives[-1]
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"

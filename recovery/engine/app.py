@@ -30,6 +30,7 @@ from recovery.errors import (
     UnknownProcessType,
 )
 from recovery.records import ProcessTypePreferences, given
+from recovery.records.labels import encode_labels
 from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
@@ -208,9 +209,12 @@ class Recovery:
         *args: Any,
         custom_id: str | None = None,
         any_arguments: bool = False,
+        labels: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> str:
         """Start a process; its id. Once this returns, the process ends, whatever fails.
+
+        By its `labels` it is searched, as `label.customer:acme`: up to 20 texts by name.
 
         With a `custom_id` that a process of this type has already: that one's id, and nothing is started. It must have
         been started with the same arguments, each by its place or its name as now, unless they may be `any_arguments`.
@@ -222,6 +226,7 @@ class Recovery:
         if actor is None or actor.process_type is None:
             raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
         custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
+        labelled = encode_labels(labels) if labels is not None else ()
         actor.check_call(args, kwargs)
         encoded = encode_call(name, args, kwargs)
         if encoded.promises:
@@ -242,6 +247,7 @@ class Recovery:
             context=context,
             key=key,
             markers=kind.markers,
+            labels=labelled,
         )
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:

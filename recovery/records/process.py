@@ -39,6 +39,8 @@ class Process(Record):
     custom_id: str | None = None
     key: str | None = None
     """What of its type it is for, by the type's key function: its marker's."""
+    labels: tuple[str, ...] = ()
+    """What its starter gave it to be searched by, each `NAME=VALUE`, in order."""
     start_task: str = ids.START_TASK
     state: ProcessState = ProcessState.RUNNING
     epoch: int = 0

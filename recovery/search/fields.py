@@ -46,6 +46,7 @@ FIELDS: dict[str, Field] = {
         Field("state", Kind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
         Field("id", Kind.TEXT, "The process's id."),
         Field("custom", Kind.TEXT, "Its custom id."),
+        Field("label", Kind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
         Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
         Field("started", Kind.MOMENT, "When it was started."),
         Field("ended", Kind.MOMENT, "When it ended; what runs did not."),

@@ -162,5 +162,11 @@ def complete(incomplete: str) -> list[str]:
     name, colon, value = last.partition(":")
     if colon and (field := FIELDS.get(name)) is not None:
         return [f"{start}{name}:{word}" for word in field.words if word.startswith(value)]
-    names = [field.name if field.kind is Kind.FLAG else f"{field.name}:" for field in FIELDS.values()]
+    names = [_shown(field) for field in FIELDS.values()]
     return [start + name for name in names if name.startswith(last)]
+
+
+def _shown(field: Field) -> str:
+    if field.family:
+        return f"{field.name}."
+    return field.name if field.kind is Kind.FLAG else f"{field.name}:"

@@ -156,6 +156,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
                 "partialFilterExpression": {"recoveryTime": None, "state": ProcessState.RUNNING.value},
             },
         ),
+        # Of processes without labels it costs nothing.
+        (
+            [("labels", 1), ("_id", 1)],
+            {"name": "labels", "partialFilterExpression": {"labels": {"$exists": True}}},
+        ),
         # Few, one hopes; what finished well is not in it.
         (
             [("state", 1), ("_id", 1)],

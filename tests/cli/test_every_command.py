@@ -29,7 +29,7 @@ SERVERS = {"up", "worker", "beat"}
 """Commands that run until they are stopped, and have no JSON."""
 COMMANDS = {
     "show": ["show", "order-4711"],
-    "start": ["start", "echo", "1", "--app", "tests.cli.shop:app"],
+    "start": ["start", "echo", "1", "--app", "tests.cli.shop:app", "--label", "customer=acme"],
     "run": ["run", EXAMPLE, "--timeout", "10ms"],
     "status": ["status"],
     "find": ["find", "type:order state:running"],

@@ -94,6 +94,6 @@ def test_any_text_is_a_search_or_an_error(text: str) -> None:
 
 
 def test_completion() -> None:
-    assert "state:" in complete("st") and "started:" in complete("st")
+    assert "state:" in complete("st") and "started:" in complete("st") and complete("lab") == ["label."]
     assert complete("type:order state:br") == ["type:order state:broken"]
     assert len(complete("")) == len(FIELDS)

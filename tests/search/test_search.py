@@ -38,6 +38,8 @@ def databases(draw: st.DrawFn) -> Documents:
         process: dict[str, Any] = {"_id": key, "type": draw(NAMES), "state": state, "args": "[[],{}]"}
         process |= {"startedAt": draw(AGES), "idleTimeout": 60.0, "startTask": "s"}
         if draw(st.booleans()):
+            process["labels"] = sorted({f"of={draw(NAMES)}", f"by={draw(NAMES)}"})
+        if draw(st.booleans()):
             process["customId"] = f"{draw(NAMES)}{number}"
         if state == "running":
             process["recoveryTime"] = draw(AGES) + draw(st.sampled_from([0, 24])) * HOUR
@@ -118,6 +120,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 texts("state", {"processes": "state"}, draw(st.sampled_from(["running", "finished", "broken"]))),
                 texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
                 texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
+                (f"label.of:{wanted}", any_of("processes", lambda one: _is_labelled(one, wanted))),
                 (f"code:{sign}{number}", _codes(sign, number)),
                 (f"actor:{wanted}", _actors(wanted)),
                 (f"timeouts:{sign}{number}", any_of("decisions", lambda one: SIGNS[sign](one["timeouts"], number))),
@@ -129,6 +132,10 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
             ]
         )
     )
+
+
+def _is_labelled(process: dict[str, Any], wanted: str) -> bool:
+    return any(text_is(label, f"of={wanted}") for label in process.get("labels", ()))
 
 
 def _codes(sign: str, number: int) -> Holds:
@@ -225,12 +232,25 @@ def compare(world: World, documents: Documents, asked: Asked, size: int) -> None
 def test_every_field_is_tried() -> None:
     from recovery.search import FIELDS
 
-    tried = {"type", "custom", "id", "state", "error", "fingerprint", "code", "actor", "timeouts", "started", "ended"}
+    tried = {
+        "type",
+        "custom",
+        "id",
+        "label",
+        "state",
+        "error",
+        "fingerprint",
+        "code",
+        "actor",
+        "timeouts",
+        "started",
+        "ended",
+    }
     assert FIELDS.keys() - tried - {"idle", "overdue", "rule", "key"} == set()
 
 
 def test_what_is_wrong_is_found_without_going_through_all_processes(world: World) -> None:
-    for text in ("error:a", "code:>3", "fingerprint:a*", "rule:a", "type:x error:a", "error:a or rule:b"):
+    for text in ("label.of:a", "error:a", "code:>3", "fingerprint:a*", "rule:a", "type:x error:a", "error:a or rule:b"):
         candidates = search.plan_of(parse(text, NOW).tree).candidates
         assert all(one.few for one in candidates), text
         for one in candidates:

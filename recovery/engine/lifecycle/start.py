@@ -42,6 +42,7 @@ def start(
     key: str | None = None,
     markers: bool = False,
     retried_by_schedule: bool | None = None,
+    labels: tuple[str, ...] = (),
 ) -> str:
     """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
 
@@ -59,6 +60,7 @@ def start(
         retry=retry,
         context=context,
         key=key,
+        labels=labels,
         retried_by_schedule=retried_by_schedule or None,
     )
     first_look = min(idle_timeout, process_timeout or idle_timeout)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery.records import DecisionState, ProcessState
+from recovery.records.labels import label_text
 from recovery.search import Term
 from recovery.search.tree import Comparison
 from recovery.store import schema
@@ -41,6 +42,10 @@ def sources(term: Term) -> list[Source]:
     match term.field:
         case "type" | "state" | "id" | "custom" | "key":
             return [Source(schema.PROCESSES, {_PROCESS[term.field]: _text(term)})]
+        case "label":
+            labels = _text(Term(term.field, term.comparison, label_text(term.name, str(term.value))))
+            # Of what begins so the index is not in order of id.
+            return [Source(schema.PROCESSES, {"labels": labels}, few=term.comparison is Comparison.IS)]
         case "started" | "ended":
             return [Source(schema.PROCESSES, {f"{term.field}At": {_SIGNS[term.comparison]: term.value}})]
         case "idle":
