@@ -149,6 +149,8 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "process": process.id,
         "type": process.type,
         "custom_id": process.custom_id,
+        "former_custom_id": process.former_custom_id,
+        "replaced_by": process.replaced_by,
         "labels": decode_labels(process.labels),
         "state": process.state,
         "started_at": process.started_at,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -33,11 +33,19 @@ def start(
     ] = None,
     app: AppOption = None,
     custom_id: Annotated[
-        str | None, typer.Option(help="Your name for it; if a process has it, that one's id is printed.")
+        str | None, typer.Option(help="Your name for it, unique among its type; see --if-exists.")
     ] = None,
     any_arguments: Annotated[
         bool, typer.Option("--any-arguments", help="With --custom-id: also if that one has other arguments.")
     ] = False,
+    if_exists: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="If one has the custom id: [bold]return[/bold] its id; an [bold]error[/bold]; [bold]restart[/bold] "
+            "its failed tasks; or [bold]new_after_end[/bold], another one once it has ended.",
+        ),
+    ] = "return",
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="What it is searched by, as label.NAME:VALUE; may be repeated."),
@@ -61,7 +69,12 @@ def start(
     labels = parse_labels(label or [])
     connect(recovery_app.settings)
     process_id = recovery_app.start(
-        process_type, *values, custom_id=custom_id, any_arguments=any_arguments, labels=labels
+        process_type,
+        *values,
+        custom_id=custom_id,
+        any_arguments=any_arguments,
+        if_exists=cast(Any, if_exists),
+        labels=labels,
     )
     try:
         if not json:

@@ -52,6 +52,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     yield line((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
     if process.custom_id:
         yield line(f"custom id  {process.custom_id}")
+    if process.former_custom_id:
+        yield line(f"custom id  {process.former_custom_id}, until process {process.replaced_by} took its place")
     lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
     started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")

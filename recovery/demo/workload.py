@@ -64,7 +64,7 @@ class Starting:
     def next(self) -> Run:
         """Start the next one. Raises ServerUnavailable; called again, it starts the same one, and once at the most."""
         place = self._started % len(self._workflows)
-        process_id = start_process(
+        started = start_process(
             self._resources,
             PROCESS,
             _arguments(self._workflows[place], self._time_scale, self._started),
@@ -72,7 +72,7 @@ class Starting:
             idle_timeout=self._resources.settings.idle_timeout,
         )
         self._started += 1
-        return Run(process_id, self._workflows[place])
+        return Run(started.id, self._workflows[place])
 
 
 def start(resources: Resources, workflows: Sequence[Workflow], count: int, time_scale: float) -> Iterator[Run]:

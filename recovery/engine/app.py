@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery.engine.actors.actor import Actor, check_function, encode_call
 from recovery.engine.actors.declared import (
@@ -15,13 +15,15 @@ from recovery.engine.actors.declared import (
     strategy_of,
     type_preferences,
 )
+from recovery.engine.lifecycle import custom_ids
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.custom_ids import IfExists
 from recovery.engine.lifecycle.keys import check_key_function, key_of
 from recovery.engine.lifecycle.results import await_result
 from recovery.engine.naming import hint
 from recovery.engine.operations.abort import abort_process
-from recovery.engine.operations.restart import restart_process
+from recovery.engine.operations.restart import restart_if_broken, restart_process
 from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
 from recovery.errors import (
@@ -29,7 +31,7 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import ProcessTypePreferences, given
+from recovery.records import Process, ProcessState, ProcessTypePreferences, given
 from recovery.records.labels import encode_labels
 from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
@@ -209,6 +211,7 @@ class Recovery:
         *args: Any,
         custom_id: str | None = None,
         any_arguments: bool = False,
+        if_exists: Literal["return", "error", "restart", "new_after_end"] = "return",
         labels: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> str:
@@ -216,8 +219,10 @@ class Recovery:
 
         By its `labels` it is searched, as `label.customer:acme`: up to 20 texts by name.
 
-        With a `custom_id` that a process of this type has already: that one's id, and nothing is started. It must have
-        been started with the same arguments, each by its place or its name as now, unless they may be `any_arguments`.
+        With a `custom_id` that a process of this type has already, unless that one was aborted, `if_exists` says what
+        is done (`lifecycle.custom_ids.IfExists`). By default that one's id is returned, and nothing is started: so a
+        start whose answer was lost can be repeated. It must have been started with the same arguments, each by its
+        place or its name as now, unless they may be `any_arguments`.
         Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken; and StartRefused, where a marker or an
         operator says that none is to be started now.
         """
@@ -226,6 +231,7 @@ class Recovery:
         if actor is None or actor.process_type is None:
             raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
         custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
+        policy = custom_ids.checked(if_exists, custom_id)
         labelled = encode_labels(labels) if labels is not None else ()
         actor.check_call(args, kwargs)
         encoded = encode_call(name, args, kwargs)
@@ -235,7 +241,7 @@ class Recovery:
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
         resources = self.resources
         kind = resources.store.preferences.process_type(actor.process_type)
-        return starting.start(
+        started = starting.start(
             resources,
             name,
             encoded.text,
@@ -248,7 +254,18 @@ class Recovery:
             key=key,
             markers=kind.markers,
             labels=labelled,
+            if_exists=policy,
         )
+        if started.there is not None:
+            self._met(started.there, policy)
+        return started.id
+
+    def _met(self, there: Process, if_exists: IfExists) -> None:
+        """Do what is to be done about the process that has the custom id."""
+        if if_exists is IfExists.ERROR:
+            raise custom_ids.refuse(there)
+        if if_exists is IfExists.RESTART and there.state is ProcessState.BROKEN:
+            restart_if_broken(self.resources, there.id)
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:
         """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).

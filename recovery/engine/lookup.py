@@ -32,7 +32,8 @@ def not_found(resources: Resources, process_id: str) -> ProcessNotFound:
 
 
 def resolve(resources: Resources, name: str) -> str:
-    """The id of the process that has this id or, if none has, this custom id; as it was given if neither is there.
+    """The id of the process that has this id or, if none has, this custom id; or that was the last to give it up, if
+    none took it since. As it was given if none of them is there.
 
     Raises InputError for a custom id that processes of several types have: it lists them.
     """
@@ -42,7 +43,7 @@ def resolve(resources: Resources, name: str) -> str:
     found = resources.store.custom_ids.find(name, MAX_LISTED + 1)
     if len(found) > 1:
         raise InputError(_ambiguous(name, found))
-    return found[0].id if found else name
+    return found[0].id if found else resources.store.custom_ids.last_former(name) or name
 
 
 def resolve_task(resources: Resources, target: str) -> tuple[str, str | None]:

@@ -37,6 +37,10 @@ class Process(Record):
     type: str
     args: str
     custom_id: str | None = None
+    former_custom_id: str | None = None
+    """The one that it had, until another process was started in its place."""
+    replaced_by: str | None = None
+    """That one's id; it was not saved if its start was cut off."""
     key: str | None = None
     """What of its type it is for, by the type's key function: its marker's."""
     labels: tuple[str, ...] = ()

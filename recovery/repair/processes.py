@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from recovery.engine import Resources, break_off, enqueue, finish_process, for_each, register
+from recovery.engine.lifecycle.abort import finish_abort
 from recovery.engine.lifecycle.redo import carry_out
-from recovery.engine.operations.abort import finish_abort
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying

@@ -45,7 +45,7 @@ FIELDS: dict[str, Field] = {
         Field("type", Kind.TEXT, "The process type."),
         Field("state", Kind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
         Field("id", Kind.TEXT, "The process's id."),
-        Field("custom", Kind.TEXT, "Its custom id."),
+        Field("custom", Kind.TEXT, "Its custom id, or the one that it had until another process took its place."),
         Field("label", Kind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
         Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
         Field("started", Kind.MOMENT, "When it was started."),

@@ -156,6 +156,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
                 "partialFilterExpression": {"recoveryTime": None, "state": ProcessState.RUNNING.value},
             },
         ),
+        # Of what was replaced.
+        (
+            [("formerCustomId", 1)],
+            {"name": "formerCustomId", "partialFilterExpression": {"formerCustomId": {"$exists": True}}},
+        ),
         # Of processes without labels it costs nothing.
         (
             [("labels", 1), ("_id", 1)],

@@ -305,7 +305,7 @@ def test_of_what_a_schedule_tries_again_only_what_no_instance_can_cure_leaves_on
     started = start(
         world.app.resources, "copy", '[["sales"],{}]', custom_id=None, idle_timeout=60, key="sales",
         markers=True, retried_by_schedule=True,
-    )  # fmt: skip
+    ).id  # fmt: skip
     assert break_process(world.app.resources, started, 0, ErrorInfo(kind="Away", message="no", code=code))
     assert bool(world.store.markers.all()) is marked
     process = world.process(started)

@@ -25,16 +25,17 @@ SHOWN = 200
 """Characters of an error's message that a refusal repeats."""
 
 
-def check_start(resources: Resources, process: Process, markers: bool) -> None:
+def check_start(resources: Resources, process: Process, markers: bool, *, replacing: bool = False) -> None:
     """Raise StartRefused for a process that is about to be started and may not be, and count it. `markers`: its type
     asks for them.
 
-    One whose custom id is taken may: it is not started again.
+    One whose custom id is taken may, unless it is about to replace who has it: it is not started again.
     """
     refused = _refusal(resources, process, markers)
     if refused is None:
         return
-    if process.custom_id is not None and resources.store.custom_ids.is_taken(process.type, process.custom_id):
+    custom_id = None if replacing else process.custom_id
+    if custom_id is not None and resources.store.custom_ids.is_taken(process.type, custom_id):
         return
     metrics.STARTS_REFUSED.labels(refused.process_type, refused.reason).inc()
     raise refused

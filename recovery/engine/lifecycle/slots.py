@@ -155,7 +155,7 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
     try:
         if keyed.error is not None:
             raise InputError(keyed.error)
-        process = start(
+        started = start(
             resources,
             schedule.type,
             plan.arguments or NO_ARGUMENTS,
@@ -175,7 +175,7 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         log.warning("schedule %s, slot %s: not started: %s", schedule.id, moment_text(slot), error)
         reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason[:500], triggered=triggered)
-    return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=process, triggered=triggered)
+    return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=started.id, triggered=triggered)
 
 
 def _count(schedule: Schedule, *results: SlotResult) -> None:

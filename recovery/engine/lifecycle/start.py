@@ -8,9 +8,11 @@ to the caller, who would start the process a second time.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery import metrics
+from recovery.engine.lifecycle.custom_ids import IfExists, gives_up, replace
 from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
@@ -28,6 +30,15 @@ CONFIRMED_TIMEOUT = 10.0
 what to do about that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process that was started, or was there already."""
+
+    id: str
+    there: Process | None = None
+    """The one that was there, briefly, as it was then."""
+
+
 def start(
     resources: Resources,
     process_type: str,
@@ -43,10 +54,12 @@ def start(
     markers: bool = False,
     retried_by_schedule: bool | None = None,
     labels: tuple[str, ...] = (),
-) -> str:
-    """Start a process of this type; its id. `args` is the JSON text of `[positional, named]` arguments.
+    if_exists: IfExists | None = None,
+) -> Started:
+    """Start a process of this type. `args` is the JSON text of `[positional, named]` arguments.
 
-    With a custom id that a process of this type has already, that one's id, and nothing is changed. Raises
+    With a custom id that a process of this type has already, that one, unless it is replaced as `if_exists` says
+    (`custom_ids`; by default it never is). Raises
     CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`; and StartRefused
     where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
     `retried_by_schedule` its own end leaves a marker only if no next instance could do better.
@@ -67,7 +80,7 @@ def start(
     try:
         process = through_outage(
             resources,
-            lambda: _insert_if_allowed(resources, wanted, first_look, markers),
+            lambda: _insert_if_allowed(resources, wanted, first_look, markers, if_exists),
             CONFIRMED_TIMEOUT,
             wanted.id,
         )
@@ -79,7 +92,7 @@ def start(
     if process.id != wanted.id:
         if not any_arguments:
             _check_arguments(resources, process, wanted)
-        return process.id
+        return Started(process.id, process)
     metrics.PROCESSES_STARTED.labels(process_type).inc()
     try:
         assert process.started_at is not None
@@ -87,12 +100,21 @@ def start(
     except StoreError as error:
         told = "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s"
         log.warning(told, process.id, error, idle_timeout)
-    return process.id
+    return Started(process.id)
 
 
-def _insert_if_allowed(resources: Resources, wanted: Process, first_look: float, markers: bool) -> Process:
-    if markers or resources.store.preferences.disabled(wanted.type) is not None:
+def _insert_if_allowed(
+    resources: Resources, wanted: Process, first_look: float, markers: bool, if_exists: IfExists | None
+) -> Process:
+    refusable = markers or resources.store.preferences.disabled(wanted.type) is not None
+    if refusable:
         check_start(resources, wanted, markers)
+    process = resources.store.processes.insert(wanted, first_look)
+    if process.id == wanted.id or not gives_up(process, if_exists):
+        return process
+    if refusable:
+        check_start(resources, wanted, markers, replacing=True)
+    replace(resources, process, wanted)
     return resources.store.processes.insert(wanted, first_look)
 
 

@@ -1,19 +1,11 @@
-"""Abort of processes, at an operator's command: they end at once, without a result.
-
-    graph: a deadline, if it is at rest → process: running|broken → aborted, next epoch (the commit point)
-    → graph: next epoch → decisions: at rest → no longer listed → graph: at rest
-
-After the graph's step no apply takes place, so nothing is scheduled or enqueued any more; what was until then, the next
-step ends. Attempts that run lose their claim, and their results are stale. Cut off anywhere after the commit point, the
-graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
-"""
+"""What an operator does to have processes aborted: one, those of interruptions, and those that wait for an actor which
+nobody serves."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from recovery import metrics
+from recovery.engine.lifecycle.abort import abort
 from recovery.engine.lookup import find_process
 from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
@@ -21,15 +13,11 @@ from recovery.engine.operations.restart import described, pages
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
 from recovery.plurals import count
-from recovery.records import ErrorInfo, Process, ProcessState, given
-from recovery.records.ids import new_pass
+from recovery.records import ProcessState, given
 from recovery.store import Selection
 
-ABORTED = "Aborted"
-"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""
-REASON_LENGTH = 500
 CATCH_UP_TIMEOUT = 5.0
 """Seconds that an operator waits for the majority, a thousand times what it takes while all is well: what was queued a
 moment ago is not to be overlooked."""
@@ -108,43 +96,8 @@ def _at_most(limit: int | None, done: int) -> int:
     return BATCH if limit is None else min(BATCH, limit - done)
 
 
-def abort(resources: Resources, process_ids: Sequence[str], reason: str) -> int:
-    """Abort up to a batch of processes; how many were not aborted, or otherwise over, before."""
-    store = resources.store
-    error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
-    ended = 0
-    store.aborts.announce(process_ids)
-    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
-        ended += store.aborts.end([process.id for process in processes], epoch, error)
-    metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
-    metrics.OPERATIONS.labels("abort").inc(ended)
-    finish_abort(resources, process_ids)
-    return ended
-
-
-def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
-    """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
-    store, finished = resources.store, 0
-    aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
-    for epoch, processes in _by_epoch(aborted).items():
-        ids = [process.id for process in processes]
-        store.aborts.close_graphs(ids, epoch)
-        store.aborts.end_decisions(processes, epoch, new_pass())
-        store.interruptions.remove_all(ids)
-        store.aborts.clear_graph_deadlines(ids)
-        finished += len(ids)
-    return finished
-
-
 def _checked(reason: str) -> str:
     plain = given.exact(reason) if isinstance(reason, str) else ""
     if not plain.strip() or not given.is_unicode(plain):
         raise InputError(f"reason={given.shown(reason)}: say in a few words why; it is shown with the process")
     return plain
-
-
-def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:
-    alike: dict[int, list[Process]] = defaultdict(list)
-    for process in processes:
-        alike[process.epoch].append(process)
-    return alike

@@ -81,6 +81,16 @@ def restart(resources: Resources, process_id: str, task: str | None = None) -> R
     return done
 
 
+def restart_if_broken(resources: Resources, process_id: str) -> None:
+    """Restart the failed tasks of a process that was broken a moment ago; if it runs again by now, or is over, it is
+    left alone."""
+    try:
+        restart(resources, process_id)
+    except InputError:
+        if find_process(resources, process_id).state is ProcessState.BROKEN:
+            raise
+
+
 def restart_selected(resources: Resources, selection: Selection, limit: int | None = None) -> Restarts:
     """Restart the tasks of all interruptions selected, of the oldest processes first; at most `limit` tasks."""
     done = Restarts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine.operations.abort import abort
+from recovery.engine.lifecycle.abort import abort
 from recovery.operations.kinds.base import Kind, Planned, described, ended, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
 

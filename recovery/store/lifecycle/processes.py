@@ -30,7 +30,7 @@ from recovery.store.expressions import (
 from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
 
-RUNNING = ProcessState.RUNNING.value
+RUNNING, FINISHED, ABORTED = ProcessState.RUNNING.value, ProcessState.FINISHED.value, ProcessState.ABORTED.value
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
 _STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
@@ -74,6 +74,13 @@ class Processes:
         assert found is not None
         saved = _brief(found)
         return saved.evolve(args=process.args) if saved.id == process.id else saved
+
+    def give_up_custom_id(self, process_id: str, custom_id: str, to: str) -> bool:
+        """A process that is over no longer has its custom id, which is for process `to`. Whether it was so changed."""
+        guard = {"_id": process_id, "customId": custom_id, "state": {"$in": [FINISHED, ABORTED]}}
+        fields = {"formerCustomId": "$customId", "replacedBy": literal(to)}
+        stages: list[Document] = [{"$set": fields}, {"$unset": "customId"}]
+        return self._committed.update_one(guard, stages).modified_count == 1
 
     def get(self, process_id: str) -> Process | None:
         """The process of this id, as a whole: up to 16 MB."""

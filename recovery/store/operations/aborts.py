@@ -6,7 +6,7 @@ else is done, so that an abort which was cut off is found by the graph's deadlin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pymongo import UpdateMany
 from pymongo.database import Database
@@ -22,7 +22,7 @@ from recovery.store.lifecycle.decision_updates import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
 from recovery.store.lifecycle.tasks import insert_missing
 
-_ENDABLE = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
+_ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 _UNTOLD = ErrorInfo(kind="Aborted", message="by another program")
 
 
@@ -45,9 +45,11 @@ class Aborts:
             [{"$set": {"recoveryTime": IDLE}}],
         )
 
-    def end(self, process_ids: Sequence[str], epoch: int, error: ErrorInfo) -> int:
-        """running|broken → aborted in the next epoch: the commit point. How many; those that ended otherwise, or
-        were aborted already, are left alone."""
+    def end(
+        self, process_ids: Sequence[str], epoch: int, error: ErrorInfo, among: Collection[ProcessState] = _ENDABLE
+    ) -> int:
+        """running|broken, those `among` these, → aborted in the next epoch: the commit point. How many; those that
+        ended otherwise, or were aborted already, are left alone."""
         fields = {
             "state": ProcessState.ABORTED.value,
             "epoch": epoch + 1,
@@ -55,7 +57,7 @@ class Aborts:
             "error": literal(to_document(error)),
         }
         changed = self._processes.update_many(
-            {"_id": {"$in": list(process_ids)}, "state": {"$in": _ENDABLE}, "epoch": epoch},
+            {"_id": {"$in": list(process_ids)}, "state": {"$in": [state.value for state in among]}, "epoch": epoch},
             [{"$set": fields}, {"$unset": ["recoveryTime", "redo"]}],
         )
         return changed.modified_count

@@ -55,6 +55,7 @@ class Redos:
             "epoch": seen.epoch,
             "reopened": seen.reopened,
             "redo": None,
+            "replacedBy": None,
         }
         ended: Document = {"$mergeObjects": [literal(to_document(life)), {"endedAt": "$$NOW"}]}
         lives: Document = {"$concatArrays": [{"$ifNull": ["$lives", []]}, [ended]]}

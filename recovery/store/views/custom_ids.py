@@ -51,6 +51,11 @@ class CustomIds:
             found = self._processes.find(query, _FIELDS).limit(limit).to_list()
         return sorted(map(_named, found), key=lambda one: (one.type, one.id))
 
+    def last_former(self, custom_id: str) -> str | None:
+        """The id of the last process that had this custom id and gave it up. Index `formerCustomId`."""
+        found = self._processes.find({"formerCustomId": custom_id}, {"_id": True}).sort("_id", -1).limit(1).to_list()
+        return found[0]["_id"] if found else None
+
     def is_taken(self, process_type: str, custom_id: str) -> bool:
         """Whether a process of this type has this custom id. Index `customId`."""
         return self._processes.find_one({"type": process_type, "customId": custom_id}, {"_id": True}) is not None

@@ -40,8 +40,18 @@ class Source:
 def sources(term: Term) -> list[Source]:
     """Where a term is true: for the processes of any of these. One source in `processes` alone is a plain filter."""
     match term.field:
-        case "type" | "state" | "id" | "custom" | "key":
+        case "type" | "state" | "id" | "key":
             return [Source(schema.PROCESSES, {_PROCESS[term.field]: _text(term)})]
+        case "custom" if term.comparison is Comparison.IS:
+            # With any type, which its index has first: a seek for each type.
+            now: Document = {"type": {"$gte": ""}, "customId": term.value}
+            return [
+                Source(schema.PROCESSES, now, few=True),
+                Source(schema.PROCESSES, {"formerCustomId": term.value}, few=True),
+            ]
+        case "custom":
+            either = [{name: _text(term)} for name in ("customId", "formerCustomId")]
+            return [Source(schema.PROCESSES, {"$or": either})]
         case "label":
             labels = _text(Term(term.field, term.comparison, label_text(term.name, str(term.value))))
             # Of what begins so the index is not in order of id.
@@ -73,7 +83,7 @@ def sources(term: Term) -> list[Source]:
     raise AssertionError(f"no term is called {term.field}")  # the language knows no other
 
 
-_PROCESS = {"type": "type", "state": "state", "id": "_id", "custom": "customId", "key": "key"}
+_PROCESS = {"type": "type", "state": "state", "id": "_id", "key": "key"}
 
 
 def _text(term: Term) -> Any:

@@ -1,0 +1,62 @@
+"""Abort of processes: they end at once, without a result.
+
+    graph: a deadline, if it is at rest → process: running|broken → aborted, next epoch (the commit point)
+    → graph: next epoch → decisions: at rest → no longer listed → graph: at rest
+
+After the graph's step no apply takes place, so nothing is scheduled or enqueued any more; what was until then, the next
+step ends. Attempts that run lose their claim, and their results are stale. Cut off anywhere after the commit point, the
+graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from recovery import metrics
+from recovery.engine.resources import Resources
+from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records.ids import new_pass
+
+ABORTED = "Aborted"
+"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
+REASON_LENGTH = 500
+ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
+
+
+def abort(
+    resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = ENDABLE
+) -> int:
+    """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
+    before."""
+    store = resources.store
+    error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
+    ended = 0
+    store.aborts.announce(process_ids)
+    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
+        ended += store.aborts.end([process.id for process in processes], epoch, error, among)
+    metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
+    metrics.OPERATIONS.labels("abort").inc(ended)
+    finish_abort(resources, process_ids)
+    return ended
+
+
+def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
+    """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
+    store, finished = resources.store, 0
+    aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
+    for epoch, processes in _by_epoch(aborted).items():
+        ids = [process.id for process in processes]
+        store.aborts.close_graphs(ids, epoch)
+        store.aborts.end_decisions(processes, epoch, new_pass())
+        store.interruptions.remove_all(ids)
+        store.aborts.clear_graph_deadlines(ids)
+        finished += len(ids)
+    return finished
+
+
+def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:
+    alike: dict[int, list[Process]] = defaultdict(list)
+    for process in processes:
+        alike[process.epoch].append(process)
+    return alike
