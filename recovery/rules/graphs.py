@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from recovery.records import Decision, DecisionState
+from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import START_TASK, record_id
 from recovery.rules.contradictions import is_untouched
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
@@ -27,13 +27,15 @@ def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     graph = snapshot.graph
     if graph is None:
         return
+    runs = snapshot.process is not None and snapshot.process.state is ProcessState.RUNNING
+    failed = "failed, and the process still runs" if runs else "failed before in the graph"
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
         if decision is None or decision.state is not DecisionState.FINISHED or task not in snapshot.tasks:
             continue
         outcome = decision.outcome
         if outcome and outcome.finished_at and outcome.finished_at < around.read_at - around.margin:
-            seen = "failed, and the process still runs" if task in graph.failed else "open in the graph"
+            seen = failed if task in graph.failed else "open in the graph"
             evidence = f"finished {outcome.finished_at:%H:%M:%S}, {seen}"
             yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from recovery.records import DecisionState, Process, ProcessState
 from recovery.rules import contradictions, graphs, links
+from recovery.rules.broken import of_broken
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
-from recovery.rules.interruptions import interruption_missing
 from recovery.rules.markers import marker_missing
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.timeouts import process_timeout
@@ -37,7 +37,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     elif process.state is ProcessState.FINISHED:
         found += finished_too_early(snapshot, around)
     elif process.state is ProcessState.BROKEN:
-        found += interruption_missing(snapshot, around)
+        found += of_broken(snapshot, around)
     return _once(found)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from recovery.engine import Applier, Resources
 from recovery.errors import DamagedRecord
 from recovery.records import ProcessState
 from recovery.records.ids import split_record_id
@@ -45,15 +46,26 @@ class GraphScanner(_WholeProcesses):
 
     name = "graphs"
 
+    def __init__(self, resources: Resources, applier: Applier) -> None:
+        super().__init__(resources, applier)
+        self._wrong = set[str]()
+
     def find(self, limit: int) -> Page[Snapshot]:
+        self._wrong.clear()
         return self.read(self.resources.store.graphs.overdue(limit))
+
+    def judge(self, page: Page[Snapshot]) -> Diagnosis:
+        found = super().judge(page)
+        self._wrong |= {finding.process_id for finding in found.findings}
+        return found
 
     def postpone(self, record: Any) -> None:
         resources = self.resources
         resources.store.graphs.postpone(_process_of(record), resources.settings.idle_timeout)
 
     def postpone_healthy(self, page: Sequence[Snapshot]) -> None:
-        over = [snapshot.process_id for snapshot in page if _over(snapshot)]
+        # One that was just repaired may go on from there: it is looked at once more.
+        over = [one.process_id for one in page if _over(one) and one.process_id not in self._wrong]
         if over:
             self.resources.store.clear_graph_deadlines(over, overdue=True)
         self.resources.store.graphs.postpone_idle([snapshot.process_id for snapshot in page])

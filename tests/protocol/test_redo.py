@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from recovery import Settings
 from recovery.engine.operations.redo import redo_process
-from recovery.records import ProcessState
+from recovery.records import Graph, Life, Process, ProcessState
 from tests.protocol.harness import RESULT, World
+from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import check_quiet
 
@@ -60,3 +63,61 @@ def test_two_at_once_and_a_scanner(world: World) -> None:
     assert world.bring_to_end(process_id).epoch == 1
     assert world.app.result(process_id, timeout=0) == RESULT
     check_quiet(world, process_id)
+
+
+def of_epoch_2(world: World, at: str | None) -> str:
+    """A process that is done again for the second time, or is about to be: cut off there."""
+    process_id = world.app.start("pyramid", [1, 2, 3])
+    world.bring_to_end(process_id)
+    redo_process(world.app.resources, process_id, "why")
+    world.bring_to_end(process_id)
+    if at is None:
+        redo_process(world.app.resources, process_id, "once more")
+    else:
+        world.dies(at, lambda doomed: redo_process(doomed.app.resources, process_id, "once more"))
+    return process_id
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("at", ["Redos.begin:after", "Redos.put_back:after", "Redos.move:before", None])
+def test_whoever_still_carries_out_the_one_before_changes_nothing(world: World, at: str | None, ended: bool) -> None:
+    """Cut off in it and gone on, each step of epoch 1 finds that its time is over, whatever epoch 2 has come to."""
+    process_id = of_epoch_2(world, at)
+    if ended:
+        world.bring_to_end(process_id)
+        check_quiet(world, process_id)
+    database, redos = world.store.database, world.store.redos
+    there = [*world.decisions(process_id)]
+    # What epoch 2 has not come to yet is what epoch 1 left, and stays so.
+    left = {name: contents(world.store, name) for name in ("processes", "decisions", "tasks", "graphs")}
+    of_now = [one["_id"].partition("/")[2] for one in left["decisions"].values() if one["epoch"] == 2]
+    scheduled = [task for task in there if left["tasks"][f"{process_id}/{task}"]["epoch"] > 0]
+    redos.move(process_id, 1)
+    redos.forget(process_id, 1, scheduled)
+    redos.discard(process_id, 1, scheduled)
+    redos.release(process_id, 1, of_now)
+    redos.put_back(process_id, 1, there)
+    assert redos.drop(process_id, 1, there) == 0
+    assert not redos.set_graph(Graph(id=process_id, epoch=1))
+    assert not redos.end(process_id, 1)
+    assert {name: contents(world.store, name) for name in left} == left
+    assert database["graphs"].count_documents({}) == 1
+    assert world.bring_to_end(process_id).epoch == 2
+    assert world.app.result(process_id, timeout=0) == RESULT
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param(lambda seen: seen.evolve(epoch=seen.epoch - 1), id="done again since"),
+        pytest.param(lambda seen: seen.evolve(reopened=0), id="restarted since"),
+        pytest.param(lambda seen: seen.evolve(state=ProcessState.BROKEN), id="ended otherwise since"),
+    ],
+)
+def test_it_is_begun_of_what_was_seen_alone(world: World, since: Callable[[Process], Process]) -> None:
+    process_id = of_epoch_2(world, None)
+    seen = world.bring_to_end(process_id)
+    life = Life(epoch=seen.epoch, state=seen.state, by="me", reason="late", ended_at=world.store.now())
+    assert not world.store.redos.begin(since(seen), life, ["start"], 60)
+    assert world.process(process_id) == seen
+    assert world.store.redos.begin(seen, life, ["start"], 60)

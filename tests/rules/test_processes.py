@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, ProcessState
+from recovery.records import Child, Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Repair, Rule, Snapshot, judge_process
 from recovery.rules.processes import start_not_registered
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, SOON, TICK, around
@@ -52,6 +52,27 @@ def without_tasks(judged: Snapshot, *tasks: str) -> Snapshot:
 
 def is_open(*tasks: str) -> dict[str, datetime]:
     return dict.fromkeys(tasks, LONG_AGO)
+
+
+def failed(task: str, **changes: Any) -> Decision:
+    error = ErrorInfo(kind="ValueError", message="no")
+    return decision(task, FINISHED, outcome=Outcome(pass_key="k", finished_at=LONG_AGO, error=error), **changes)
+
+
+def broken(y: Decision, graph: dict[str, Any] | None = None, bad: Decision | None = None, **process: Any) -> Snapshot:
+    """A broken process: its start scheduled `bad`, which failed, and `x`, which is done; y waits for both, or does what
+    is said."""
+    known = {"finished": ("start", "x"), "not_finished": is_open("bad", "y"), "failed": {"bad": True}}
+    links = {"links": {"y": {"bad": True}} if y.state is WAITING else {}}
+    decisions = [finished("start", children=["bad", "x", "y"]), bad or failed("bad"), finished("x"), y]
+    ended = {"state": ProcessState.BROKEN, "ended_at": LONG_AGO, "recovery_time": None}
+    return snapshot(decisions, {**known, **links, **(graph or {})}, **{**ended, **process})
+
+
+def without(judged: Snapshot, task: str) -> Snapshot:
+    """Nothing is left of a task."""
+    left = {key: one for key, one in judged.decisions.items() if key != task}
+    return replace(judged, decisions=left, tasks=judged.tasks - {task})
 
 
 Case = tuple[str, Snapshot, Rule, str, Repair, str]
@@ -224,6 +245,54 @@ FOUND: list[Case] = [
                  {"not_finished": is_open("a", "b"), "failed": {"b": True}}, state=ProcessState.BROKEN),
         Rule.WORK_TIMEOUT, "p/a", Repair.REQUEUE, "working for None, deadline 11:00:00.000000 past",
     ),
+    (
+        "broken, a sibling is ready and not queued", broken(decision("y"), {"links": {}}),
+        Rule.READY_NOT_QUEUED, "p/y", Repair.ENQUEUE_READY, "waiting for nothing",
+    ),
+    (
+        "broken, and its graph is gone", replace(broken(decision("y")), graph=None),
+        Rule.GRAPH_MISSING, "p", Repair.REBUILD_GRAPH, "3 of 4 decisions are finished, and there is no graph",
+    ),
+    (
+        "broken, a sibling is done and not applied", broken(finished("y"), {"links": {}}),
+        Rule.DECISION_NOT_APPLIED, "p/y", Repair.APPLY, "finished 11:00:00, open in the graph",
+    ),
+    (
+        "broken, another task failed as well and is not applied", broken(failed("y"), {"links": {}}),
+        Rule.DECISION_NOT_APPLIED, "p/y", Repair.APPLY, "finished 11:00:00, open in the graph",
+    ),
+    (
+        "broken, and what failed is done after all", broken(decision("y"), bad=finished("bad")),
+        Rule.DECISION_NOT_APPLIED, "p/bad", Repair.APPLY, "finished 11:00:00, failed before in the graph",
+    ),
+    (
+        "broken, what failed has failed once more, and that is not applied",
+        broken(decision("y"), bad=failed("bad", restarts=1)),
+        Rule.DECISION_NOT_APPLIED, "p/bad", Repair.APPLY, "finished 11:00:00, failed before in the graph",
+    ),
+    (
+        "broken, the records of a sibling are gone", without(broken(decision("y")), "y"),
+        Rule.CHILDREN_MISSING, "p/start", Repair.APPLY, "1 of 3 children lack their records, first y",
+    ),
+    (
+        "broken, the task of a sibling is gone", without_tasks(broken(decision("y")), "y"),
+        Rule.TASK_MISSING, "p/y", Repair.RESTORE, "open in the graph, and there is no Task; start scheduled it",
+    ),
+    (
+        "broken, a sibling is finished in the graph alone",
+        broken(decision("y", QUEUED), {"finished": ("start", "x", "y"), "not_finished": is_open("bad")}),
+        Rule.FINISHED_UNDECIDED, "p/y", Repair.REOPEN, "finished in the graph, queued in its decision",
+    ),
+    (
+        "broken, a sibling waits for what is done", broken(decision("y"), {"links": {"y": {"x": True, "bad": True}}}),
+        Rule.DEAD_LINK, "p/y", Repair.DROP_LINKS, "waits for x (finished)",
+    ),
+    (
+        "broken, a deadline of a sibling is far off",
+        broken(decision("y", QUEUED, recovery_time=NOW + timedelta(days=40))),
+        Rule.TIME_IMPOSSIBLE, "p/y", Repair.SET_TIME,
+        "its deadline is 40 days from now, and nobody sets one so far off",
+    ),
 ]  # fmt: skip
 
 HEALTHY: list[tuple[str, Snapshot]] = [
@@ -276,12 +345,20 @@ HEALTHY: list[tuple[str, Snapshot]] = [
         snapshot([finished("start")], {"finished": ("start",), "recovery_time": None},
                  state=ProcessState.FINISHED, recovery_time=None),
     ),
+    ("broken, with what never came to run", broken(decision("y"))),
+    ("broken, a sibling goes on", broken(decision("y", QUEUED))),
     (
-        "broken, with what never came to run",
-        snapshot([finished("a"), decision("b")],
-                 {"not_finished": is_open("a", "b"), "failed": {"a": True}, "links": {"b": {"a": True}}},
-                 state=ProcessState.BROKEN, recovery_time=None),
+        "broken, all others are done",
+        broken(finished("y"), {"finished": ("start", "x", "y"), "not_finished": is_open("bad")}),
     ),
+    ("broken, what failed is tried again", broken(decision("y"), bad=decision("bad", QUEUED, restarts=1))),
+    ("broken for a task whose records are lost",
+     without(broken(decision("y"), {"failed": {"start": True, "bad": True}}), "start")),
+    ("broken for a task of which one record is lost", without_tasks(broken(decision("y"), bad=decision("bad")), "bad")),
+    ("broken for a circle", broken(decision("y"), {
+        "finished": ("start", "x"), "not_finished": is_open("bad", "y"), "failed": {"bad": True},
+        "links": {"bad": {"y": True}, "y": {"bad": True}}}, bad=decision("bad"))),
+    ("broken, and its own times are odd", broken(decision("y"), started_at=NOW + timedelta(days=9))),
 ]  # fmt: skip
 
 

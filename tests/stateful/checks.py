@@ -134,7 +134,9 @@ class Memory:
                 assert (key, life) not in self.outcomes, f"{key} was decided, and is {document['state']}"
         for (key, life), passes in self.accepted.items():
             assert len(passes) == 1, f"{key}: two attempts were told that theirs is the result: {passes}"
-            if (outcome := self.outcomes.get((key, life))) is not None or life == self.lives[key]:
+            # What was taken in an epoch before may have been dropped, or put back, before anybody saw it here.
+            of_now = life // EPOCH == max(self.epochs[key.partition("/")[0]], default=0) and life == self.lives[key]
+            if (outcome := self.outcomes.get((key, life))) is not None or of_now:
                 assert outcome and outcome["pass"] in passes, f"{key}: accepted was {passes}, and there is {outcome}"
 
     def _restarted(self, key: str, life: int, document: dict[str, Any]) -> None:
@@ -201,7 +203,10 @@ def _have_deadlines(found: Documents) -> None:
         if is_open and not graph.get("recoveryTime"):
             lacking.append(graph)
         # Known to the graph as open, and decided: somebody has to apply it. Of a broken process the siblings go on.
-        for task in graph["notFinished"] if processes[key]["state"] in ("running", "broken") else ():
+        # While it is to be done again from some task the process's deadline stands for what its old graph has open.
+        process = processes[key]
+        old = process.get("redo") and graph["epoch"] < process["epoch"]
+        for task in graph["notFinished"] if process["state"] in ("running", "broken") and not old else ():
             decision = decisions.get(f"{key}/{task}")
             if decision is not None and decision["state"] == "finished" and not decision.get("recoveryTime"):
                 known = task in graph.get("failed", {}) and failed(decision)

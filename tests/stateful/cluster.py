@@ -124,9 +124,9 @@ class Cluster:
         """A process that starts now: its memory is empty."""
         return Member(self.settings, self.app, f"w{next(self._numbers)}")
 
-    def start(self, program: Any, custom_id: str, kind: str = PROCESS) -> str:
+    def start(self, program: Any, custom_id: str, kind: str = PROCESS, if_exists: Any = "return") -> str:
         """A client asks for a process."""
-        return make_app(self.settings).start(kind, program, custom_id=custom_id)
+        return make_app(self.settings).start(kind, program, custom_id=custom_id, if_exists=if_exists)
 
     def processes(self) -> list[str]:
         """All of them, in the order of their starts."""

@@ -124,6 +124,16 @@ class Protocol(RuleBasedStateMachine):
         self.programs[custom_id], self.kinds[custom_id] = program, kind
         self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind))
 
+    @rule(which=st.integers(0, 9), faults=OPERATORS_FAULTS)
+    def starts_another(self, which: int, faults: list[Fault]) -> None:
+        """A client asks for a process in the place of the one that there is, if that has ended."""
+        custom_id = list(self.programs)[which % len(self.programs)]
+        there = self.cluster.database["processes"].find_one({"customId": custom_id})
+        if there is not None:
+            self.memory.aborts.add(there["_id"])
+        program, kind = self.programs[custom_id], self.kinds[custom_id]
+        self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind, "new_after_end"))
+
     @rule(who=WHO, queue=st.integers(0, 6), faults=WORKERS_FAULTS)
     def work(self, who: int, queue: int, faults: list[Fault]) -> None:
         """A worker that has nothing to do takes a message and runs it. If all of them pause, one goes on; if there is

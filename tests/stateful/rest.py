@@ -31,8 +31,13 @@ def bring_to_rest(
             break
         cluster.passing.pass_by(_until_all_is_overdue(found))
     assert not live(found), f"not at rest after {ROUNDS} rounds: {live(found)}"
-    ids = {document["customId"]: key for key, document in found["processes"].items()}
-    assert ids.keys() == programs.keys()
+    processes = found["processes"]
+    replaced = {key for key, document in processes.items() if "customId" not in document}
+    assert all(processes[key]["state"] in ("finished", "aborted") for key in replaced), "replaced, and not over"
+    assert all(processes[key]["formerCustomId"] in programs for key in replaced)
+    named = [(document["customId"], key) for key, document in processes.items() if key not in replaced]
+    ids = dict(named)
+    assert len(named) == len(ids) and ids.keys() == programs.keys()
     for custom_id, program in programs.items():
         check_end(found, ids[custom_id], program, memory, mended)
     return found

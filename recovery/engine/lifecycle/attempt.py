@@ -125,6 +125,7 @@ class Slot:
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
+        damaged: DamagedRecord | None = None
         try:
             task = self._task(decision)
             ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
@@ -134,8 +135,7 @@ class Slot:
                 self._held = None
         except DamagedRecord as damage:
             # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
-            log.error("%s %s: %s", actor.name, decision.id, damage)
-            ran = CallResult(of_error(damage, decision))
+            ran, damaged = CallResult(of_error(damage, decision)), damage
         except NotReady as error:
             if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
                 ran = CallResult(of_error(error, decision))
@@ -150,6 +150,8 @@ class Slot:
         if ran is not None:
             ended = Ended(task, decision.evolve(outcome=ran.outcome, children=ran.children))
             result, following = self._end(actor, ended, here, until)
+        if damaged is not None and result is Result.FAILED:  # else it is not its task any more, and nothing is wrong
+            log.error("%s %s: %s", actor.name, decision.id, damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         seconds = time.perf_counter() - began
         log.info("%s %s attempt %d: %s in %.3f s", actor.name, decision.id, decision.attempts, result.value, seconds)

@@ -1,0 +1,53 @@
+"""Rules on a broken process: what of it can still go on beside what failed, and does not.
+
+The rules are those on a process that runs, but for its own end and deadlines. What they say of a task that the graph
+has as failed is not repeated: it is listed, and an operator has it restarted, with all that is lost of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.records import DecisionState, Graph
+from recovery.records.ids import split_record_id
+from recovery.rules import graphs, links
+from recovery.rules.interruptions import interruption_missing
+from recovery.rules.model import Finding, Repair, Snapshot, Surroundings
+from recovery.rules.times import time_impossible
+
+_GO_ON = (
+    graphs.graph_missing,
+    graphs.not_applied,
+    graphs.children_missing,
+    graphs.record_missing,
+    graphs.finished_undecided,
+    links.dead_link,
+    links.cycle,
+    graphs.ready_not_queued,
+)
+_OF_A_TASK = frozenset({Repair.APPLY, Repair.BREAK, Repair.ENQUEUE_READY, Repair.RESTORE})
+
+
+def of_broken(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """What is wrong with a broken process, beside what it broke for."""
+    for rule in _GO_ON:
+        yield from (found for found in rule(snapshot, around) if not _is_noted(found, snapshot))
+    # Of its own times and its graph's nobody waits for any.
+    yield from (found for found in time_impossible(snapshot, around) if found.decision is not None)
+    yield from interruption_missing(snapshot, around)
+
+
+def _is_noted(finding: Finding, snapshot: Snapshot) -> bool:
+    """Whether the graph has the task as failed, in the life that its decision is in, if it has one."""
+    graph, task = snapshot.graph, split_record_id(finding.record)[1]
+    if finding.repair not in _OF_A_TASK or graph is None or task not in graph.failed:
+        return False
+    decision = snapshot.decisions.get(task)
+    if decision is None:
+        return True
+    ended_well = decision.state is DecisionState.FINISHED and not decision.failed
+    return not ended_well and not _is_restarted(graph, task, decision.restarts)
+
+
+def _is_restarted(graph: Graph, task: str, restarts: int | None) -> bool:
+    return (restarts or 0) > graph.restarted.get(task, 0)
