@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from recovery.engine import Applier, Resources
 from recovery.repair import Done, Repairer, diagnose, judge, readings
-from recovery.rules import Finding, Rule, Surroundings
+from recovery.rules import Finding, Rule, Snapshot, Surroundings
 from recovery.settings import Settings
 from recovery.store import PORTION, PORTION_TASKS
 from recovery.store.views.ranges import Range
@@ -45,18 +45,25 @@ class SweepRequest:
 
 def examine(request: SweepRequest, part: Range) -> RangeResult:
     """Find what is wrong in a range, and repair it if that is asked for."""
-    with _without_collector():
+    with without_collector():
         return _examine(request, part)
 
 
+def wrong_in(request: SweepRequest, part: Range, seen: RangeCounts) -> Iterator[tuple[list[Snapshot], list[Finding]]]:
+    """What is wrong in a range, page by page: processes that were suspected, and what was found on them. What is read
+    is counted in `seen`."""
+    resources, odd = connected(request.settings), set[str]()
+    suspected = _suspects(resources, request, part, seen, odd)
+    for snapshots in resources.store.snapshot_pages(suspected, committed=True, thorough=odd):
+        yield snapshots, judge(snapshots, request.around)
+
+
 def _examine(request: SweepRequest, part: Range) -> RangeResult:
-    resources, seen, odd = _resources(request.settings), RangeCounts(), set[str]()
+    resources, seen = connected(request.settings), RangeCounts()
     found: list[Finding] = []
     counts, repaired = Counter[Rule](), Done()
     wrong = 0
-    suspected = _suspects(resources, request, part, seen, odd)
-    for snapshots in resources.store.snapshot_pages(suspected, committed=True, thorough=odd):
-        findings = judge(snapshots, request.around)
+    for _, findings in wrong_in(request, part, seen):
         counts.update(f.rule for f in findings)
         ids = list(dict.fromkeys(f.process_id for f in findings))
         if wrong < SHOWN:
@@ -134,7 +141,7 @@ def _pages(outlines: Iterable[Outline]) -> Iterator[list[Outline]]:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Documents have no cycles, and are made by the million: looking for cycles takes a sixth of all time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -146,7 +153,7 @@ def _without_collector() -> Iterator[None]:
 
 
 @lru_cache(maxsize=4)
-def _resources(settings: Settings) -> Resources:
+def connected(settings: Settings) -> Resources:
     """One set of connections per executor process, whatever number of ranges it gets."""
     return Resources.connect(settings)
 

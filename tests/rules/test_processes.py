@@ -59,12 +59,24 @@ def failed(task: str, **changes: Any) -> Decision:
     return decision(task, FINISHED, outcome=Outcome(pass_key="k", finished_at=LONG_AGO, error=error), **changes)
 
 
-def broken(y: Decision, graph: dict[str, Any] | None = None, bad: Decision | None = None, **process: Any) -> Snapshot:
+def broken(
+    y: Decision,
+    graph: dict[str, Any] | None = None,
+    bad: Decision | None = None,
+    more: Iterable[Decision] = (),
+    **process: Any,
+) -> Snapshot:
     """A broken process: its start scheduled `bad`, which failed, and `x`, which is done; y waits for both, or does what
     is said."""
     known = {"finished": ("start", "x"), "not_finished": is_open("bad", "y"), "failed": {"bad": True}}
     links = {"links": {"y": {"bad": True}} if y.state is WAITING else {}}
-    decisions = [finished("start", children=["bad", "x", "y"]), bad or failed("bad"), finished("x"), y]
+    decisions = [
+        finished("start", children=["bad", "x", "y", *(one.task_id for one in more)]),
+        bad or failed("bad"),
+        finished("x"),
+        y,
+        *more,
+    ]
     ended = {"state": ProcessState.BROKEN, "ended_at": LONG_AGO, "recovery_time": None}
     return snapshot(decisions, {**known, **links, **(graph or {})}, **{**ended, **process})
 
@@ -286,6 +298,13 @@ FOUND: list[Case] = [
     (
         "broken, a sibling waits for what is done", broken(decision("y"), {"links": {"y": {"x": True, "bad": True}}}),
         Rule.DEAD_LINK, "p/y", Repair.DROP_LINKS, "waits for x (finished)",
+    ),
+    (
+        "broken, and siblings wait for each other",
+        broken(decision("y"), {
+            "finished": ("start", "x"), "not_finished": is_open("bad", "y", "z"),
+            "links": {"y": {"z": True}, "z": {"y": True}}}, more=[decision("z")]),
+        Rule.CYCLE, "p/y", Repair.BREAK, "y waits for z waits for y",
     ),
     (
         "broken, a deadline of a sibling is far off",

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from recovery.settings import Settings
-from recovery.sweep.session import spark
+from recovery.sweep.session import spark as started
+from recovery.sweep.source import register
 from tests.sweep.database import Database
 
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[None]:
     """A Spark session that outlives the tests' sweeps."""
-    with spark(Settings(spark_master="local[2]")):
+    with started(Settings(spark_master="local[2]")):
         yield
 
 
@@ -22,3 +24,32 @@ def session() -> Iterator[None]:
 def database(settings: Settings) -> Database:
     """An empty database with its collections, and what workers told of their queues."""
     return Database(settings)
+
+
+@pytest.fixture(scope="session")
+def spark(session: None) -> Iterator[SparkSession]:  # noqa: ARG001
+    """The session, which knows our tables."""
+    made = register(SparkSession.builder.getOrCreate())
+    made.conf.set("spark.sql.session.timeZone", "UTC")
+    made.conf.set("spark.sql.shuffle.partitions", "2")  # a hundred rows are not worth more
+    yield made
+
+
+class Tables:
+    """The tables of one database."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark, self.settings = spark, settings
+
+    def read(self, table: str, **options: str) -> DataFrame:
+        reader = self.spark.read.format("recovery").option("table", table)
+        reader = reader.option("uri", self.settings.mongo_uri).option("database", self.settings.database)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader.load()
+
+
+@pytest.fixture
+def tables(spark: SparkSession, database: Database, settings: Settings) -> Tables:  # noqa: ARG001
+    """The tables of the empty database."""
+    return Tables(spark, settings)

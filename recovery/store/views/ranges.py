@@ -81,7 +81,7 @@ def _weight(collection: str, documents: Sequence[Document]) -> int:
 
 _GO_ON = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
 _ODD: dict[str, list[Document]] = {
-    # Only an abort begins another epoch.
+    # An abort begins another epoch, and a restart from a task: which one is not read, so those are looked at whole.
     schema.PROCESSES: [{"state": {"$in": _GO_ON}, "epoch": {"$gt": 0}}],
     schema.GRAPHS: [{"aborted": None, "epoch": {"$gt": 0}}],
     schema.DECISIONS: [{"state": {"$ne": DecisionState.FINISHED.value}, "epoch": {"$gt": 0}}, NO_VALUE],
@@ -112,6 +112,20 @@ class Ranges:
                 page, heavy = [], 0
         if page:
             yield page
+
+    def matching(
+        self, collection: str, conditions: Sequence[Document], fields: Mapping[str, bool]
+    ) -> Iterator[list[Document]]:
+        """Documents that meet all conditions, of which one names their keys, in no order, a page at a time. What has a
+        key that is no text is none of ours, and is passed over."""
+        found = self._told(collection).find({"$and": [*conditions]}, fields, batch_size=PAGE)
+        while page := found.to_list(PAGE):
+            yield [document for document in page if isinstance(document["_id"], str)]
+
+    @staticmethod
+    def records_of(process_ids: Sequence[str]) -> Document:
+        """The condition that names all records of tasks of these processes."""
+        return {"$or": [record_range(process_id) for process_id in process_ids]}
 
     def of_type(self, part: Range, process_type: str) -> list[str]:
         """Ids of a range's processes of one type, in order. Reads all Process records of the range."""

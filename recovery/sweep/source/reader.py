@@ -1,0 +1,115 @@
+"""`spark.read.format("recovery")`: the records of processes as tables, partitioned by ranges of process ids that are
+even in volume, with conditions answered by MongoDB.
+
+The address is that of the environment where the query is planned, or of the option `uri`; executors get it with what
+they are to read, and nothing that Spark shows has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from recovery.engine import Resources
+from recovery.engine.naming import hint
+from recovery.errors import InputError
+from recovery.repair import look_around
+from recovery.search import parse
+from recovery.settings import load
+from recovery.store import check_server
+from recovery.store.views.ranges import Range
+from recovery.sweep.plan import plan
+from recovery.sweep.source.pushdown import pushed
+from recovery.sweep.source.rows import SCHEMAS, Reading, rows
+from recovery.sweep.source.tables import TABLES, Row
+
+NAME = "recovery"
+OPTIONS = ("uri", "database", "table", "selection", "partitions")
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+LATER = "path"
+"""Spark adds it where `load` is given one."""
+
+
+def register(session: SparkSession) -> SparkSession:
+    """Make `session.read.format("recovery")` known, and have conditions answered by MongoDB; the session."""
+    session.dataSource.register(RecoverySource)
+    session.conf.set(PUSHDOWN, "true")
+    return session
+
+
+class RecoverySource(DataSource):  # type: ignore[misc]
+    """Options: `table`, one of processes, decisions, graphs, tasks, snapshots, findings; `selection`, a search of which
+    processes; `uri`, `database`, by default those of the environment; `partitions`, at least so many."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def _table(self) -> str:
+        table: str = self.options.get("table", "")
+        if table not in SCHEMAS:
+            known = hint(table, list(SCHEMAS), "there is none") if table else f"there are: {', '.join(SCHEMAS)}"
+            raise InputError(f"option table={table!r}: no table has this name; {known}")
+        for name in self.options:
+            if name.lower() not in (*OPTIONS, LATER):
+                raise InputError(f"option {name!r} is not known; {hint(name, list(OPTIONS), 'there is none')}")
+        return table
+
+    def schema(self) -> str:
+        return SCHEMAS[self._table()]
+
+    def reader(self, schema: StructType) -> RecoveryReader:  # noqa: ARG002
+        """What reads the table. Raises InputError, SettingsError, ServerUnavailable."""
+        table, options = self._table(), self.options
+        settings = load(mongo_uri=options.get("uri"), database=options.get("database"))
+        check_server(settings.mongo_uri)
+        resources = Resources.connect(settings)
+        selection = options.get("selection")
+        query = parse(selection, resources.store.now()) if selection is not None else None
+        around = None
+        if table == "findings":
+            around = look_around(resources, queues={*resources.store.actors.all(), *resources.store.queues.all()})
+        return RecoveryReader(Reading(settings, table, query, around=around), _whole(options.get("partitions")))
+
+
+@dataclass
+class _Part(InputPartition):  # type: ignore[misc]
+    """A range of processes."""
+
+    part: Range
+
+
+class RecoveryReader(DataSourceReader):  # type: ignore[misc]
+    """Reads one table."""
+
+    def __init__(self, reading: Reading, partitions: int) -> None:
+        self._reading, self._partitions = reading, partitions
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        table = TABLES.get(self._reading.table)
+        if table is None:
+            return filters
+        conditions, left = pushed(table, filters)
+        self._reading = replace(self._reading, conditions=tuple(conditions))
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        resources = Resources.connect(self._reading.settings)
+        return [_Part(part) for part in plan(resources.store.ranges, self._partitions)]
+
+    def read(self, partition: Any) -> Iterator[Row]:
+        return rows(self._reading, partition.part)
+
+
+def _whole(text: str | None) -> int:
+    if text is None:
+        return os.cpu_count() or 1
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 10_000):
+        raise InputError(f"option partitions={text!r}: give a whole number from 1 to 10,000")
+    return int(text)

@@ -1,0 +1,172 @@
+"""The rows of a range of processes, read on an executor: of one collection, of all four merged, or of what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.records import DecisionState
+from recovery.rules import Finding, Snapshot, Surroundings
+from recovery.search import Query
+from recovery.settings import Settings
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.views.ranges import Range, Ranges
+from recovery.sweep.examine import SweepRequest, connected, wrong_in
+from recovery.sweep.read import RangeCounts, Stream
+from recovery.sweep.source.tables import TABLES, Row
+
+PAGE = 1000
+"""Processes of a selection that are read together."""
+
+SNAPSHOTS = (
+    "process string, type string, state string, started_at timestamp, ended_at timestamp, touched_at timestamp, "
+    "tasks bigint, decisions bigint, open bigint, finished bigint, failed bigint, "
+    + ", ".join(f"{state.value} bigint" for state in DecisionState if state is not DecisionState.FINISHED)
+    + ", decided bigint, timeouts bigint, attempts bigint, damage array<string>"
+)
+"""A row for each process, summed up from all of its records."""
+FINDINGS = (
+    "process string, type string, rule string, record string, task string, actor string, repair string, "
+    "evidence string, found_at timestamp"
+)
+"""A row for each finding of a rule, as the scanners and `recovery check` have it."""
+
+SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {"snapshots": SNAPSHOTS, "findings": FINDINGS}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, as it is sent to executors."""
+
+    settings: Settings
+    table: str
+    query: Query | None
+    """Of which processes; None: of all."""
+    conditions: tuple[Document, ...] = ()
+    around: Surroundings | None = None
+    """What findings are judged by."""
+
+
+def rows(reading: Reading, part: Range) -> Iterator[Row]:
+    """The rows of a range."""
+    stored = connected(reading.settings).store.ranges
+    match reading.table:
+        case "findings":
+            yield from _findings(reading, part)
+        case "snapshots":
+            yield from _snapshots(reading, stored, part)
+        case name:
+            table = TABLES[name]
+            for among in _among(reading, part):
+                for page in stored.matching(table.collection, [*among, *reading.conditions], table.fields):
+                    yield from map(table.row, page)
+
+
+def _among(reading: Reading, part: Range) -> Iterator[list[Document]]:
+    """Conditions on keys that name all records of the range; or of what is selected in it, some at a time."""
+    if reading.query is None:
+        yield [part.condition()]
+        return
+    of_task = TABLES[reading.table].of_task
+    for ids in _selected(reading, part):
+        yield [Ranges.records_of(ids) if of_task else {"_id": {"$in": ids}}]
+
+
+def _selected(reading: Reading, part: Range) -> Iterator[list[str]]:
+    assert reading.query is not None
+    search, after = connected(reading.settings).store.search, None
+    while page := search.page(reading.query, after, PAGE, part):
+        yield page
+        after = page[-1]
+
+
+def _chosen(reading: Reading, part: Range) -> Collection[str] | None:
+    if reading.query is None:
+        return None
+    return frozenset(one for page in _selected(reading, part) for one in page)
+
+
+def _snapshots(reading: Reading, stored: Ranges, part: Range) -> Iterator[Row]:
+    """In key order from three collections at once, and nothing held but a page of each."""
+    chosen = _chosen(reading, part)
+    fields = {"state": True, "timeouts": True, "attempts": True}
+    graphs = Stream(stored.pages(schema.GRAPHS, part))
+    decisions = Stream(stored.pages(schema.DECISIONS, part, fields))
+    tasks = Stream(stored.pages(schema.TASKS, part))
+    for page in stored.pages(schema.PROCESSES, part):
+        for process in page:
+            process_id = process["_id"]
+            if chosen is None or process_id in chosen:
+                _, graph = graphs.take(process_id)
+                _, decided = decisions.take(process_id)
+                yield _snapshot(process, graph, decided, len(tasks.take(process_id)[0]))
+
+
+def _snapshot(process: Document, graphs: Sequence[Document], decisions: Sequence[Document], tasks: int) -> Row:
+    damage: list[str] = []
+    graph = graphs[0] if graphs else {}
+
+    def moment(document: Document, name: str) -> datetime | None:
+        value = document.get(name)
+        if value is None or (isinstance(value, datetime) and 1 < value.year < 9999):
+            return value
+        damage.append(name)
+        return None
+
+    def size(name: str) -> int | None:
+        value = graph.get(name, ())
+        if isinstance(value, list | dict | tuple):
+            return len(value)
+        damage.append(name)
+        return None
+
+    def text(name: str) -> str | None:
+        value = process.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        damage.append(name)
+        return None
+
+    def total(name: str) -> int:
+        found = [one.get(name, 0) for one in decisions]
+        if all(type(one) is int or isinstance(one, int) for one in found):
+            return sum(found)
+        damage.append(name)
+        return sum(one for one in found if isinstance(one, int))
+
+    states = Counter(one["state"] for one in decisions if isinstance(one.get("state"), str))
+    known = [state.value for state in DecisionState if state is not DecisionState.FINISHED]
+    if states.total() < len(decisions) or not states.keys() <= {*known, DecisionState.FINISHED.value}:
+        damage.append("state")
+    first = (process["_id"], text("type"), text("state"), moment(process, "startedAt"), moment(process, "endedAt"))
+    sizes = (size("notFinished"), size("finished"), size("failed"))
+    middle = (moment(graph, "touchedAt"), tasks, len(decisions), *sizes, *(states[name] for name in known))
+    sums = (states[DecisionState.FINISHED.value], total("timeouts"), total("attempts"))
+    return (*first, *middle, *sums, damage or None)
+
+
+def _findings(reading: Reading, part: Range) -> Iterator[Row]:
+    assert reading.around is not None
+    chosen = _chosen(reading, part)
+    request = SweepRequest(reading.settings, reading.around)
+    for snapshots, findings in wrong_in(request, part, RangeCounts()):
+        types = {one.process_id: one.process.type for one in snapshots if one.process is not None}
+        actors = _actors(snapshots)
+        for finding in findings:
+            if chosen is None or finding.process_id in chosen:
+                yield _finding(finding, types.get(finding.process_id), actors, reading.around.now)
+
+
+def _actors(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """{record of a task: its actor}"""
+    return {one.id: one.actor for snapshot in snapshots for one in snapshot.decisions.values()}
+
+
+def _finding(finding: Finding, process_type: str | None, actors: dict[str, str], now: datetime) -> Row:
+    process, _, task = finding.record.partition("/")
+    repair, rule = finding.repair.name, finding.rule.value
+    of = (process, process_type, rule, finding.record, task or None, actors.get(finding.record))
+    return (*of, repair, finding.evidence, now)

@@ -1,0 +1,222 @@
+"""The tables of the data source: their columns, and the rows that documents make. Spark is not imported here.
+
+A field that can't be read is null in its row, and the column `damage` names it: one such record costs one line, and no
+query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from recovery.records.ids import split_record_id
+from recovery.records.labels import decode_labels
+from recovery.store import schema
+from recovery.store.client import Document
+
+Row = tuple[Any, ...]
+
+
+class Unreadable(ValueError):
+    """A field has something in it that its column can't show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a column holds: its type for Spark, and what of a document it takes."""
+
+    ddl: str
+    read: Callable[[Any], Any]
+
+
+def _plain(*types: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
+            return value
+        raise Unreadable
+
+    return read
+
+
+def _number(value: Any) -> float:
+    return float(_plain(int, float)(value))
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, datetime) and 1 < value.year < 9999:
+        return value
+    raise Unreadable  # what is further off than Python's dates go is read as the last of them
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return value
+    raise Unreadable
+
+
+def _labels(value: Any) -> dict[str, str]:
+    return decode_labels(tuple(_texts(value)))
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return sorted(value)
+    raise Unreadable
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, list | dict):
+        return len(value)
+    raise Unreadable
+
+
+TEXT, FLAG = Kind("string", _plain(str)), Kind("boolean", _plain(bool))
+# MongoDB has whole numbers of 64 bits.
+WHOLE, NUMBER = Kind("bigint", _plain(int)), Kind("double", _number)
+MOMENT, TEXTS = Kind("timestamp", _moment), Kind("array<string>", _texts)
+LABELS, NAMES = Kind("map<string,string>", _labels), Kind("array<string>", _names)
+COUNT = Kind("bigint", _length)
+PLAIN = (TEXT, FLAG, WHOLE, NUMBER, MOMENT)
+"""Kinds whose values MongoDB compares as Spark does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, and the field that it comes from."""
+
+    name: str
+    kind: Kind
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A collection as a table. `process` and, of records of tasks, `task` come first, and `damage` last."""
+
+    collection: str
+    of_task: bool
+    columns: tuple[Column, ...]
+
+    @property
+    def ddl(self) -> str:
+        """The schema, as Spark writes it."""
+        first = ["process string", *(["task string"] if self.of_task else [])]
+        return ", ".join([*first, *(f"{one.name} {one.kind.ddl}" for one in self.columns), "damage array<string>"])
+
+    @property
+    def fields(self) -> Mapping[str, bool]:
+        """What is read of a document."""
+        return {"_id": True, **dict.fromkeys((one.field for one in self.columns), True)}
+
+    def row(self, document: Document) -> Row:
+        """The row of a document, whose key is a text."""
+        process, task = split_record_id(document["_id"])
+        values, damage = list[Any](), list[str]()
+        for column in self.columns:
+            value = _found(document, column.field)
+            if value is not None:
+                try:
+                    value = column.kind.read(value)
+                except (Unreadable, ValueError, TypeError):
+                    value = None
+                    damage.append(column.field)
+            values.append(value)
+        return (process, *([task] if self.of_task else []), *values, damage or None)
+
+
+def _found(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(document, dict):
+            return None
+        document = document.get(name)
+    return document
+
+
+def _columns(**named: Any) -> tuple[Column, ...]:
+    return tuple(Column(name, *of) for name, of in named.items())
+
+
+def _error(at: str) -> dict[str, tuple[Kind, str]]:
+    fields = ("kind", "message", "code", "reason", "fingerprint")
+    return {f"error_{name}": (WHOLE if name == "code" else TEXT, f"{at}.{name}") for name in fields}
+
+
+TABLES: dict[str, Table] = {
+    "processes": Table(
+        schema.PROCESSES,
+        False,
+        _columns(
+            type=(TEXT, "type"),
+            state=(TEXT, "state"),
+            custom_id=(TEXT, "customId"),
+            key=(TEXT, "key"),
+            labels=(LABELS, "labels"),
+            epoch=(WHOLE, "epoch"),
+            reopened=(WHOLE, "reopened"),
+            idle_timeout=(NUMBER, "idleTimeout"),
+            started_at=(MOMENT, "startedAt"),
+            restarted_at=(MOMENT, "restartedAt"),
+            timed_out_at=(MOMENT, "timedOutAt"),
+            ended_at=(MOMENT, "endedAt"),
+            args=(TEXT, "args"),
+            result=(TEXT, "result"),
+            **_error("error"),
+            error_task=(TEXT, "error.task"),
+            error_actor=(TEXT, "error.actor"),
+            replaced_by=(TEXT, "replacedBy"),
+            recovery_time=(MOMENT, "recoveryTime"),
+        ),
+    ),
+    "decisions": Table(
+        schema.DECISIONS,
+        True,
+        _columns(
+            actor=(TEXT, "actor"),
+            state=(TEXT, "state"),
+            epoch=(WHOLE, "epoch"),
+            attempts=(WHOLE, "attempts"),
+            timeouts=(WHOLE, "timeouts"),
+            losses=(WHOLE, "losses"),
+            restarts=(WHOLE, "restarts"),
+            fallible=(FLAG, "fallible"),
+            worker=(TEXT, "worker"),
+            eta=(MOMENT, "eta"),
+            enqueued_at=(MOMENT, "enqueuedAt"),
+            queued_at=(MOMENT, "queuedAt"),
+            claimed_at=(MOMENT, "claimedAt"),
+            finished_at=(MOMENT, "outcome.finishedAt"),
+            **_error("outcome.error"),
+            children=(COUNT, "children"),
+            recovery_time=(MOMENT, "recoveryTime"),
+        ),
+    ),
+    "graphs": Table(
+        schema.GRAPHS,
+        False,
+        _columns(
+            epoch=(WHOLE, "epoch"),
+            version=(WHOLE, "version"),
+            open=(COUNT, "notFinished"),
+            finished=(COUNT, "finished"),
+            failed=(NAMES, "failed"),
+            aborted=(FLAG, "aborted"),
+            touched_at=(MOMENT, "touchedAt"),
+            recovery_time=(MOMENT, "recoveryTime"),
+        ),
+    ),
+    "tasks": Table(
+        schema.TASKS,
+        True,
+        _columns(
+            actor=(TEXT, "actor"),
+            parent=(TEXT, "parent"),
+            deps=(TEXTS, "deps"),
+            args=(TEXT, "args"),
+            epoch=(WHOLE, "epoch"),
+            fallible=(FLAG, "fallible"),
+        ),
+    ),
+}
+"""{name: a table whose rows are the documents of one collection}."""
