@@ -18,7 +18,13 @@ DAY = timedelta(days=1)
 def silent_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
     """As told by a worker that has watched for long enough: MongoDB's clock alone decides who is silent."""
     workers = resources.store.workers
-    return lambda: {one.id: workers.deadlines()[one.id] for one in workers.silent(100)}
+
+    def find() -> dict[str, Any]:
+        silent = [one.id for one in workers.silent(100)]
+        # Another scan may have removed one of them since.
+        return {key: deadline for key, deadline in workers.deadlines().items() if key in silent}
+
+    return find
 
 
 SCANNERS: dict[str, Callable[[World], Scanner[Any]]] = {
