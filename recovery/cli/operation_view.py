@@ -29,6 +29,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "kind": operation.kind.value,
         "selection": operation.selection,
         "from_actor": operation.from_actor,
+        "export": operation.export,
         "state": operation.state.value,
         "phase": operation.phase.value,
         "who": operation.who,
@@ -150,6 +151,8 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     yield "selection", operation.selection or "all processes"
     if operation.kind.value == "restart_from":
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
+    if operation.kind.value == "collect":
+        yield "export", operation.export or "none: what is removed is gone"
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.rate:
         yield "rate", f"{operation.rate:g} processes a second in all"

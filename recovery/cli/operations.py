@@ -24,8 +24,8 @@ Example: [bold]recovery operation start repair --all --reason "Redis was lost" -
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 
 KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
-an actor on, finished ones included) or abort. The plan is made first; nothing is changed until `operation apply`,
-unless --apply is given.
+an actor on, finished ones included), abort, or collect (what is over is removed). The plan is made first; nothing is
+changed until `operation apply`, unless --apply is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -98,6 +98,9 @@ def start(
         str | None,
         typer.Option(metavar="NAME", help="Of a restart_from: from its tasks.", autocompletion=complete_actor),
     ] = None,
+    export: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
+    ] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -112,6 +115,7 @@ def start(
         rate=rate,
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
+        export=export,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from recovery.engine import Resources
@@ -32,6 +33,9 @@ class Asked:
     from_actor: str | None = None
     """Of a restart_from: from whose tasks; None: from the beginning."""
 
+    export: str | None = None
+    """Of a collect: the folder where what is removed is written before."""
+
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
         kind = kind_named(self.kind)
@@ -53,6 +57,7 @@ class Asked:
             kind=kind,
             selection=selection,
             from_actor=self._checked_actor(resources, kind),
+            export=self._checked_export(kind),
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
@@ -63,6 +68,7 @@ class Asked:
         return {
             "selection": self.selection or "all",
             "from_actor": self.from_actor,
+            "export": self.export,
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
@@ -78,6 +84,16 @@ class Asked:
         if name not in known:
             raise InputError(f"no actor is named {given.shown(name)}; {hint(name, known, 'none is known')}")
         return name
+
+    def _checked_export(self, kind: OperationKind) -> str | None:
+        if self.export is None:
+            return None
+        folder = given.text(self.export, "--export")
+        if kind is not OperationKind.COLLECT:
+            raise InputError(f"--export {folder}: is for collect; {kind} removes nothing")
+        if not Path(folder).is_absolute():
+            raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
+        return folder
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

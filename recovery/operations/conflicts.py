@@ -10,7 +10,7 @@ from __future__ import annotations
 from recovery.engine import Resources
 from recovery.records import Operation, OperationKind, OperationState, ResultState
 
-EXCLUSIVE = (OperationKind.RESTART, OperationKind.RESTART_FROM, OperationKind.ABORT)
+EXCLUSIVE = (OperationKind.RESTART, OperationKind.RESTART_FROM, OperationKind.ABORT, OperationKind.COLLECT)
 AT_IT = (OperationState.ADMITTING, OperationState.RUNNING, OperationState.PAUSED)
 OPEN = (ResultState.FOUND,)
 SHOWN = 3

@@ -21,6 +21,8 @@ class OperationKind(StrEnum):
     RESTART_FROM = "restart_from"
     """Processes are done again from the beginning, or from the tasks of an actor, finished ones included."""
     ABORT = "abort"
+    COLLECT = "collect"
+    """Processes that are over are removed, with all of their records."""
 
 
 class OperationState(StrEnum):
@@ -130,6 +132,8 @@ class Operation(Record):
     version: int = 0
     from_actor: str | None = None
     """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
+    export: str | None = None
+    """Of a collect: the folder where what is removed is written before, as JSON lines."""
     apply_at_once: bool | None = None
     """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
     priorities: dict[str, int] = field(default_factory=dict)

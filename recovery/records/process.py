@@ -60,6 +60,8 @@ class Process(Record):
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None
+    removing: bool | None = None
+    """It is over, and is being removed with all of its records: itself last. Its deadline stands until then."""
     redo: tuple[str, ...] = ()
     """Tasks from which it is to be done again in this epoch, while that is carried out. Nothing else is done about it
     meanwhile."""

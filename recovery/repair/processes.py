@@ -10,6 +10,7 @@ from itertools import islice
 from recovery.engine import Resources, break_off, enqueue, finish_process, for_each, register
 from recovery.engine.lifecycle.abort import finish_abort
 from recovery.engine.lifecycle.redo import carry_out
+from recovery.engine.lifecycle.removal import finish_removal
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
@@ -34,6 +35,7 @@ class ProcessRepairs:
             Repair.BREAK: self._break,
             Repair.FINISH_ABORT: self._finish_abort,
             Repair.FINISH_REDO: self._finish_redo,
+            Repair.FINISH_REMOVAL: self._finish_removal,
             Repair.REPORT: self._report,
         }
 
@@ -125,6 +127,9 @@ class ProcessRepairs:
 
     def _finish_redo(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         return for_each([f.record for f in findings], lambda key: carry_out(self._resources, key))
+
+    def _finish_removal(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+        return finish_removal(self._resources, [f.record for f in findings])
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
         for finding in findings:

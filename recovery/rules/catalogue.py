@@ -181,6 +181,12 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "anew in the new epoch.",
         NOTHING,
     ),
+    Rule.REMOVAL_CUT_OFF: Explanation(
+        "The process is over and is being removed, and that was cut off half way.",
+        "The process is marked `removing`.",
+        "The rest of it: its records go, and it last.",
+        NOTHING,
+    ),
     Rule.INTERRUPTION_MISSING: Explanation(
         "A process is broken, and what it broke for is not listed: `recovery broken list` does not show it, and nobody "
         "restarts it.",

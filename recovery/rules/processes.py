@@ -20,6 +20,8 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     process = snapshot.process
     if process is None and not snapshot.damaged:
         return list(orphan(snapshot))
+    if process is not None and process.removing:
+        return list(removal_cut_off(process))
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
         return list(abort_cut_off(snapshot))
     if process is not None and process.redo and process.state is ProcessState.RUNNING:
@@ -113,6 +115,11 @@ def redo_cut_off(process: Process) -> Iterator[Finding]:
     """REDO_CUT_OFF: tasks of the process are to be done again. Last of all that is taken off the process."""
     evidence = f"epoch {process.epoch} is to begin again from {', '.join(process.redo[:3])}"
     yield Finding(Rule.REDO_CUT_OFF, process.id, Repair.FINISH_REDO, evidence)
+
+
+def removal_cut_off(process: Process) -> Iterator[Finding]:
+    """REMOVAL_CUT_OFF: the process is being removed. Itself goes last."""
+    yield Finding(Rule.REMOVAL_CUT_OFF, process.id, Repair.FINISH_REMOVAL, f"{process.state}, and being removed")
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ from recovery.store.operations.operation_ranges import OperationRanges
 from recovery.store.operations.operation_records import Operations
 from recovery.store.operations.operation_results import OperationResults
 from recovery.store.operations.redos import Redos
+from recovery.store.operations.removals import Removals
 from recovery.store.operations.restarts import Restarted, Restarts
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
@@ -50,6 +51,7 @@ from recovery.store.views.calls import Calls
 from recovery.store.views.condition import Server
 from recovery.store.views.custom_ids import CustomIds
 from recovery.store.views.damaged import Damaged
+from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
 from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
@@ -114,6 +116,8 @@ class Store:
         )
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)
+        self.removals = Removals(self._database)
+        self.exports = Exports(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, settings.polled_within)

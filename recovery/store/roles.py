@@ -5,7 +5,7 @@
     recoveryWorker     workers, beat, sweeps; creates no collection
     recoveryOperator   restarts, aborts, blocks, sets; makes collections, indexes and validators: `recovery init`
 
-None of them may drop anything, remove a process's records, or touch another database.
+None of them may drop anything, or touch another database.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def _rights(*parts: tuple[Iterable[str], str]) -> Rights:
 
 _LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes"))
 _REPAIR = (
-    (_RECORDS, "insert"),
+    # Tasks that are done again schedule theirs anew; and what is over is collected.
+    (_RECORDS, "insert remove"),
     # A record that can't be read is postponed, though it is not valid. Tasks are immutable.
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),

@@ -157,7 +157,7 @@ def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], deci
     `keys` are those of its decisions. Narrow on purpose: every task is in the graph's finished ones and has a finished
     Decision without a deadline, and so has each child. Whatever else is healthy is for the rules to say.
     """
-    if process.get("state") != ENDED or len(graphs) != 1:
+    if process.get("state") != ENDED or len(graphs) != 1 or "removing" in process:
         return False
     graph = graphs[0]
     if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -85,6 +86,7 @@ COMMANDS = {
     "broken abort": ["broken", "abort", "--type", "order"],
     "restart": ["restart", "order-4711"],
     "restart --apply": ["restart", "order-4711", "--reason", "wrong prices", "--apply"],
+    "import": ["import", str(Path(__file__).with_name("export.jsonl")), "--reason", "the auditors ask"],
     "show --history": ["show", "order-4711", "--history"],
     "retry explain": ["retry", "explain", "--catalogue", "couchbase", "--service", "kv", "--status", "0x86"],
     "retry delays": ["retry", "delays", "--seed", "1"],
@@ -95,7 +97,7 @@ are."""
 ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
-    *("schedule add", "schedule remove", "schedule trigger", "restart --apply"),
+    *("schedule add", "schedule remove", "schedule trigger", "restart --apply", "import"),
     *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""

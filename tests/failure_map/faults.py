@@ -428,6 +428,10 @@ def aborted_and_queued(broken: Broken) -> None:
     assert broken.db["decisions"].replace_one({"_id": key}, queued).modified_count == 1
 
 
+def removal_cut_off(broken: Broken) -> None:
+    assert broken.world.store.removals.begin([(broken.id, 0)], 60) == [broken.id]
+
+
 FAULTS = (
     Fault(Rule.WORK_TIMEOUT, work_timeout),
     Fault(Rule.WORKER_LOST, worker_lost),
@@ -454,6 +458,7 @@ FAULTS = (
     Fault(Rule.PROCESS_TIMEOUT, process_timeout, process="time_limit"),
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
     Fault(Rule.REDO_CUT_OFF, redo_cut_off),
+    Fault(Rule.REMOVAL_CUT_OFF, removal_cut_off, stage="ended", end=None),
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
     ),

@@ -28,7 +28,13 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
 
 
 COUNT = 5
-STATES = {"abort": "aborted", "restart": "finished", "repair": "finished", "restart_from": "finished"}
+STATES = {
+    "collect": "gone",
+    "abort": "aborted",
+    "restart": "finished",
+    "repair": "finished",
+    "restart_from": "finished",
+}
 SAMPLE = 4
 """Places of each run in `make test`, drawn from a seed that a failure shows; `make soak` has them all."""
 
@@ -41,8 +47,10 @@ def prepared(world: Ordering, kind: str) -> list[str]:
         world.broken = False
         return started
     started = world.orders(COUNT)
-    if kind == "restart_from":
+    if kind in ("restart_from", "collect"):
         started = [*map(world.end_of, started)]
+    if kind == "collect":
+        world.store.database["processes"].update_many({}, [{"$set": {"endedAt": {"$subtract": ["$$NOW", 7_200_000]}}}])
     if kind == "repair":
         world.store.database["graphs"].delete_many({"_id": {"$in": started}})
         counts = world.store.now() + timedelta(seconds=2 * world.settings.apply_timeout)
@@ -73,6 +81,9 @@ def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
         assert {result.state for result in results.values()} == {ResultState.DONE}, (plan, results)
         assert world.states(started) == ["aborted"] * COUNT
         assert [world.process(one).epoch for one in started] == [1] * COUNT, "none was aborted twice"
+    elif kind == "collect":
+        assert {result.state for result in results.values()} == {ResultState.DONE}, (plan, results)
+        assert sum(world.counts().values()) == 0, "nothing is left of them"
     else:
         assert [world.bring_to_end(one).state.value for one in started] == ["finished"] * COUNT
     if kind == "restart_from":

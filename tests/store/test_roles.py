@@ -16,8 +16,10 @@ from pymongo.errors import OperationFailure
 from recovery import Recovery
 from recovery.cli.main import execute
 from recovery.engine import Keys
+from recovery.engine.lifecycle.removal import remove
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
+from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import ServerRefused, StartRefused
@@ -163,6 +165,12 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     repair(operator.app.resources, look(operator.app.resources, bad))
     operator.app.abort(bad, "enough")
     assert overrides.unblock("part")
+    redo_process(operator.app.resources, fine, "a test")
+    assert worker.bring_to_end(fine).epoch == 1
+    line = next(worker.store.exports.lines([fine]))
+    wait_until(lambda: not worker.store.removals.live([fine]) or worker.scan(), 10, "all to be at rest")
+    assert remove(worker.app.resources, [worker.process(fine)]) == {fine}
+    assert operator.store.exports.insert(line) == fine
     operator.store.queues.remove("part")
     kept = operator.store.actors.forget("part")
     assert kept is not None

@@ -57,6 +57,8 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
     process = find_process(resources, process_id)
     if process.state is ProcessState.ABORTED:
         raise InputError(f"process {process.id} was aborted, which is for good; start another one")
+    if process.removing:
+        raise InputError(f"process {process.id} is being removed; start another one")
     if process.replaced_by is not None:
         told = f"process {process.id} was replaced by process {process.replaced_by}, which has its custom id"
         raise InputError(f"{told}; restart that one")

@@ -4,6 +4,7 @@ from recovery.engine import Applier, Resources
 from recovery.operations.kinds.abort import Abort
 from recovery.operations.kinds.base import Kind, Planned, totals_of
 from recovery.operations.kinds.check import Check, RepairAll
+from recovery.operations.kinds.collect import Collect
 from recovery.operations.kinds.restart import Restart
 from recovery.operations.kinds.restart_from import RestartFrom
 from recovery.records import OperationKind
@@ -16,6 +17,7 @@ _KINDS: dict[OperationKind, type[Kind]] = {
     OperationKind.RESTART: Restart,
     OperationKind.RESTART_FROM: RestartFrom,
     OperationKind.ABORT: Abort,
+    OperationKind.COLLECT: Collect,
 }
 KINDS = tuple(_KINDS)
 

@@ -56,6 +56,10 @@ class Schedules:
         """All schedules that can be read, by name, as a majority has them."""
         return {schedule.id: schedule for schedule in readable(Schedule, self._committed.find().sort("_id", 1))}
 
+    def awaited(self) -> set[str]:
+        """Processes that schedules started, and whose ends may not be accounted for yet."""
+        return {one for schedule in self.all().values() for one in (*schedule.beside, schedule.last_process) if one}
+
     def to_look_at(self, limit: int, ahead: float, process_types: Names[str]) -> Read[Schedule]:
         """Schedules whose deadline is past, the longest first; and those whose deadline is further off than any is
         written, since a clock was wrong. Those whose key nobody has told yet only of these types. Index `deadline`."""

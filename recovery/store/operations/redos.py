@@ -56,6 +56,7 @@ class Redos:
             "reopened": seen.reopened,
             "redo": None,
             "replacedBy": None,
+            "removing": None,
         }
         ended: Document = {"$mergeObjects": [literal(to_document(life)), {"endedAt": "$$NOW"}]}
         lives: Document = {"$concatArrays": [{"$ifNull": ["$lives", []]}, [ended]]}

@@ -42,7 +42,7 @@ BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: dict.fromkeys(
         (
             *("state", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task"),
-            *("markerDue", "recoveryTime"),
+            *("markerDue", "removing", "recoveryTime"),
         ),
         True,
     ),

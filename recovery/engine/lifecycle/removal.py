@@ -1,0 +1,31 @@
+"""Removal of processes that are over.
+
+    process: being removed (the commit point) → decisions, tasks, what is listed, graph: gone → process: gone
+
+Only what is at rest is removed: nothing of it can become live again, so nobody writes what is being removed. Cut off
+anywhere it is found by the process's deadline (REMOVAL_CUT_OFF), and all of it is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.engine.resources import Resources
+from recovery.records import Process
+
+
+def remove(resources: Resources, processes: Sequence[Process]) -> set[str]:
+    """Remove these processes, as they were seen; which of them are gone. One that is live, or has changed since, is
+    left alone."""
+    removals = resources.store.removals
+    live = removals.live([process.id for process in processes])
+    seen = [(process.id, process.epoch) for process in processes if process.id not in live]
+    begun = removals.begin(seen, resources.settings.apply_timeout)
+    finish_removal(resources, begun)
+    return set(begun)
+
+
+def finish_removal(resources: Resources, process_ids: Sequence[str]) -> int:
+    """Remove what is left of those of these processes that are being removed; how many they are. May be run again."""
+    removals = resources.store.removals
+    return removals.finish(removals.begun(process_ids))
