@@ -16,7 +16,7 @@ from recovery.engine.operations.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.operations import Asked
-from recovery.records import ProcessState, ResultState
+from recovery.records import Life, ProcessState, ResultState
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
 from recovery.settings import Settings
@@ -178,6 +178,29 @@ def test_of_a_restart_and_a_removal_one_is_first(world: Ordering) -> None:
     redo_process(world.app.resources, first, "wrong data")
     assert remove(world.app.resources, [*seen.values()]) == {second}
     assert world.bring_to_end(first).state is ProcessState.FINISHED
+
+
+@pytest.mark.parametrize("state", [ProcessState.RUNNING, ProcessState.BROKEN])
+def test_what_goes_on_is_not_removed_whoever_asks(world: Ordering, state: ProcessState) -> None:
+    (key,) = world.orders(1) if state is ProcessState.RUNNING else world.refunds(1)
+    world.store.database["processes"].update_one({"_id": key}, {"$unset": {"recoveryTime": 1}})
+    seen = world.process(key)
+    assert (seen.state, world.store.removals.begin([(key, 0)], 60)) == (state, [])
+    assert world.process(key) == seen
+
+
+def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Ordering) -> None:
+    key = world.end_of(world.app.start("order", 4, custom_id="o1"))
+    at_rest(world, key)
+    seen = world.process(key)
+    assert world.store.removals.begin([(key, seen.epoch + 1)], 60) == []
+    assert world.process(key) == seen
+    assert world.store.removals.begin([(key, seen.epoch)], 60) == [key]
+    now = world.process(key)
+    assert (now.removing, now.custom_id, now.former_custom_id) == (True, None, "o1")
+    life = Life(epoch=0, state=seen.state, by="me", reason="late", ended_at=world.store.now())
+    assert not world.store.redos.begin(now, life, ["start"], 60), "it was seen before it was to be removed"
+    assert world.app.start("order", 4, custom_id="o1") != key
 
 
 @pytest.mark.parametrize(
