@@ -17,6 +17,10 @@ RECOVERY_MONGO_URI and RECOVERY_BROKER_URL name). Workflows are JSON files in Wf
 example is run. Ends with 0 only if every process finished, no accepted result was lost, none was accepted twice, no
 live record was without a deadline and no repair tells of lost records.
 
+With --disaster all of Redis, the whole graph collection, or a random tenth of the records of every kind is destroyed
+under live processes, and one operation has them brought to their ends. Processes that lost what nobody can bring back
+are listed.
+
 With --chaos workers and their processes, beats, MongoDB's primary (one of three) and Valkey are killed, frozen or
 stepped down, and messages dropped, one after the other, for as long as --for says (else half of --timeout). --fail lets
 a part of all attempts fail for what passes by itself, as a host that is away.
@@ -37,7 +41,9 @@ def demo(
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.", show_default=False),
     ] = None,
-    processes: Annotated[int, typer.Option(help="How many processes to start.")] = 20,
+    processes: Annotated[
+        int | None, typer.Option(help="How many to start; default: 20, with --disaster 2,000.", show_default=False)
+    ] = None,
     workers: Annotated[int, typer.Option(help="Workers, of two processes each.")] = 2,
     kill_every: Annotated[
         float,
@@ -64,7 +70,21 @@ def demo(
             help="How long to break things, and to start another process for each that ends.",
         ),
     ] = "0s",  # type: ignore[assignment]
-    time_scale: Annotated[float, typer.Option(help="Part of the files' runtimes that tasks sleep.")] = 0.1,
+    disaster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="redis|graph|mixed", help="Destroy that, and repair all by one operation.", show_default=False
+        ),
+    ] = None,
+    kill_half_way: Annotated[
+        bool, typer.Option("--kill-half-way", help="With --disaster: kill all workers during the repair.")
+    ] = False,
+    time_scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Part of the files' runtimes that tasks sleep; default: 0.1, with --disaster 0.", show_default=False
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(parser=duration, metavar=DURATION, help="How long to wait after the last start.")
     ] = "5m",  # type: ignore[assignment]
@@ -76,21 +96,23 @@ def demo(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console, messages
-    from recovery.demo.options import Options
+    from recovery.demo.options import Options, disaster_named
     from recovery.demo.progress import Progress, summary
     from recovery.demo.run import run
     from recovery.demo.stopping import Stopped
 
     options = Options(
         files=files or (),
-        processes=processes,
+        processes=processes if processes is not None else 2000 if disaster else 20,
         workers=workers,
         kill_every=kill_every,
         chaos=chaos,
         faults=faults or (),
         fail=fail,
         go_on=go_on,
-        time_scale=time_scale,
+        disaster=disaster_named(disaster),
+        kill_half_way=kill_half_way,
+        time_scale=time_scale if time_scale is not None else 0.0 if disaster else 0.1,
         timeout=timeout,
         seed=seed,
         keep=keep,

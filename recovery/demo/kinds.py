@@ -1,4 +1,4 @@
-"""The kinds of faults that a demo with `--chaos` is made of, and how long each lasts."""
+"""The kinds of faults that a demo with `--chaos` is made of, and how long each lasts; and the kinds of disasters."""
 
 from __future__ import annotations
 
@@ -49,3 +49,14 @@ FAILOVERS = frozenset(
     }
 )
 """Faults after which what a majority did not have may be taken back."""
+
+
+class Disaster(StrEnum):
+    """What is destroyed."""
+
+    REDIS = "redis"
+    """Every message, and all else that is in Redis."""
+    GRAPH = "graph"
+    """The whole collection of graphs."""
+    MIXED = "mixed"
+    """A random tenth of the records of every kind."""

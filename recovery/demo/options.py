@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.demo.kinds import Kind
+from recovery.demo.kinds import Disaster, Kind
 from recovery.errors import InputError
 from recovery.wfformat import Workflow, example_path, load
 
@@ -40,6 +40,10 @@ class Options:
     two cores, which is half a dozen kills."""
     timeout: float = 300.0
     """Seconds after which to give up, from when no more processes are started."""
+    disaster: Disaster | None = None
+    """What is destroyed under live processes, and repaired by one operation; then no worker is killed."""
+    kill_half_way: bool = False
+    """Whether all workers are killed while that operation is carried out."""
     seed: int | None = None
     keep: bool = False
     """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
@@ -57,6 +61,10 @@ class Options:
         for kind in self.faults:
             if kind not in KINDS:
                 raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
+        if self.kill_half_way and self.disaster is None:
+            raise InputError("--kill-half-way: only with --disaster; it is half way through its repair")
+        if self.chaos and self.disaster is not None:
+            raise InputError("--chaos and --disaster: give one of them")
         if self.faults and not self.chaos:
             raise InputError("--fault: only with --chaos; without it workers are killed")
         if not self.timeout > 0:
@@ -71,6 +79,13 @@ class Options:
     def workflows(self) -> list[Workflow]:
         """The workflows to run. Raises WorkflowError for the first file that can't be."""
         return [load(path) for path in self.files or [example_path()]]
+
+
+def disaster_named(name: str | None) -> Disaster | None:
+    """The disaster of this name. Raises InputError."""
+    if name is None or name in [*Disaster]:
+        return Disaster(name) if name is not None else None
+    raise InputError(f"--disaster {name}: there are {', '.join(Disaster)}")
 
 
 def _between(least: int, most: int, value: int, option: str) -> None:

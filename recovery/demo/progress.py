@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -118,6 +119,7 @@ def summary(report: Report) -> RenderableType:
             f"{report.stale_rejected}",
             f"stale messages, and {report.stale_results} stale results, discarded",
         ),
+        *([("unrecoverable", f"{len(report.unrecoverable)}", _why(report))] if report.unrecoverable else []),
         ("lost", f"{report.lost}", "accepted results that are not there"),
         ("accepted twice", f"{report.accepted_twice}", "tasks of which two results were used"),
     ):
@@ -127,10 +129,16 @@ def summary(report: Report) -> RenderableType:
             told = ", ".join(f"{what.replace('_', ' ').lower()} {count}" for what, count in counts.items())
             table.add_row(name, Text(f"{sum(counts.values())}", style="bold"), told)
     if report.good:
-        verdict = Text("Every process finished; nothing was lost, nothing accepted twice.", style="bold green")
+        every = "Every process but those" if report.unrecoverable else "Every process"
+        verdict = Text(f"{every} finished; nothing was lost, nothing accepted twice.", style="bold green")
     else:
         verdict = Text("\n".join(report.problems), style="bold red")
     return Group(table, "", verdict, *(Text(note, style="yellow") for note in report.notes))
+
+
+def _why(report: Report) -> str:
+    whys = Counter(why.partition(":")[0] for why in report.unrecoverable.values())
+    return ", ".join(f"{why}: {count}" for why, count in whys.most_common(3))
 
 
 def _lag(report: Report) -> str:

@@ -75,6 +75,9 @@ class Report:
     """The most live records that lacked a deadline at any look."""
     retried: int = 0
     """Attempts that failed for what passes by itself, and were tried again."""
+    broken: int = 0
+    unrecoverable: Mapping[str, str] = field(default_factory=dict)
+    """{process: why}: after a disaster, those that nobody can bring back."""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What the run did not bring about, so that nothing is proved about it."""
@@ -100,8 +103,11 @@ def report(
     faults: Mapping[str, int],
     live_without_deadline: int,
     chaos: bool,
+    unrecoverable: Mapping[str, str] | None = None,
 ) -> Report:
-    """Put together what a demo found."""
+    """Put together what a demo found. `unrecoverable`: after a disaster, processes that can't be brought back."""
+    beyond = unrecoverable or {}
+    lost_records = unexplained(counts.repairs, faults) if unrecoverable is None else ()
     return Report(
         processes=len(runs),
         finished=sum(run.state is ProcessState.FINISHED for run in runs),
@@ -121,7 +127,11 @@ def report(
         faults=faults,
         repairs=counts.repairs,
         live_without_deadline=live_without_deadline,
-        problems=tuple(_problems(runs, found, live_without_deadline, unexplained(counts.repairs, faults))),
+        broken=sum(run.state is ProcessState.BROKEN for run in runs),
+        unrecoverable=beyond,
+        problems=tuple(
+            _problems([run for run in runs if run.id not in beyond], found, live_without_deadline, lost_records)
+        ),
         notes=(NO_STALE_RESULT,) if chaos and not counts.stale_results else (),
     )
 

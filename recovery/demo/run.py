@@ -21,6 +21,7 @@ from recovery.demo import failures, ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.demo.chaos import Chaos
+from recovery.demo.disaster import Destroyed, repair_all, strike
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
@@ -46,6 +47,8 @@ DEADLINES = {
 """The demo's own defaults. What the environment or a file sets goes before."""
 
 LOOK_EVERY = 0.1
+BEGUN = 0.1
+"""Part of all tasks that are done when a disaster strikes."""
 
 
 def run(options: Options, progress: Progress) -> Report:
@@ -85,7 +88,9 @@ class _Demo:
             broker_url=given.broker_url if "broker_url" in named else None,
         )
         self.settings = _settings(given, self.stack)
-        self.chaos = Chaos(0.0 if options.chaos else options.kill_every, options.seed)
+        quiet = options.chaos or options.disaster is not None
+        self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
+        self.destroyed: Destroyed | None = None
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):
             part.mkdir()
@@ -101,7 +106,7 @@ class _Demo:
             resources.broker.check()
             resources.store.layout.create()
             try:
-                wall = self._work(resources)
+                wall = (self._recover if self.options.disaster else self._work)(resources)
                 self.workforce.dismiss()
                 found = self._report(resources, wall)
             finally:
@@ -135,6 +140,42 @@ class _Demo:
             run.standing = standing(resources, run.id)
         return took
 
+    def _recover(self, resources: Resources) -> float:
+        """Start all processes, destroy what is to be destroyed once they are at work, and have it repaired; the seconds
+        from there to their ends."""
+        assert self.options.disaster is not None
+        self._start_some(workload.Starting(resources, self.workflows, self.options.time_scale), resources, 0.0)
+        self.workforce.start(self.options.workers)
+        self._await_workers(resources)
+        pause, until = threading.Event(), time.monotonic() + self.options.timeout
+        while self.watch.standing(kills=0, faults=0).done < BEGUN * sum(len(r.workflow.tasks) for r in self.watch.runs):
+            self._follow(resources, pause, until)
+        began = time.monotonic()
+        gone = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
+        self.progress.struck(gone.what)
+        half_way = self._kill_all if self.options.kill_half_way else None
+        repair_all(
+            resources, len(self.watch.runs), self.progress.note, lambda: self._follow(resources, pause, until), half_way
+        )
+        while any(run.id not in gone.processes for run in self.watch.running()) and time.monotonic() < until:
+            self._follow(resources, pause, until)
+        took = time.monotonic() - began
+        for run in self.watch.running():
+            if run.id not in gone.processes:
+                run.standing = standing(resources, run.id)
+        return took
+
+    def _follow(self, resources: Resources, pause: threading.Event, until: float) -> None:
+        if time.monotonic() > until:
+            return
+        self._tick(resources)
+        pause.wait(LOOK_EVERY)
+        self.watch.look(resources)
+
+    def _kill_all(self) -> None:
+        for _ in range(self.options.workers):
+            self.progress.struck(f"{self.workforce.kill_worker()} killed with its pool")
+
     def _more(self, no_more: float) -> bool:
         """Whether processes are still to be started."""
         return len(self.watch.runs) < self.options.processes or time.monotonic() < no_more
@@ -165,9 +206,12 @@ class _Demo:
     def _report(self, resources: Resources, wall: float) -> Report:
         runs = self.watch.runs
         self.watch.look_at_the_end(resources)
+        lines, gone = ledger.read(self.ledger), self.destroyed
+        found = audit(lines, [run.ran for run in runs])
+        beyond = {run.id: why for run in runs if gone is not None and (why := gone.unrecoverable(run)) is not None}
         return report(
             runs,
-            audit(ledger.read(self.ledger), [run.ran for run in runs]),
+            gone.told_by(found, lines, beyond) if gone is not None else found,
             Counts.read(self.metrics),
             wall,
             kills=self.workforce.kills,
@@ -175,6 +219,7 @@ class _Demo:
             faults=self.trouble.struck,
             live_without_deadline=self.watch.without_deadline,
             chaos=self.options.chaos,
+            unrecoverable=beyond if gone is not None else None,
         )
 
     def _environment(self) -> dict[str, str]:

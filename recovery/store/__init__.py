@@ -37,6 +37,7 @@ from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.store.operations.aborts import Aborts
 from recovery.store.operations.audit_log import AuditLog
+from recovery.store.operations.destruction import Destruction
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
 from recovery.store.operations.mending import Mending
 from recovery.store.operations.operation_ranges import OperationRanges
@@ -138,6 +139,7 @@ class Store:
         self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
         self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
         self.layout = Layout(self._database)
+        self.destruction = Destruction(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
 
     def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:

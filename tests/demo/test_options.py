@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from recovery.demo.chaos import Chaos
-from recovery.demo.options import Options
+from recovery.demo.kinds import Disaster
+from recovery.demo.options import Options, disaster_named
 from recovery.errors import InputError, WorkflowError
 
 
@@ -24,11 +25,18 @@ from recovery.errors import InputError, WorkflowError
         ({"time_scale": math.inf}, "--time-scale inf"),
         ({"timeout": 0}, "--timeout 0"),
         ({"timeout": math.nan}, "--timeout nan"),
+        ({"kill_half_way": True}, "--kill-half-way: only with --disaster"),
+        ({"chaos": True, "disaster": Disaster.GRAPH}, "--chaos and --disaster: give one of them"),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         Options(**given)
+
+
+def test_a_disaster_that_there_is_not() -> None:
+    with pytest.raises(InputError, match="--disaster flood: there are redis, graph, mixed"):
+        disaster_named("flood")
 
 
 def test_without_a_file_the_example_is_run() -> None:
