@@ -37,13 +37,12 @@ class Cluster:
 
     def worker(self, *, wait: bool = True, concurrency: int = 1, pool: str | None = None, **changes: Any) -> Child:
         """A worker that has told that it lives (unless not to `wait`)."""
-        before = self.database["workers"].count_documents({})
         settings = self.settings.model_copy(update=changes)
         child = self.stack.start_worker(self._served, concurrency=concurrency, pool=pool, env=settings.environment())
         if wait:
-            wait_until(
-                lambda: self.database["workers"].count_documents({}) > before or not child.running, 30, "a worker"
-            )
+            # By its own record: one that was killed before may be removed at any time.
+            told = {"pid": child.pid}
+            wait_until(lambda: self.database["workers"].count_documents(told) or not child.running, 30, "a worker")
             assert child.running, "\n".join(child.last_lines(30))
         return child
 
