@@ -18,11 +18,13 @@ ENDING = ".jsonl"
 
 def append(resources: Resources, number: int, folder: str, process_ids: Sequence[str]) -> Path:
     """Write these processes to a new file in the folder. Raises InputError where that can't be done."""
-    # A page that was cut off is written again, to another file: an import takes each process once.
-    to = Path(folder) / f"operation-{number}-{process_ids[0]}-{new_pass()[-8:]}{ENDING}"
+    # A page that was cut off is written again, to another file: an import takes each process once. Its name is of no
+    # process: others may have made the ids.
+    to = Path(folder) / f"operation-{number}-{new_pass()}{ENDING}"
     unfinished = to.with_suffix(".unfinished")
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
+        # For nobody else's eyes: arguments and results are in it.
+        with open(unfinished, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             for line in resources.store.exports.lines(process_ids):
                 file.write(f"{line}\n")
             file.flush()

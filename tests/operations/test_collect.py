@@ -16,6 +16,8 @@ from recovery.engine.operations.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.operations import Asked
+from recovery.operations.export import append
+from recovery.operations.kinds import kind_of
 from recovery.records import Life, ProcessState, ResultState
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
@@ -141,6 +143,23 @@ def test_an_export_is_written_first_and_read_back(world: Ordering, tmp_path: Pat
     assert world.process(taken).custom_id == "o0"
     assert look(world.app.resources, over[0]).findings == ()
     assert world.app.result(over[0], timeout=0) == 6
+
+
+def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Ordering, tmp_path: Path) -> None:
+    """Cut off in the midst of a removal, the rest of it goes; the export has the process as it was, once."""
+    (over,) = ended(world, 1)
+    planned = world.bring_on(world.ask("collect", "state:finished", export=str(tmp_path)))
+    (planned_result,) = world.results(planned).values()
+    kind = kind_of(planned.kind, world.app.resources, world.app.applier)
+    world.store.operation_results.begin([planned_result])
+    append(world.app.resources, planned.id, str(tmp_path), [over])
+    world.store.removals.begin([(over, 0)], 60)
+    world.store.database["decisions"].delete_many({})
+    (done,) = kind.apply(planned, [planned_result.evolve(begun=True)])
+    assert done.state is ResultState.DONE
+    (file,) = tmp_path.iterdir()
+    assert len(json.loads(file.read_text())["decisions"]) == 3
+    assert file.stat().st_mode & 0o077 == 0, "it holds arguments and results"
 
 
 def test_what_can_not_be_written_is_not_removed(world: Ordering, tmp_path: Path) -> None:

@@ -42,8 +42,10 @@ class Collect(Kind):
             if one.process in seen and described(seen[one.process]) == one.before and one.process not in awaited
         ]
         try:
-            if operation.export is not None and ours:
-                append(self.resources, operation.id, operation.export, [process.id for process in ours])
+            # What is being removed already was written before that, and is not whole any more.
+            whole = [process.id for process in ours if not process.removing]
+            if operation.export is not None and whole:
+                append(self.resources, operation.id, operation.export, whole)
             gone = remove(self.resources, ours)
         except Exception as error:
             if is_of_servers(error):

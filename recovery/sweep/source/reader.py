@@ -32,7 +32,7 @@ from recovery.sweep.source.tables import TABLES, Row
 NAME = "recovery"
 OPTIONS = ("uri", "database", "table", "selection", "partitions")
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-LATER = "path"
+PATH = "path"
 """Spark adds it where `load` is given one."""
 
 
@@ -57,7 +57,7 @@ class RecoverySource(DataSource):  # type: ignore[misc]
             known = hint(table, list(SCHEMAS), "there is none") if table else f"there are: {', '.join(SCHEMAS)}"
             raise InputError(f"option table={table!r}: no table has this name; {known}")
         for name in self.options:
-            if name.lower() not in (*OPTIONS, LATER):
+            if name.lower() not in (*OPTIONS, PATH):
                 raise InputError(f"option {name!r} is not known; {hint(name, list(OPTIONS), 'there is none')}")
         return table
 
