@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.records import DecisionState, Graph
+from recovery.records import DecisionState
 from recovery.records.ids import split_record_id
 from recovery.rules import graphs, links
-from recovery.rules.interruptions import interruption_missing
+from recovery.rules.interruptions import interruption_missing, is_restarted
 from recovery.rules.model import Finding, Repair, Snapshot, Surroundings
 from recovery.rules.times import time_impossible
 
-_GO_ON = (
+GO_ON = (
     graphs.graph_missing,
     graphs.not_applied,
     graphs.children_missing,
@@ -25,12 +25,13 @@ _GO_ON = (
     links.cycle,
     graphs.ready_not_queued,
 )
+"""Rules on what goes on, in a process that runs as in one that is broken."""
 _OF_A_TASK = frozenset({Repair.APPLY, Repair.BREAK, Repair.ENQUEUE_READY, Repair.RESTORE})
 
 
 def of_broken(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """What is wrong with a broken process, beside what it broke for."""
-    for rule in _GO_ON:
+    for rule in GO_ON:
         yield from (found for found in rule(snapshot, around) if not _is_noted(found, snapshot))
     # Of its own times and its graph's nobody waits for any.
     yield from (found for found in time_impossible(snapshot, around) if found.decision is not None)
@@ -46,8 +47,4 @@ def _is_noted(finding: Finding, snapshot: Snapshot) -> bool:
     if decision is None:
         return True
     ended_well = decision.state is DecisionState.FINISHED and not decision.failed
-    return not ended_well and not _is_restarted(graph, task, decision.restarts)
-
-
-def _is_restarted(graph: Graph, task: str, restarts: int | None) -> bool:
-    return (restarts or 0) > graph.restarted.get(task, 0)
+    return not ended_well and not is_restarted(decision, graph)

@@ -47,7 +47,7 @@ def _failures(process: Process, graph: Graph | None, decisions: Mapping[str, Dec
         decision = decisions.get(task)
         if decision is not None and _has_failed(decision):
             found[task] = _Failure(decision.restarts or 0, decision)
-        elif decision is None or not _is_restarted(decision, graph):
+        elif decision is None or not is_restarted(decision, graph):
             # The process can't go on for it, though it has not failed: its records are lost, say.
             restarts = (decision.restarts if decision is not None else None) or 0
             found[task] = _Failure(max(process.reopened or 0, restarts))
@@ -70,7 +70,7 @@ def _has_failed(decision: Decision) -> bool:
     return decision.state is DecisionState.FINISHED and decision.failed
 
 
-def _is_restarted(decision: Decision, graph: Graph | None) -> bool:
+def is_restarted(decision: Decision, graph: Graph | None) -> bool:
     """Whether a task is in a later life than the graph knows of: whoever restarted it was cut off, and it goes on."""
     known = graph.restarted.get(decision.task_id, 0) if graph is not None else 0
     return (decision.restarts or 0) > known

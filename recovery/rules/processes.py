@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recovery.records import DecisionState, Process, ProcessState
-from recovery.rules import contradictions, graphs, links
-from recovery.rules.broken import of_broken
+from recovery.rules import contradictions, graphs
+from recovery.rules.broken import GO_ON, of_broken
 from recovery.rules.damage import record_damaged
 from recovery.rules.decisions import judge_decision, without
 from recovery.rules.markers import marker_missing
@@ -137,14 +137,7 @@ def orphan(snapshot: Snapshot) -> Iterator[Finding]:
 
 _OF_RUNNING = (
     start_not_registered,
-    graphs.graph_missing,
-    graphs.not_applied,
-    graphs.children_missing,
-    graphs.record_missing,
-    graphs.finished_undecided,
-    links.dead_link,
-    links.cycle,
-    graphs.ready_not_queued,
+    *GO_ON,
     graphs.not_recorded,
     time_impossible,
     process_timeout,

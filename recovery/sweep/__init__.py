@@ -5,7 +5,7 @@ so tells that nothing is forgotten. `plan` cuts the process ids into ranges that
 goes through a range in key order and passes over what is plainly at rest, `outline` runs the scanners' rules on
 the little that was read of the others, `examine` runs them again on the suspects, read whole, and then the
 scanners' repair; `job` does that for all ranges in Spark. No data moves between executors: a process's records
-are neighbours in every collection.
+are neighbours in every collection. `source` has the same records as tables, for whoever asks in SQL.
 
 PySpark is imported only once Java and it are known to be there (`java`).
 """

@@ -100,7 +100,10 @@ def test_the_one_before_is_found_and_stays_what_it_was(world: World) -> None:
         query = parse(f"custom:{pattern}", world.store.now())
         assert world.store.search.page(query, None, 10) == [first, second, third]
     assert world.app.result(first) == "tea"
-    with pytest.raises(InputError, match=f"was replaced by process {second}, .*; restart that one"):
+    with pytest.raises(InputError, match=f"gave its custom id up to process {second}; restart that one"):
+        preview_redo(world.app.resources, first)
+    world.store.database["processes"].delete_one({"_id": second})
+    with pytest.raises(InputError, match="whose start was cut off; start it again"):
         preview_redo(world.app.resources, first)
     broken_off = world.store.processes.give_up_custom_id(third, NAME, "nobody")
     assert not broken_off, "it runs"

@@ -154,7 +154,7 @@ def test_one_record_that_cannot_be_read_costs_one_line(tables: Tables, database:
     assert (rows[bad].type, rows[bad].labels, rows[bad].damage) == (None, None, ["type", "labels"])
     assert rows[good].damage is None
     shown = {row.process: row for row in tables.read("snapshots").collect()}
-    assert shown[bad].damage == ["type", "notFinished", "touchedAt"]
+    assert shown[bad].damage == ["notFinished", "touchedAt", "type"]
     assert shown[good].damage is None
     damaged = [row for row in tables.read("findings").collect() if row.process == bad]
     assert {row.rule for row in damaged} == {Rule.RECORD_DAMAGED}

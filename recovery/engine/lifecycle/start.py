@@ -59,8 +59,8 @@ def start(
     """Start a process of this type. `args` is the JSON text of `[positional, named]` arguments.
 
     With a custom id that a process of this type has already, that one, unless it is replaced as `if_exists` says
-    (`custom_ids`; by default it never is). Raises
-    CustomIdTaken where that one was started with other arguments, unless they may be `any_arguments`; and StartRefused
+    (`custom_ids`; by default it never is). Raises CustomIdTaken where that one was started with other arguments, unless
+    they may be `any_arguments`; and StartRefused
     where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
     `retried_by_schedule` its own end leaves a marker only if no next instance could do better.
     """

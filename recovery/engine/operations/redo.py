@@ -60,8 +60,9 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
     if process.removing:
         raise InputError(f"process {process.id} is being removed; start another one")
     if process.replaced_by is not None:
-        told = f"process {process.id} was replaced by process {process.replaced_by}, which has its custom id"
-        raise InputError(f"{told}; restart that one")
+        gave = f"process {process.id} gave its custom id up to process {process.replaced_by}"
+        there = resources.store.processes.get_committed_brief(process.replaced_by)
+        raise InputError(f"{gave}; restart that one" if there else f"{gave}, whose start was cut off; start it again")
     if process.redo:
         raise InputError(f"process {process.id} is just being restarted from {', '.join(process.redo[:3])}; ask again")
     asked = [given.text(task, "task") for task in tasks] or [process.start_task]

@@ -16,7 +16,7 @@ from recovery.store.client import Document
 from recovery.store.views.ranges import Range, Ranges
 from recovery.sweep.examine import SweepRequest, connected, wrong_in
 from recovery.sweep.read import RangeCounts, Stream
-from recovery.sweep.source.tables import TABLES, Row
+from recovery.sweep.source.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 
 PAGE = 1000
 """Processes of a selection that are read together."""
@@ -108,44 +108,20 @@ def _snapshots(reading: Reading, stored: Ranges, part: Range) -> Iterator[Row]:
 def _snapshot(process: Document, graphs: Sequence[Document], decisions: Sequence[Document], tasks: int) -> Row:
     damage: list[str] = []
     graph = graphs[0] if graphs else {}
-
-    def moment(document: Document, name: str) -> datetime | None:
-        value = document.get(name)
-        if value is None or (isinstance(value, datetime) and 1 < value.year < 9999):
-            return value
-        damage.append(name)
-        return None
-
-    def size(name: str) -> int | None:
-        value = graph.get(name, ())
-        if isinstance(value, list | dict | tuple):
-            return len(value)
-        damage.append(name)
-        return None
-
-    def text(name: str) -> str | None:
-        value = process.get(name)
-        if value is None or isinstance(value, str):
-            return value
-        damage.append(name)
-        return None
-
-    def total(name: str) -> int:
-        found = [one.get(name, 0) for one in decisions]
-        if all(type(one) is int or isinstance(one, int) for one in found):
-            return sum(found)
-        damage.append(name)
-        return sum(one for one in found if isinstance(one, int))
-
+    sizes = [value(graph, name, COUNT, damage) or 0 for name in ("notFinished", "finished", "failed")]
+    touched = value(graph, "touchedAt", MOMENT, damage)
     states = Counter(one["state"] for one in decisions if isinstance(one.get("state"), str))
     known = [state.value for state in DecisionState if state is not DecisionState.FINISHED]
     if states.total() < len(decisions) or not states.keys() <= {*known, DecisionState.FINISHED.value}:
         damage.append("state")
-    first = (process["_id"], text("type"), text("state"), moment(process, "startedAt"), moment(process, "endedAt"))
-    sizes = (size("notFinished"), size("finished"), size("failed"))
-    middle = (moment(graph, "touchedAt"), tasks, len(decisions), *sizes, *(states[name] for name in known))
-    sums = (states[DecisionState.FINISHED.value], total("timeouts"), total("attempts"))
-    return (*first, *middle, *sums, damage or None)
+    of_process = [
+        value(process, name, kind, damage)
+        for name, kind in (("type", TEXT), ("state", TEXT), ("startedAt", MOMENT), ("endedAt", MOMENT))
+    ]
+    sums = [sum(value(one, name, WHOLE, damage) or 0 for one in decisions) for name in ("timeouts", "attempts")]
+    counts = [states[name] for name in (*known, DecisionState.FINISHED.value)]
+    numbers = (tasks, len(decisions), *sizes, *counts, *sums)
+    return (process["_id"], *of_process, touched, *numbers, sorted(set(damage)) or None)
 
 
 def _findings(reading: Reading, part: Range) -> Iterator[Row]:

@@ -113,17 +113,21 @@ class Table:
     def row(self, document: Document) -> Row:
         """The row of a document, whose key is a text."""
         process, task = split_record_id(document["_id"])
-        values, damage = list[Any](), list[str]()
-        for column in self.columns:
-            value = _found(document, column.field)
-            if value is not None:
-                try:
-                    value = column.kind.read(value)
-                except (Unreadable, ValueError, TypeError):
-                    value = None
-                    damage.append(column.field)
-            values.append(value)
+        damage: list[str] = []
+        values = [value(document, column.field, column.kind, damage) for column in self.columns]
         return (process, *([task] if self.of_task else []), *values, damage or None)
+
+
+def value(document: Document, field: str, kind: Kind, damage: list[str]) -> Any:
+    """A field as its column shows it; None for one that is not there, or can't be read, which `damage` is told."""
+    found = _found(document, field)
+    if found is None:
+        return None
+    try:
+        return kind.read(found)
+    except (Unreadable, ValueError, TypeError):
+        damage.append(field)
+        return None
 
 
 def _found(document: Any, path: str) -> Any:
