@@ -101,6 +101,15 @@ def start(
     export: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
     ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
+    ] = False,
+    spark: Annotated[
+        bool | None, typer.Option("--spark/--no-spark", help="In Spark, or not; default: by its size.")
+    ] = None,
+    parquet: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of a check or repair in Spark: write what is found there.")
+    ] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -116,6 +125,9 @@ def start(
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
         export=export,
+        thorough=thorough,
+        spark=spark,
+        parquet=parquet,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

@@ -16,6 +16,7 @@ from recovery.search import parse
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
+RULED = (OperationKind.CHECK, OperationKind.REPAIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ class Asked:
     export: str | None = None
     """Of a collect: the folder where what is removed is written before."""
 
+    thorough: bool = False
+    """Of a check or repair: whether damage is looked for in what is at rest, too."""
+    spark: bool | None = None
+    """Whether it is to run in Spark, or by no means; None: by its size."""
+    here: bool = False
+    """Whether whoever asks drives it in a Spark of his own, so that no worker has to."""
+    parquet: str | None = None
+    """Of a check or repair in Spark: the folder where its results are written."""
+    none_is_fine: bool = False
+    """Whether a selection may match nothing."""
+
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
         kind = kind_named(self.kind)
@@ -48,16 +60,20 @@ class Asked:
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = parse(selection, now=resources.store.now())
-        if selection and not resources.store.search.page(query, None, 1):
+        if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
+        self._check_place(resources, kind)
         return Operation(
             id=0,
             kind=kind,
             selection=selection,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
+            thorough=self.thorough or None,
+            spark=self.spark,
+            parquet=self.parquet,
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
@@ -69,6 +85,9 @@ class Asked:
             "selection": self.selection or "all",
             "from_actor": self.from_actor,
             "export": self.export,
+            "thorough": self.thorough or None,
+            "spark": self.spark,
+            "parquet": self.parquet,
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
@@ -94,6 +113,19 @@ class Asked:
         if not Path(folder).is_absolute():
             raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
         return folder
+
+    def _check_place(self, resources: Resources, kind: OperationKind) -> None:
+        if self.thorough and kind not in RULED:
+            raise InputError(f"--thorough: is for check and repair; {kind} looks for no damage")
+        if self.parquet is not None and (kind not in RULED or not self.spark):
+            raise InputError(f"--parquet {self.parquet}: is for a check or repair in Spark: give --spark")
+        if self.parquet is not None and not (self.parquet.startswith("/") or "://" in self.parquet):
+            raise InputError(f"--parquet {self.parquet}: give the whole path of a folder that all executors see")
+        if self.spark and not self.here and not resources.store.workers.serve_spark():
+            raise InputError(
+                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
+                "--spark out and let recovery workers do it"
+            )
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

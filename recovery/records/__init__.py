@@ -20,6 +20,8 @@ from recovery.records.operation import (
     OperationState,
     Phase,
     ResultState,
+    Sum,
+    Tally,
     Totals,
 )
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
@@ -72,6 +74,8 @@ __all__ = [
     "ScannerRun",
     "Schedule",
     "Stored",
+    "Sum",
+    "Tally",
     "Task",
     "TaskLimit",
     "Totals",

@@ -147,6 +147,12 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
 
 
+def quoted(text: str) -> str:
+    """A text as a value that means just that."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def _depth(text: str) -> int:
     depth = deepest = 0
     for character in text:

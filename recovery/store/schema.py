@@ -208,7 +208,8 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         (
             [("operation", 1), ("phase", 1), ("priority", -1), ("_id", 1)],
             {"name": "open", "partialFilterExpression": {"recoveryTime": {"$exists": True}}},
-        )
+        ),
+        ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
     ],
     # What was found on a process, whichever operation found it, and on which processes a rule found something.
     OPERATION_RESULTS: [
