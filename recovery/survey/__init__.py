@@ -8,7 +8,6 @@ ranges need nothing of each other, wherever each is surveyed.
 """
 
 from recovery.survey.examine import Look, without_collector, wrong_in
-from recovery.survey.plan import plan
 from recovery.survey.read import RangeCounts
 
-__all__ = ["Look", "RangeCounts", "plan", "without_collector", "wrong_in"]
+__all__ = ["Look", "RangeCounts", "without_collector", "wrong_in"]
