@@ -3,15 +3,21 @@ answer."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from recovery import Settings
+from recovery.cli.bash_words import joined_words
+from recovery.cli.completion import complete_search
 from recovery.engine.operations.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, ProcessTypePreferences
 from recovery.store import schema
-from tests.cli.command import recovery
+from tests.cli.command import environment, recovery
+from tests.cli.terminal import DISCARD, Typing
 from tests.world import World
 
 
@@ -66,35 +72,76 @@ def labelled(world: World) -> World:
 
 
 OFFERED = {
-    ("find", "'state:br"): ["state:broken"],
-    ("find", "'idle:>1h (type:o"): ["idle:>1h (type:order"],
-    ("find", "'actor:s"): ["actor:send_mail"],
-    ("find", "'error:"): ["error:OSError", "error:TimeoutError"],
-    ("find", "'code:2"): ["code:20020"],
-    ("find", "'rule:MESSAGE_L"): ["rule:MESSAGE_LOST"],
-    ("find", "'label."): ["label.a-b:", "label.customer:", "label.region:"],
-    ("find", "'label.reg"): ["label.region:eu"],
-    ("find", "'label.customer:"): ['label.customer:"acme 1"', 'label.customer:"acme 2"', "label.customer:bolt"],
-    ("find", "'label.customer:b"): ["label.customer:bolt"],
-    ("find", "'custom:web-3"): ["custom:web-3"],
-    ("find", "'not @st"): ["not @stuck-orders"],
-    ("operation", "start", "check", "'state:running ov"): ["state:running overdue"],
-    ("search", "remove", "s"): ["stuck-orders"],
-    ("search", "save", "new", "'state:ab"): ["state:aborted"],
-    ("list", "--state", "f"): ["finished"],
-    # As bash takes them apart outside of quotes, and what it keeps.
-    ("find", "state", ":", "br"): ["broken"],
-    ("find", "state", ":"): ["running", "finished", "broken", "aborted"],
-    ("find", "label.customer", ":", "bo"): ["bolt"],
-    ("find", "@", "stuck"): ["@stuck-orders"],
-    ("find", "@"): ["@stuck-orders"],
+    "state:br": ["state:broken"],
+    "idle:>1h (type:o": ["idle:>1h (type:order"],
+    "actor:s": ["actor:send_mail"],
+    "error:": ["error:OSError", "error:TimeoutError"],
+    "fingerprint:": ["fingerprint:f"],
+    "code:2": ["code:20020"],
+    "rule:MESSAGE_L": ["rule:MESSAGE_LOST"],
+    "label.": ["label.a-b:", "label.customer:", "label.region:"],
+    "label.reg": ["label.region:eu"],
+    "label.customer:": ['label.customer:"acme 1"', 'label.customer:"acme 2"', "label.customer:bolt"],
+    "label.customer:b": ["label.customer:bolt"],
+    "custom:web-3": ["custom:web-3"],
+    "not @st": ["not @stuck-orders"],
 }
 
 
-def test_a_search(labelled: World) -> None:
+def test_a_search(labelled: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in labelled.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert {typed: complete_search(typed) for typed in OFFERED} == OFFERED
+
+
+def test_where_searches_are_given(labelled: World) -> None:
     env = labelled.settings.environment()
-    for words, wanted in OFFERED.items():
-        assert offered(env, *words) == wanted, words
+    assert offered(env, "operation", "start", "check", "'overdue st") == ["overdue state:", "overdue started:"]
+    assert offered(env, "search", "remove", "s") == ["stuck-orders"]
+    assert offered(env, "search", "save", "new", "'state:ab") == ["state:aborted"]
+    assert offered(env, "list", "--state", "f") == ["finished"]
+    # As bash takes it apart outside of quotes.
+    assert offered(env, "find", "state", ":") == ["running", "finished", "broken", "aborted"]
+
+
+@pytest.mark.parametrize(
+    ("words", "joined", "kept"),
+    [
+        (["find", "state", ":", "br"], ["find", "state:br"], "state:"),
+        (["find", "state", ":"], ["find", "state:"], "state:"),
+        (["find", "label.customer", ":", "bo"], ["find", "label.customer:bo"], "label.customer:"),
+        (["find", "@", "stuck"], ["find", "@stuck"], ""),
+        (["find", "@"], ["find", "@"], ""),
+        (["find", "'type:order @st"], ["find", "'type:order @st"], ""),
+        (["show", "web", ":", "1", "--jso"], ["show", "web:1", "--jso"], ""),
+        (["find", ""], ["find", ""], ""),
+    ],
+)
+def test_words_that_bash_takes_apart(words: list[str], joined: list[str], kept: str) -> None:
+    assert joined_words(words) == (joined, kept)
+
+
+TYPED = {
+    "recovery find state:br": "recovery find state:broken ",
+    "recovery find '(overdue @st": "recovery find '(overdue @stuck-orders' ",
+    "recovery find @st": "recovery find @stuck-orders ",
+}
+"""{what is typed before the tab key: what the line is after it}."""
+
+
+def test_in_bash(labelled: World, tmp_path: Path) -> None:
+    command = tmp_path / "recovery"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m recovery "$@"\n')
+    command.chmod(0o755)
+    env = environment({**labelled.settings.environment(), "PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb"})
+    script = recovery(env={**env, "_RECOVERY_COMPLETE": "source_bash"}).stdout
+    (tmp_path / "rc").write_text(f"PS1='ready> '\nbind 'set enable-bracketed-paste off'\n{script}")
+    with Typing(["bash", "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"], env) as bash:
+        for typed, wanted in TYPED.items():
+            bash.wait_for("ready> ")
+            bash.type(f"{typed}\t")
+            bash.wait_for(wanted)
+            bash.type(DISCARD)
 
 
 def test_labels_cost_a_seek_each(labelled: World) -> None:

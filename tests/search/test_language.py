@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.errors import InputError
-from recovery.search import FIELDS, All, And, Not, Or, Term, parse
+from recovery.search import FIELDS, All, And, Node, Not, Or, Term, parse
 from recovery.search.completion import complete
 from recovery.search.tree import Comparison
 
@@ -149,6 +149,8 @@ SAVED = {
     "older": "type:order stat:broken",
     "uses-older": "type:order @older",
     "empty": " ",
+    "long": " or ".join(["type:" + "x" * 900] * 6),
+    "deep": "(" * 30 + "overdue" + ")" * 30,
     **{f"double{n}": f"@double{n + 1} @double{n + 1}" for n in range(40)},
     "double40": "type:order",
     **{f"link{n}": f"@link{n + 1}" for n in range(3000)},
@@ -176,20 +178,57 @@ def test_what_is_saved_is_in_the_place_of_its_name(text: str, expanded: str) -> 
     ("text", "column", "said"),
     [
         ("type:order @stuk", 12, "no search is saved as 'stuk'; did you mean @stuck?"),
-        ("@", 1, "no search is saved as ''; there are @both, @double0"),
+        ("@", 1, "no search is saved as ''; there are @both, @deep, @double0"),
         ("@one", 1, "in @one, column 1: in @two, column 5: @one would be a part of itself"),
         ("overdue @uses-older", 9, "in @uses-older, column 12: in @older, column 12: no field is called 'stat'"),
         ("@empty", 1, "in @empty"),
+        # Each part of them could be read, and what an operation would keep could not.
+        ("type:order @long @long", None, "the search is longer than 10,000 characters"),
+        ("((((((((((((((((((((@deep))))))))))))))))))))", None, "more than 50 parentheses"),
         ("@double0", 1, "the search has more than 200 terms"),
         ("@link0", 1, "the search has more than 50 saved searches, one in another"),
     ],
 )
-def test_what_is_wrong_with_what_is_saved(text: str, column: int, said: str) -> None:
+def test_what_is_wrong_with_what_is_saved(text: str, column: int | None, said: str) -> None:
     with pytest.raises(InputError) as error:
         parse(text, NOW, lambda: SAVED)
+    if column is None:
+        assert said in str(error.value)
+        return
     message, shown, caret = str(error.value).split("\n")
     assert message.startswith(f"column {column}: ") and said in message, message
     assert (shown, caret) == (text, " " * (column - 1) + "^")
+
+
+def searches(*terms: str) -> st.SearchStrategy[str]:
+    def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        pairs = st.tuples(parts, st.sampled_from([" ", " and ", " or "]), parts).map("".join)
+        return st.one_of(pairs, parts.map(lambda one: f"({one})"), parts.map(lambda one: f"not {one}"))
+
+    return st.recursive(st.sampled_from(terms), combined, max_leaves=6)
+
+
+@given(
+    text=searches("@a", "@b", "overdue", 'type:"(@a"'),
+    a=searches("@b", "type:a", "overdue"),
+    b=searches("state:broken", "idle:>1h", 'error:"not @a"'),
+)
+def test_what_an_operation_keeps_is_what_was_asked_for(text: str, a: str, b: str) -> None:
+    found = parse(text, NOW, lambda: {"a": a, "b": b})
+    assert flat(parse(found.text, NOW).tree) == flat(found.tree)
+
+
+def flat(node: Node) -> Node:
+    """Without an `and` in an `and`, which means the same as one."""
+    match node:
+        case And(parts) | Or(parts):
+            kind, whole = type(node), list[Node]()
+            for part in map(flat, parts):
+                whole += part.parts if isinstance(part, And | Or) and isinstance(part, kind) else (part,)
+            return kind(tuple(whole))
+        case Not(part):
+            return Not(flat(part))
+    return node
 
 
 def test_saved_searches_are_asked_for_once_and_only_where_they_are_named() -> None:

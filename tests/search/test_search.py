@@ -249,6 +249,34 @@ def test_every_field_is_tried() -> None:
     assert FIELDS.keys() - tried - {"idle", "overdue", "rule", "key"} == set()
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3, 200])
+def test_what_comes_from_two_collections_is_in_order_and_whole(
+    world: World, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is broken for an error of its own, and for that of a task, in turns of three."""
+    monkeypatch.setattr(search, "BATCH", batch)
+    database = world.store.database
+    for number in range(20):
+        key, own = f"p{number:02}", number // 3 % 2 == 0
+        error = {"error": {"kind": "a" if own else "b", "message": ""}}
+        database["processes"].insert_one({"_id": key, "type": "x", "state": "broken", "args": "[]", **error})
+        if not own:
+            one = {"_id": f"{key}/t", "type": "x", "actor": "pay", "kind": "a", "message": "", "fingerprint": "f"}
+            database["interruptions"].insert_one(one)
+    # One whose Process record is lost.
+    database["interruptions"].update_one({"_id": "p03/t"}, {"$set": {"actor": "gone"}})
+    database["processes"].delete_one({"_id": "p03"})
+    wanted = [f"p{number:02}" for number in range(20) if number != 3]
+    for text in ("error:a", "error:a type:x", "error:a or error:b", "not overdue error:a"):
+        query = parse(text, NOW)
+        for size in (1, 2, 3, 7, 50):
+            paged, after = list[str](), None
+            while page := world.store.search.page(query, after, size):
+                paged += page
+                after = page[-1]
+            assert paged == wanted, (text, size)
+
+
 PAGES = {
     "type:a": ("type", 10),
     "type:none": ("type", 0),
