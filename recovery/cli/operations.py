@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_actor, complete_kind, complete_operation
+from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
 from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
@@ -85,7 +85,13 @@ def start(
         typer.Argument(metavar="KIND", show_default=False, autocompletion=complete_kind, help="What is to be done."),
     ],
     selection: Annotated[
-        str, typer.Argument(metavar="SELECTION", show_default=False, help="Which processes, as `recovery find` has it.")
+        str,
+        typer.Argument(
+            metavar="SELECTION",
+            show_default=False,
+            autocompletion=complete_search,
+            help="Which processes, as `recovery find` has it.",
+        ),
     ] = "",
     all_: Annotated[bool, typer.Option("--all", help="Every process, where there is no selection.")] = False,
     reason: Needed = "",

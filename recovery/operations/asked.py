@@ -9,10 +9,10 @@ from typing import Any
 
 from recovery.engine import Resources
 from recovery.engine.naming import hint
+from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.operations.kinds import KINDS
 from recovery.records import Operation, OperationKind, ResultState, given
-from recovery.search import parse
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -59,7 +59,7 @@ class Asked:
             )
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
-        query = parse(selection, now=resources.store.now())
+        query = read_search(resources, selection)
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
@@ -68,7 +68,8 @@ class Asked:
         return Operation(
             id=0,
             kind=kind,
-            selection=selection,
+            # What was saved may be changed while it runs: it keeps the text that it had.
+            selection=query.text,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
             thorough=self.thorough or None,

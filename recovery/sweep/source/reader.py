@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from recovery.engine import Resources
 from recovery.engine.naming import hint
+from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.repair import look_at_all
-from recovery.search import parse
 from recovery.settings import load
 from recovery.store import check_server
 from recovery.store.views.ranges import Range
@@ -73,7 +73,7 @@ class RecoverySource(DataSource):  # type: ignore[misc]
         check_server(settings.mongo_uri)
         resources = Resources.connect(settings)
         selection = options.get("selection")
-        query = parse(selection, resources.store.now()) if selection is not None else None
+        query = read_search(resources, selection) if selection is not None else None
         around = look_at_all(resources) if table == "findings" else None
         number = numbered(resources, options.get("operation")) if table == "results" else None
         reading = Reading(settings, table, query, around=around, operation=number)
