@@ -50,7 +50,7 @@ def check_target(cluster: SparkContext | SparkSession, target: str) -> None:
     """Raise InputError if nothing can be written there, or something is there already: before an hour's work."""
     session = session_of(cluster)
     try:
-        session.createDataFrame([], "nothing int").write.mode("errorifexists").parquet(target)
+        session.createDataFrame([], "nothing int").write.mode("error").parquet(target)
     except (PySparkException, Py4JError) as error:
         raise InputError(f"--parquet {target}: can't be written: {cause(str(error))}") from None
 

@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
+CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -72,3 +73,24 @@ class Standalone:
         child = Child(name, command, self._folder / f"{name}.log", env=env, cwd=work)
         self._children.append(child)
         return child
+
+
+class ConnectServer:
+    """A server of Spark Connect, whose own master is local."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"sc://127.0.0.1:{self.port}"
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        options = ("--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={self.port}")
+        command = [str(submit), "--class", CONNECT_SERVER, *options, "spark-internal"]
+        env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": _path(), "PYSPARK_PYTHON": sys.executable}
+        self._child = Child("connect", command, folder / "connect.log", env=env, cwd=folder)
+        wait_until(lambda: answers(f"127.0.0.1:{self.port}"), 90, "the Spark Connect server")
+
+    def stop(self) -> None:
+        self._child.kill_group()
+
+
+def _path() -> str:
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

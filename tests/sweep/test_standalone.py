@@ -15,7 +15,7 @@ from recovery.records import Operation, OperationState, Phase, Totals
 from recovery.stack import Stack
 from recovery.stack.child import Child
 from tests.bench.sweep_data import fill
-from tests.sweep.standalone import Standalone
+from tests.sweep.standalone import ConnectServer, Standalone
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -59,9 +59,9 @@ class Driven:
         wait_until(read, 120, f"{share:.0%} of operation {operation.id}")
 
     def wait_finished(self, operation: Operation, timeout: float = 120) -> Totals:
-        wait_until(
-            lambda: self.now(operation).state is OperationState.FINISHED, timeout, "the operation to be finished"
-        )
+        over = (OperationState.FINISHED, OperationState.CANCELLED)
+        wait_until(lambda: self.now(operation).state in over, timeout, "the end of the operation")
+        assert self.now(operation).state is OperationState.FINISHED, self.now(operation).refusal
         planned = self.now(operation).planned
         assert planned is not None
         return planned
@@ -128,3 +128,24 @@ def test_whoever_is_killed_the_report_is_the_same(drive: Callable[..., Driven], 
     assert min(leases) >= 2, "who was killed had leased one"
     # Without a rate ranges are surveyed as a whole, by both.
     assert driven.wait_finished(driven.ask(spark=True)) == expected
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[ConnectServer]:
+    pytest.importorskip("grpc", reason="Spark Connect needs pip install 'pyspark[connect]'")
+    server = ConnectServer(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.mark.soak
+def test_spark_connect(drive: Callable[..., Driven], connect: ConnectServer, tmp_path: Path) -> None:
+    """The driver runs elsewhere: the same report, sums and files."""
+    driven = drive(connect.url)
+    driven.worker()
+    expected = driven.by_a_worker()
+    target = tmp_path / "found"
+    operation = driven.ask(spark=True, parquet=str(target))
+    assert driven.wait_finished(operation) == expected
+    by_worker, by_spark = (driven.now(one).sums for one in (driven.resources.store.operations.newest(2)))
+    assert by_worker == by_spark and by_spark and list(target.glob("*.parquet"))
