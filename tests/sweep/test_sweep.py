@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from recovery.cli.main import app
 from recovery.errors import InputError, ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
+from recovery.metrics import REPAIRS
 from recovery.records import Decision, DecisionState, OperationState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import record_id
 from recovery.rules import Rule
@@ -28,7 +29,9 @@ from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep import drive, sums, sweep
+from recovery.sweep.connect import session as connect
 from recovery.sweep.report import SHOWN
+from recovery.sweep.session import check_master
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.sweep.database import Database
@@ -229,6 +232,30 @@ def cancelled_for(database: Database, settings: Settings, target: str) -> str:
     cancelled = operations_of(database).get(sweep(settings, parquet=target).operation)
     assert cancelled is not None and cancelled.state is OperationState.CANCELLED
     return cancelled.refusal or ""
+
+
+def test_what_executors_count_is_counted_here(database: Database, settings: Settings) -> None:
+    """A process that nobody scrapes: what it counted is carried to the driver's."""
+
+    def repaired() -> float:
+        return REPAIRS.labels(rule="WORK_TIMEOUT")._value.get()
+
+    for _ in range(3):
+        database.add(work_timeout)
+    before = repaired()
+    assert sweep(settings, repair=True).repaired == {Rule.WORK_TIMEOUT: 3}
+    assert repaired() - before == 3
+
+
+def test_a_master_that_does_not_answer() -> None:
+    told = "master at RECOVERY_SPARK_MASTER=spark://127.0.0.1:1,127.0.0.1:2 does not answer"
+    with pytest.raises(SparkUnavailable, match=told):
+        check_master("spark://127.0.0.1:1,127.0.0.1:2")
+    with (
+        pytest.raises(SparkUnavailable, match=r"at 127\.0\.0\.1:1 does not answer|needs grpc"),
+        connect("sc://127.0.0.1:1"),
+    ):
+        raise AssertionError("there is none")
 
 
 def test_an_empty_database(settings: Settings) -> None:
