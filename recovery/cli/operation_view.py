@@ -30,6 +30,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "selection": operation.selection,
         "from_actor": operation.from_actor,
         "export": operation.export,
+        "export_format": operation.export_format.value if operation.export_format is not None else None,
         "state": operation.state.value,
         "phase": operation.phase.value,
         "who": operation.who,
@@ -152,7 +153,8 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     if operation.kind.value == "restart_from":
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
     if operation.kind.value == "collect":
-        yield "export", operation.export or "none: what is removed is gone"
+        written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
+        yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.rate:
         yield "rate", f"{operation.rate:g} processes a second in all"

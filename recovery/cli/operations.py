@@ -101,6 +101,9 @@ def start(
     export: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
     ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
+    ] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -116,6 +119,7 @@ def start(
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
         export=export,
+        export_format=format,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

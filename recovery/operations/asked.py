@@ -10,8 +10,10 @@ from typing import Any
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.errors import InputError
+from recovery.operations import parquet
 from recovery.operations.kinds import KINDS
 from recovery.records import Operation, OperationKind, ResultState, given
+from recovery.records.operation import ExportFormat
 from recovery.search import parse
 
 MAX_SELECTION = 10_000
@@ -35,6 +37,10 @@ class Asked:
 
     export: str | None = None
     """Of a collect: the folder where what is removed is written before."""
+    export_format: str | None = None
+    """As what: a value of ExportFormat."""
+    none_is_fine: bool = False
+    """Whether a selection may match nothing."""
 
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
@@ -48,7 +54,7 @@ class Asked:
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = parse(selection, now=resources.store.now())
-        if selection and not resources.store.search.page(query, None, 1):
+        if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
@@ -58,6 +64,7 @@ class Asked:
             selection=selection,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
+            export_format=self._checked_format(),
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
@@ -69,6 +76,7 @@ class Asked:
             "selection": self.selection or "all",
             "from_actor": self.from_actor,
             "export": self.export,
+            "export_format": self.export_format,
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
@@ -93,7 +101,21 @@ class Asked:
             raise InputError(f"--export {folder}: is for collect; {kind} removes nothing")
         if not Path(folder).is_absolute():
             raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
+        if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # more only workers know
+            raise InputError(f"--export {given.shown(folder)}: is no folder; give one that all workers see")
         return folder
+
+    def _checked_format(self) -> ExportFormat | None:
+        if self.export_format is None:
+            return None
+        known = [one.value for one in ExportFormat]
+        if self.export_format not in known:
+            raise InputError(f"--format {given.shown(self.export_format)}: give one of {', '.join(known)}")
+        if self.export is None:
+            raise InputError(f"--format {self.export_format}: is of an export; say where to, with --export FOLDER")
+        if self.export_format == ExportFormat.PARQUET:
+            parquet.check()
+        return ExportFormat(self.export_format)
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

@@ -108,7 +108,7 @@ class OperationWorker:
     def _work(self, operation: Operation, leased: OperationRange, until: float) -> bool:
         """Page after page; whether the range is done."""
         pages = self._pages(operation, leased.phase)
-        size = _page_size(operation.rate)
+        size = _page_size(operation, operation.rate)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)
@@ -125,7 +125,7 @@ class OperationWorker:
             if current is not None and (time.monotonic() > until or self._ending.is_set()):
                 self._resources.store.operation_ranges.give_back(current, None)
                 return False
-            size = _page_size(turn)
+            size = _page_size(operation, turn)
         return False
 
     def _pages(self, operation: Operation, phase: Phase) -> Pages:
@@ -157,9 +157,10 @@ class OperationWorker:
         return turn.rate or 0.0
 
 
-def _page_size(rate: float | None) -> int:
-    """As many as pass within a second: a rate that is lowered, and a pause, are felt by then."""
-    return PAGE if not rate else max(1, min(PAGE, ceil(rate)))
+def _page_size(operation: Operation, rate: float | None) -> int:
+    """As many as pass within a second: a rate that is lowered, and a pause, are felt by then. But a page of an export
+    is a file, and a million of them are of no use to anybody."""
+    return PAGE if not rate or operation.export is not None else max(1, min(PAGE, ceil(rate)))
 
 
 class Pages(Protocol):

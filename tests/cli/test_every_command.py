@@ -69,6 +69,15 @@ COMMANDS = {
     "marker show": ["marker", "show", "order/a ring"],
     "marker clear": ["marker", "clear", "order/a ring", "--reason", "the box is there"],
     "schedule add": ["schedule", "add", "yearly", "order", "schedule=@yearly", 'arguments=["a ring"]'],
+    "schedule collect": [
+        "schedule",
+        "collect",
+        "old",
+        "ended:<90d",
+        "schedule=@daily",
+        "--reason",
+        "90 days are enough",
+    ],
     "schedule list": ["schedule", "list"],
     "schedule show": ["schedule", "show", "nightly"],
     "schedule set": ["schedule", "set", "nightly", "jitter=1m", "retry_across=6h", "--reason", "a slow source"],
@@ -97,7 +106,7 @@ are."""
 ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
-    *("schedule add", "schedule remove", "schedule trigger", "restart --apply", "import"),
+    *("schedule add", "schedule collect", "schedule remove", "schedule trigger", "restart --apply", "import"),
     *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""

@@ -167,10 +167,10 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     assert overrides.unblock("part")
     redo_process(operator.app.resources, fine, "a test")
     assert worker.bring_to_end(fine).epoch == 1
-    line = next(worker.store.exports.lines([fine]))
+    line = next(worker.store.exports.wholes([fine])).line()
     wait_until(lambda: not worker.store.removals.live([fine]) or worker.scan(), 10, "all to be at rest")
     assert remove(worker.app.resources, [worker.process(fine)]) == {fine}
-    assert operator.store.exports.insert(line) == fine
+    assert operator.store.exports.insert([operator.store.exports.parsed(line)]) == {fine}
     operator.store.queues.remove("part")
     kept = operator.store.actors.forget("part")
     assert kept is not None

@@ -24,10 +24,10 @@ from recovery.search import parse
 from recovery.settings import load
 from recovery.store import check_server
 from recovery.store.views.ranges import Range
+from recovery.store.views.tables import TABLES, Row
 from recovery.sweep.plan import plan
 from recovery.sweep.source.pushdown import pushed
 from recovery.sweep.source.rows import SCHEMAS, Reading, rows
-from recovery.sweep.source.tables import TABLES, Row
 
 NAME = "recovery"
 OPTIONS = ("uri", "database", "table", "selection", "partitions")

@@ -14,9 +14,9 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.views.ranges import Range, Ranges
+from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.sweep.examine import SweepRequest, connected, wrong_in
 from recovery.sweep.read import RangeCounts, Stream
-from recovery.sweep.source.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 
 PAGE = 1000
 """Processes of a selection that are read together."""
