@@ -28,6 +28,7 @@ from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.operations.removals import Begun
+from tests.operations.exported import made
 from tests.operations.ordering import Ordering, adds_up
 from tests.store.writing import contents
 from tests.waiting import wait_until
@@ -220,25 +221,6 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
         read_back(world.app.resources, [file])
 
 
-def made(number: int, **process: Any) -> str:
-    """A process as a line of an export: one that was made by another program."""
-    key, moment = f"{number:032x}", {"$date": "2026-01-05T09:00:00Z"}
-    of_it: dict[str, Any] = {"_id": key, "epoch": 0, "idleTimeout": 60.0}
-    ended = {"type": "order", "args": "[[],{}]", "state": "finished", "startedAt": moment, "endedAt": moment}
-    graph = {"notFinished": {}, "links": {}, "finished": ["start"], "failed": {}, "version": 1, "touchedAt": moment}
-    task = {"_id": f"{key}/start", "actor": "order", "args": "[[],{}]", "epoch": 0}
-    outcome = {"pass": "k", "value": "1", "finishedAt": moment}
-    decision = {"state": "finished", "attempts": 1, "timeouts": 0, "outcome": outcome}
-    return json.dumps(
-        {
-            "process": {**of_it, "startTask": "start", **ended, **process},
-            "graph": {**of_it, **graph},
-            "tasks": [task],
-            "decisions": [{**task, "args": "", **decision}],
-        }
-    )
-
-
 def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     """One round trip for hundreds; those that are there, twice in it, or whose custom id is taken hold up none."""
     taken = world.app.start("order", 4, custom_id="c7")
@@ -246,6 +228,7 @@ def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     lines = [made(number, customId=f"c{number}") for number in range(1200)]
     file = tmp_path / "many.jsonl"
     file.write_text("\n".join([*lines[:300], *lines[200:], made(7, customId="another's")]))
+    world.store.database["system.profile"].drop()
     world.store.database.command("profile", 2)
     assert read_back(world.app.resources, [file]) == (1200, 101)
     world.store.database.command("profile", 0)

@@ -22,7 +22,7 @@ from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOver
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import ServerRefused, StartRefused
+from recovery.errors import CustomIdTaken, ServerRefused, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.records import Worker
@@ -200,6 +200,49 @@ OF_SOME: dict[str, dict[str, Any]] = {
 
 def valid(name: str) -> dict[str, Any]:
     return VALID | OF_SOME.get(name, {})
+
+
+def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_broken(come_as: As) -> None:
+    operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
+    schema.create(operator.store.database)
+    worker.tell()
+    fine = client.app.start("order", 1, custom_id="fine")
+    assert worker.bring_to_end(fine).state == "finished"
+    again = client.app.start("order", 1, custom_id="fine", if_exists="new_after_end")
+    assert again != fine and worker.process(fine).replaced_by == again
+    assert client.app.start("order", 1, custom_id="fine", if_exists="restart") == again
+    with pytest.raises(CustomIdTaken, match="has the custom_id 'fine' already"):
+        client.app.start("order", 1, custom_id="fine", if_exists="error")
+
+    broken = client.app.start("order", -1, 5, custom_id="bad")
+    assert worker.bring_to_end(broken).state == "broken"
+    clear_marker(operator.app.resources, "order/2", "a test")
+    seen = worker.process(broken)
+    for policy in ("restart", "new_after_end"):
+        with pytest.raises(StoreDenied) as denied:
+            client.app.start("order", -1, 5, custom_id="bad", if_exists=policy)
+        told = str(denied.value)
+        assert told.startswith(f"process {broken} has the custom_id 'bad' and is broken; what if_exists={policy} does")
+        assert "takes the role recoveryOperator, and this user of MongoDB may not do " in told
+        assert "on recovery." in told and told.endswith("Ask an operator for that, or come as a user who has it")
+        assert worker.process(broken) == seen, "nothing was changed"
+    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="restart") == broken
+    assert worker.bring_to_end(broken).state == "broken"
+    clear_marker(operator.app.resources, "order/2", "a test")
+    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="new_after_end") != broken
+    assert worker.process(broken).state == "aborted"
+
+
+def test_who_may_not_know_what_is_stored_is_told_the_rest(come_as: As, admin: Database[Any]) -> None:
+    """Of an installation whose roles are of before."""
+    schema.create(admin)
+    come_as(ADMIN).app.start("order", 1)
+    looks: list[dict[str, Any]] = [{"resource": {"db": DATABASE, "collection": ""}, "actions": ["find"]}]
+    admin.client.admin.command("createRole", "looker", privileges=looks, roles=[])
+    admin.client.admin.command("createUser", "looker", pwd=PASSWORD, roles=["looker"])
+    found = come_as("looker").store.disk.use(100)
+    assert (found.types["order"].processes, found.types["order"].disk, found.free) == (1, None, None)
+    assert found.types["order"].bytes > 0
 
 
 @pytest.mark.parametrize("role", roles.ROLES)
