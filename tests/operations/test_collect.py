@@ -212,6 +212,16 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
     assert sum(world.counts().values()) == 0
 
 
+@pytest.mark.parametrize("spoilt", [{"$set": {"epoch": "no"}}, {"$unset": {"epoch": ""}}])
+def test_a_removal_of_what_is_spoilt_ends_all_the_same(world: Ordering, spoilt: dict[str, Any]) -> None:
+    over = ended(world, 2)
+    world.store.removals.begin([(key, 0) for key in over], 60)
+    world.store.database["processes"].update_one({"_id": over[0]}, spoilt, bypass_document_validation=True)
+    world.store.database["tasks"].update_many({}, spoilt, bypass_document_validation=True)
+    assert finish_removal(world.app.resources, over) == 2
+    assert sum(world.counts().values()) == 0
+
+
 def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering, tmp_path: Path) -> None:
     (over,) = ended(world, 1)
     file = tmp_path / "kept.jsonl"

@@ -3,6 +3,7 @@ two at once."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import operations
+from recovery.cli.schedule_collect import HELP
 from recovery.engine import Keys, look_at, order
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import InputError
@@ -23,8 +25,10 @@ from recovery.records import Operation, OperationState
 from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
 from recovery.scan import ScanResult, ScheduleScanner
+from recovery.search import parse
 from recovery.settings import Settings
 from recovery.store.operations.operation_records import Operations
+from tests.docs.blocks import ROOT
 from tests.faults import Died
 from tests.operations.ordering import Ordering
 from tests.store.writing import contents
@@ -112,6 +116,17 @@ def test_what_is_old_goes_by_itself(world: Ordering, tmp_path: Path) -> None:
     due(world)
     scan(world)
     assert [one.id for one in ordered(world)] == [1, 2], "the one before is over"
+
+
+def test_what_the_page_has_as_old_is_old(world: Ordering) -> None:
+    """Every selection by age that docs/collection.md shows takes what ended long ago, and not what just has."""
+    old, lately = aged(world, 1000), aged(world, 0)
+    terms = set(re.findall(r"ended:[<>]=?\w+", (ROOT / "docs" / "collection.md").read_text()))
+    terms |= set(re.findall(r"ended:[<>]=?\w+", HELP))
+    assert terms
+    for term in terms:
+        found = world.store.search.page(parse(term, now=world.store.now()), None, 10)
+        assert (old in found, lately in found) == (True, False), term
 
 
 def test_any_number_of_scanners_at_once_order_one(world: Ordering) -> None:

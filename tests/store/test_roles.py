@@ -25,6 +25,8 @@ from recovery.engine.operations.schedules import Schedules
 from recovery.errors import CustomIdTaken, ServerRefused, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
+from recovery.operations import Asked
+from recovery.operations.scheduled import schedule_operation
 from recovery.records import Worker
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
@@ -150,6 +152,15 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
     worker.store.schedules.postpone("hourly", 1)
     schedules.remove("hourly")
+    asked = Asked("collect", "ended:<30d")
+    nightly = schedule_operation(operator.app.resources, "nightly", asked, {"schedule": "1h"}, "a test")
+    assert operator.store.schedules.save(
+        nightly.evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())
+    )
+    assert scanner.run_once().looked_at == 1
+    (ordered,) = reader.store.operations.newest(1)
+    assert ordered.who == "schedule nightly"
+    schedules.remove("nightly")
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
@@ -177,6 +188,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     operator.store.actors.restore(kept)
 
     assert look(reader.app.resources, fine).snapshot.tasks
+    assert reader.store.disk.use(100).types["order"].disk
     levels = {check.name: check.level for check in examine(reader.app.resources)}
     assert {levels[name] for name in ("collections", "rights", "deadlines", "processes")} <= {Level.OK, Level.WARNING}
     assert levels["writes"] is Level.WARNING

@@ -9,8 +9,8 @@ process that was removed meanwhile, and read back from its export, is of a later
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from pymongo.database import Database
@@ -26,10 +26,10 @@ _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
 
 class Begun(NamedTuple):
-    """A process that is being removed, as it was seen."""
+    """A process that is being removed, as it was seen. Its epoch may be none, where another program has spoilt it."""
 
     id: str
-    epoch: int
+    epoch: int | None
     reopened: int
 
 
@@ -69,17 +69,17 @@ class Removals:
         """Those of these that are being removed."""
         among = {"_id": {"$in": list(process_ids)}, "removing": True}
         found = self._processes.find(among, {"epoch": True, "reopened": True})
-        return [Begun(one["_id"], one.get("epoch", 0), one.get("reopened") or 0) for one in found]
+        return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0) for one in found]
 
     def finish(self, begun: Iterable[Begun]) -> int:
         """Remove the records of processes that are being removed, and last the processes; how many. Of what is of a
         later epoch by now, nothing."""
-        removed = 0
-        for (epoch, reopened), some in groupby(sorted(begun, key=_seen), _seen):
-            removed += self._finish([one.id for one in some], epoch, reopened)
-        return removed
+        alike = defaultdict[tuple[int | None, int], list[str]](list)
+        for one in begun:
+            alike[one.epoch, one.reopened].append(one.id)
+        return sum(self._finish(ids, epoch, reopened) for (epoch, reopened), ids in alike.items())
 
-    def _finish(self, process_ids: Sequence[str], epoch: int, reopened: int) -> int:
+    def _finish(self, process_ids: Sequence[str], epoch: int | None, reopened: int) -> int:
         of_them: Document = {"$or": [record_range(key) for key in process_ids]}
         among: Document = {"_id": {"$in": list(process_ids)}}
         # Not `$lte`: something that is no number goes as well.
@@ -90,7 +90,3 @@ class Removals:
         self._interruptions.delete_many({**of_them, "reopened": {"$not": {"$gt": reopened}}})
         self._graphs.delete_many({**among, **no_later})
         return self._processes.delete_many({**among, "removing": True, "epoch": epoch}).deleted_count
-
-
-def _seen(one: Begun) -> tuple[int, int]:
-    return one.epoch, one.reopened
