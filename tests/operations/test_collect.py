@@ -153,6 +153,17 @@ def test_an_export_is_written_first_and_read_back(
     assert world.app.result(over[0], timeout=0) == 6
 
 
+def test_a_slow_pace_makes_no_small_files_of_pages(world: Ordering, tmp_path: Path) -> None:
+    over = ended(world, 5)
+    planned = world.bring_on(world.ask("collect", "state:finished", export=str(tmp_path)))
+    operations.set_rate(world.app.resources, planned.id, 2.0)
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    assert world.results(done).keys() == set(over)
+    (file,) = tmp_path.iterdir()
+    assert len(lines_of(file)) == 5
+
+
 def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Ordering, tmp_path: Path) -> None:
     """Cut off in the midst of a removal, the rest of it goes; the export has the process as it was, once."""
     (over,) = ended(world, 1)
