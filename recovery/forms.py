@@ -34,7 +34,9 @@ BROKER_OPTIONS = {
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _KEY = re.compile(r"[A-Za-z0-9_.~+/=-]{32,200}")
-_SPARK_MASTER = re.compile(r"local(\[(\*|[1-9]\d{0,4})(,[1-9]\d{0,4})?\])?|yarn|(spark|k8s)://[A-Za-z0-9.,:/_-]+")
+_SPARK_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d{0,4})(,[1-9]\d{0,4})?\])?|yarn|(spark|k8s)://[A-Za-z0-9.,:/_-]+|sc://[A-Za-z0-9.:_-]+(/;[A-Za-z0-9_=;.-]*)?"
+)
 
 
 def _app(value: str) -> str:
@@ -109,7 +111,9 @@ def _folder(value: Any) -> Any:
 
 def _master(value: str) -> str:
     if not _SPARK_MASTER.fullmatch(value):
-        raise ValueError("must be local[*], local[N], yarn, spark://host:port or k8s://host:port")
+        raise ValueError("must be local[*], local[N], yarn, spark://host:port, k8s://host:port or sc://host:port")
+    if ";token=" in value:
+        raise ValueError("must have no token, which would be shown: it goes into SPARK_CONNECT_AUTHENTICATE_TOKEN")
     return value
 
 

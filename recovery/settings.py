@@ -118,7 +118,11 @@ class Settings(BaseSettings):
     events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
     scanners: bool = Field(True, description="Whether workers answer the nudges of Celery beat.")
 
-    spark_master: SparkMaster = Field("local[*]", description="Spark master of the sweep.")
+    spark_master: SparkMaster = Field("local[*]", description="Spark master of sweeps and of large operations.")
+    # Some ten seconds of one worker's time; below that Spark is no quicker.
+    spark_from: Whole = Field(
+        100_000, ge=1, description="From how many processes on operations run in Spark, if a worker serves it."
+    )
     spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
     sweep_interval: Duration | None = Field(
         None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."

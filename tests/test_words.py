@@ -26,7 +26,7 @@ NAMES = {
     "unlist_beaten": "remove_superseded",
     "comes_back": "in_outage_grace",
     "met_blocked": "on_blocked_message",
-    "Errand": "SweepRequest",
+    "Errand": "Work",
     "Seen": "RangeCounts",
     "Ran": "RunRecord",
     r"MOST_\w+": "MAX_…",

@@ -15,6 +15,8 @@ TIMEOUT = 1.0
 """Seconds that a person waits for a completion; a server that is well answers in a few milliseconds."""
 MAX_OFFERED = 50
 """Of ids the newest so many; more than that nobody reads."""
+MAX_VALUES = 1000
+"""Of what is broken: so many kinds of errors are looked at."""
 
 
 def complete_actor(incomplete: str) -> list[str]:
@@ -49,11 +51,23 @@ def complete_kind(incomplete: str) -> list[str]:
     return [kind.value for kind in OperationKind if kind.value.startswith(incomplete)]
 
 
+def complete_state(incomplete: str) -> list[str]:
+    """States of processes."""
+    from recovery.records import ProcessState
+
+    return [state.value for state in ProcessState if state.value.startswith(incomplete)]
+
+
+def complete_saved(incomplete: str) -> list[str]:
+    """Names of saved searches."""
+    return _ask(lambda store: store.saved_searches.all(), incomplete)
+
+
 def complete_search(incomplete: str) -> list[str]:
     """Fields and values of the search language, for the last term."""
-    from recovery.search.language import complete
+    from recovery.search.completion import complete
 
-    return complete(incomplete)
+    return complete(incomplete, _values)
 
 
 def complete_process(incomplete: str) -> list[str]:
@@ -67,6 +81,36 @@ def complete_process(incomplete: str) -> list[str]:
         ]
 
     return _ask(find, incomplete)
+
+
+def _values(field: str, member: str, start: str) -> Iterable[str]:
+    """What there is in the database for a field, as `recovery.search.completion` asks for it."""
+    if field == "label":
+        return _ask(lambda store: _labels(store, member, start), start)
+    if field == "rule":
+        from recovery.rules import Rule
+
+        return [rule.value for rule in Rule]
+    asked = OF_FIELDS.get(field)
+    return _ask(lambda store: asked(store, start), start) if asked is not None else []
+
+
+def _labels(store: Store, member: str, start: str) -> list[str]:
+    return store.labels.values(member, start, MAX_OFFERED) if member else store.labels.names(start, MAX_OFFERED)
+
+
+OF_FIELDS: dict[str, Callable[[Store, str], Iterable[str]]] = {
+    "@": lambda store, _: store.saved_searches.all(),
+    "type": lambda store, _: store.process_types.stored(),
+    "actor": lambda store, _: store.actors.stored(),
+    "id": lambda store, start: store.custom_ids.newest(start, MAX_OFFERED),
+    "custom": lambda store, start: (one.custom_id for one in store.custom_ids.starting_with(start, MAX_OFFERED)),
+    "key": lambda store, _: {marker.key for marker in store.markers.all() if marker.key},
+    "error": lambda store, _: store.interruptions.values("kind", MAX_VALUES),
+    "fingerprint": lambda store, _: store.interruptions.values("fingerprint", MAX_VALUES),
+    "code": lambda store, _: store.interruptions.values("code", MAX_VALUES),
+}
+"""{field: what there is of it in the database that may begin so}."""
 
 
 def _ask(find: Callable[[Store], Iterable[str]], incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.completion import complete_search, complete_type
+from recovery.cli.completion import complete_search, complete_state, complete_type
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs, seconds_between
 from recovery.durations import show_age
@@ -46,33 +46,35 @@ def find(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
+    from recovery.engine.operations.saved_searches import read_search
     from recovery.errors import InputError
-    from recovery.search import parse
 
     resources = connect()
-    asked = parse(query, resources.store.now())
+    asked = read_search(resources, query)
     cost = resources.store.search.cost(asked)
     if explain:
         if json:
-            print_json("find", {"search": query, "cost": _cost(cost), "processes": None, "more_after": None})
+            told = {"search": query, "expanded": asked.text, "cost": _cost(cost)}
+            print_json("find", {**told, "processes": None, "more_after": None})
         else:
+            if asked.saved:
+                console().print(f"search      {asked.text}")
             _print_cost(console(), cost)
         return
     if cost.slow and not slow:
-        raise InputError(
-            f"{query!r} can use no index: up to {cost.processes:,} processes are gone through. Ask for something more "
-            "that has one (state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
-        )
+        raise InputError(_slow(query, cost))
     found = resources.store.search.page(asked, after, limit)
     more = found[-1] if len(found) == limit else None
-    _print(resources, "find", found, json=json, search=query, cost=_cost(cost), more_after=more)
+    _print(resources, "find", found, json=json, search=query, expanded=asked.text, cost=_cost(cost), more_after=more)
 
 
 def list_(
     process_type: Annotated[
         str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
     ] = None,
-    state: Annotated[str | None, typer.Option(help="running, finished, broken or aborted.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="running, finished, broken or aborted.", autocompletion=complete_state)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 20,
     json: JsonOption = False,
 ) -> None:
@@ -108,6 +110,20 @@ def _print(resources: Resources, command: str, ids: Sequence[str], *, json: bool
         messages().print(f"there may be more: --after {last}", style="dim")
 
 
+def _slow(query: str, cost: Cost) -> str:
+    from recovery.store.views.search import SLOW_FROM
+
+    if cost.indexed:
+        return (
+            f"{query!r} goes through more than {SLOW_FROM:,} processes that an index has. Ask for something more that "
+            "has one (state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
+        )
+    return (
+        f"{query!r} can use no index: up to {cost.processes:,} processes are gone through. Ask for something more that "
+        "has one (type:…, state:running, state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
+    )
+
+
 def _row(process: Process, now: datetime) -> tuple[str, ...]:
     age = show_age(seconds_between(process.started_at, now)) if process.started_at else "?"
     error = process.error.kind if process.error is not None else ""
@@ -133,6 +149,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "candidates": list(cost.candidates),
         "exact": cost.exact,
         "slow": cost.slow,
+        "indexed": cost.indexed,
         "processes": cost.processes,
     }
 
@@ -143,7 +160,8 @@ def _print_cost(out: Console, cost: Cost) -> None:
     asked = "they are the answer" if cost.exact else "each term is asked of 200 of them at once"
     out.print(f"then        {asked}")
     if cost.slow:
-        out.print(f"slow        up to {cost.processes:,} processes are gone through: takes --slow", style="yellow")
+        many = "many of them" if cost.indexed else f"up to {cost.processes:,} processes"
+        out.print(f"slow        {many} are gone through: takes --slow", style="yellow")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -28,6 +28,7 @@ from recovery.cli import (
     retry,
     run,
     schedules,
+    searches,
     servers,
     show,
     start,
@@ -35,6 +36,7 @@ from recovery.cli import (
     sweep,
     workers,
 )
+from recovery.cli.bash_words import bash_words
 from recovery.cli.options import CommandGroup
 from recovery.cli.output import fail
 from recovery.errors import (
@@ -94,6 +96,7 @@ for commands in (
     start,
     show,
     find,
+    searches,
     run,
     status,
     disk,
@@ -122,7 +125,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
     try:
-        code: Code = execute(sys.argv[1:])
+        with bash_words():
+            code: Code = execute(sys.argv[1:])
     except SystemExit as end:
         code = end.code
     sys.exit(_written(code))

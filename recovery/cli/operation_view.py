@@ -31,6 +31,9 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "from_actor": operation.from_actor,
         "export": operation.export,
         "export_format": operation.export_format.value if operation.export_format is not None else None,
+        "thorough": bool(operation.thorough),
+        "spark": bool(operation.driven),
+        "parquet": operation.parquet,
         "state": operation.state.value,
         "phase": operation.phase.value,
         "who": operation.who,
@@ -43,6 +46,9 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "refusal": operation.refusal,
         "planned": _totals(operation.planned),
         "applied": _totals(operation.applied),
+        "sums": [
+            {"type": one.type, "rule": one.rule, "actor": one.actor, "count": one.count} for one in operation.sums or ()
+        ],
         "progress": {
             "share": round(found.share, 4),
             "expected": found.expected,
@@ -156,6 +162,10 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
         written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
         yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
+    if operation.driven:
+        yield "runs in", "Spark"
+    if operation.parquet:
+        yield "parquet", operation.parquet
     if operation.rate:
         yield "rate", f"{operation.rate:g} processes a second in all"
     if operation.priorities:

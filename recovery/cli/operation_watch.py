@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from recovery.cli.operation_view import progress_line
@@ -15,8 +16,11 @@ LOOK_EVERY = 0.5
 """Seconds: each look reads some hundred small records."""
 
 
-def follow(resources: Resources, number: int, *, quiet: bool = False) -> Operation:
-    """Follow it until nobody works at it; as it is then. On a terminal a bar; else a line when much has changed."""
+def follow(
+    resources: Resources, number: int, *, quiet: bool = False, until: Callable[[], bool] = lambda: False
+) -> Operation:
+    """Follow it until nobody works at it, or `until` says so; as it is then. On a terminal a bar; else a line when much
+    has changed."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     from recovery import operations
@@ -33,6 +37,6 @@ def follow(resources: Resources, number: int, *, quiet: bool = False) -> Operati
             if not quiet and not out.is_terminal and abs(found.share - told) >= 0.1:
                 told = found.share
                 out.print(f"operation {number}, {found.operation.state.value}: {progress_line(found)}")
-            if found.operation.recovery_time is None:
+            if found.operation.recovery_time is None or until():
                 return found.operation
             time.sleep(LOOK_EVERY)

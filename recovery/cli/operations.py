@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_actor, complete_kind, complete_operation
+from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
 from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
@@ -85,7 +85,13 @@ def start(
         typer.Argument(metavar="KIND", show_default=False, autocompletion=complete_kind, help="What is to be done."),
     ],
     selection: Annotated[
-        str, typer.Argument(metavar="SELECTION", show_default=False, help="Which processes, as `recovery find` has it.")
+        str,
+        typer.Argument(
+            metavar="SELECTION",
+            show_default=False,
+            autocompletion=complete_search,
+            help="Which processes, as `recovery find` has it.",
+        ),
     ] = "",
     all_: Annotated[bool, typer.Option("--all", help="Every process, where there is no selection.")] = False,
     reason: Needed = "",
@@ -104,6 +110,15 @@ def start(
     format: Annotated[
         str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
     ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
+    ] = False,
+    spark: Annotated[
+        bool | None, typer.Option("--spark/--no-spark", help="In Spark, or not; default: by its size.")
+    ] = None,
+    parquet: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of a check or repair in Spark: write what is found there.")
+    ] = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -120,6 +135,9 @@ def start(
         from_actor=from_actor,
         export=export,
         export_format=format,
+        thorough=thorough,
+        spark=spark,
+        parquet=parquet,
     )
     resources = connect()
     _tell("start", operations.start(resources, asked, reason), json, watch)

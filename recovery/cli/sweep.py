@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+import threading
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,14 +14,18 @@ from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
+    from recovery.records import Operation
 
 HELP = """Check every process with Spark, whether its deadline is past or not; repair what is wrong if told to.
 
-Needs pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is changed. Ends with 0 whatever is
-found, 2 if there is no process of the type.
+It is an operation, done by a worker that serves the queue spark; with --here in a Spark of this machine, which needs
+pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is changed. Ends with 0 whatever is found, 2
+if there is no process of the type.
 
 Example: [bold]recovery sweep --type order --repair[/bold]
 """
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit: then its Spark is the one."""
 
 
 def sweep(
@@ -30,22 +36,71 @@ def sweep(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Look for damage in what is at rest, too: takes three times as long.")
     ] = False,
+    parquet: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write what is found there, as Parquet.", show_default=False)
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="In a Spark of this machine, by RECOVERY_SPARK_MASTER.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the audit log.", show_default=False)] = "",
     json: JsonOption = False,
 ) -> None:
+    from recovery.cli.output import connect
+    from recovery.settings import load
+    from recovery.sweep import WHY, ask, java, report_of
+
+    settings, here = load(), here or SUBMITTED in os.environ
+    resources = connect(settings)
+    if here:
+        java.check(settings.spark_master)
+    if process_type is not None:
+        check_type(resources, process_type)
+    operation = ask(
+        resources,
+        why=reason or WHY,
+        here=here,
+        repair=repair,
+        process_type=process_type,
+        thorough=thorough,
+        parquet=parquet,
+    )
+    seconds = _followed(resources, operation, here=here, quiet=json)
+    _print(report_of(resources, operation.id, seconds).summary(), json=json)
+
+
+def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: bool) -> float | None:
+    """Wait until it is over, with a bar; driven by this process or by somebody else."""
+    from recovery.cli.operation_watch import follow
+    from recovery.errors import InputError
+    from recovery.sweep import drive_here
+
+    seconds: list[float] = []
+    errors: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            seconds.append(drive_here(resources, operation))
+        except BaseException as error:  # raised again by who waits
+            errors.append(error)
+
+    driver = threading.Thread(target=drive, daemon=True)
+    if here:
+        driver.start()
+    over = follow(resources, operation.id, quiet=quiet, until=lambda: here and not driver.is_alive())
+    if here:
+        driver.join()
+        if errors:
+            raise errors[0]
+    if over.refusal:
+        raise InputError(over.refusal)
+    return seconds[0] if seconds else None
+
+
+def _print(found: dict[str, Any], *, json: bool) -> None:
     from rich.text import Text
 
     from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.output import console
     from recovery.cli.tables import Labelled
-    from recovery.settings import load
 
-    settings = load()
-    resources = connect(settings)
-    from recovery.sweep import sweep as run_sweep
-
-    found = run_sweep(settings, repair=repair, process_type=process_type, thorough=thorough).summary()
-    if process_type is not None and not found["processes"]:
-        check_type(resources, process_type)
     if json:
         print_json("sweep", found)
         return
@@ -54,12 +109,12 @@ def sweep(
 
 
 def check_type(resources: Resources, process_type: str) -> None:
-    """Raise UnknownProcessType for a type of which no process was seen, unless a worker has told of it."""
+    """Raise UnknownProcessType for a type of which there is no process, unless a worker has told of it."""
     from recovery.engine.naming import hint
     from recovery.errors import UnknownProcessType
 
     known = sorted(resources.store.process_types.stored())
-    if process_type not in known:
+    if process_type not in known and not resources.store.search.newest(1, process_type=process_type):
         there = hint(process_type, known, "no worker has told of any type")
         raise UnknownProcessType(f"no process of type {process_type!r} was seen; {there}")
 

@@ -9,18 +9,24 @@ Any number may look at once.
 
 from __future__ import annotations
 
+import logging
 from math import ceil
 
 from recovery.engine import Resources
 from recovery.operations.conflicts import conflict
+from recovery.operations.placing import is_for_spark, is_left_alone
 from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
 from recovery.store.operations.operation_ranges import range_id
-from recovery.sweep.plan import plan as plan_ranges
+from recovery.survey.plan import plan as plan_ranges
+
+log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
 """Seconds until an operation at which somebody works is looked at again, if nobody does before."""
 RESULTS_EACH = 2000
 MAX_RANGES = 100
+MAX_SUMS = 1000
+"""By type, rule and actor, the largest first; the others are in the results."""
 
 
 def advance(resources: Resources, operation: Operation) -> Operation | None:
@@ -30,12 +36,16 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
             return _admit(resources, operation)
         case OperationState.PLANNING | OperationState.RUNNING:
             if operation.cuts is None:
-                return _save(resources, operation.evolve(cuts=_cuts(resources, operation)))
+                driven = is_for_spark(resources, operation)
+                return _save(resources, operation.evolve(cuts=_cuts(resources, operation), driven=driven or None))
             if not operation.ready:
                 resources.store.operation_ranges.insert(list(_ranges(operation)))
                 return _save(resources, operation.evolve(ready=True))
             if not resources.store.operation_ranges.how_many_open(operation.id, operation.phase):
                 return _end_phase(resources, operation)
+            if operation.driven and is_left_alone(resources, operation):
+                log.warning("operation %d: nobody in Spark works at it; workers go on", operation.id)
+                return _save(resources, operation.evolve(driven=None, spark=False))
     resources.store.operations.postpone(operation.id, LOOK_EVERY)
     return operation
 
@@ -85,6 +95,8 @@ def _ranges(operation: Operation) -> list[OperationRange]:
 
 def _end_phase(resources: Resources, operation: Operation) -> Operation | None:
     store, totals = resources.store, totals_so_far(resources, operation)
+    if operation.sums is None and operation.has_findings:
+        operation = operation.evolve(sums=store.operation_results.sums(operation.id, MAX_SUMS))
     if operation.phase is Phase.APPLY:
         return store.operations.save(operation.evolve(state=OperationState.FINISHED, applied=totals), None)
     planned = operation.evolve(planned=totals)

@@ -9,15 +9,16 @@ from typing import Any
 
 from recovery.engine import Resources
 from recovery.engine.naming import hint
+from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
-from recovery.operations import parquet
 from recovery.operations.kinds import KINDS
+from recovery.operations.parquet import check as check_parquet
 from recovery.records import Operation, OperationKind, ResultState, given
 from recovery.records.operation import ExportFormat
-from recovery.search import parse
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
+RULED = (OperationKind.CHECK, OperationKind.REPAIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class Asked:
     """Of a collect: the folder where what is removed is written before."""
     export_format: str | None = None
     """As what: a value of ExportFormat."""
+    thorough: bool = False
+    """Of a check or repair: whether damage is looked for in what is at rest, too."""
+    spark: bool | None = None
+    """Whether it is to run in Spark, or by no means; None: by its size."""
+    here: bool = False
+    """Whether whoever asks drives it in a Spark of his own, so that no worker has to."""
+    parquet: str | None = None
+    """Of a check or repair in Spark: the folder where its results are written."""
     none_is_fine: bool = False
     """Whether a selection may match nothing."""
 
@@ -53,18 +62,23 @@ class Asked:
             )
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
-        query = parse(selection, now=resources.store.now())
+        query = read_search(resources, selection)
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
+        self._check_place(resources, kind)
         return Operation(
             id=0,
             kind=kind,
-            selection=selection,
+            # What was saved may be changed while it runs: it keeps the text that it had.
+            selection=query.text,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
             export_format=self._checked_format(),
+            thorough=self.thorough or None,
+            spark=self.spark,
+            parquet=self.parquet,
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
@@ -77,6 +91,9 @@ class Asked:
             "from_actor": self.from_actor,
             "export": self.export,
             "export_format": self.export_format,
+            "thorough": self.thorough or None,
+            "spark": self.spark,
+            "parquet": self.parquet,
             "apply": self.apply,
             "rate": self.rate,
             "priorities": dict(self.priorities),
@@ -114,8 +131,21 @@ class Asked:
         if self.export is None:
             raise InputError(f"--format {self.export_format}: is of an export; say where to, with --export FOLDER")
         if self.export_format == ExportFormat.PARQUET:
-            parquet.check()
+            check_parquet()
         return ExportFormat(self.export_format)
+
+    def _check_place(self, resources: Resources, kind: OperationKind) -> None:
+        if self.thorough and kind not in RULED:
+            raise InputError(f"--thorough: is for check and repair; {kind} looks for no damage")
+        if self.parquet is not None and (kind not in RULED or not self.spark):
+            raise InputError(f"--parquet {self.parquet}: is for a check or repair in Spark: give --spark")
+        if self.parquet is not None and not (self.parquet.startswith("/") or "://" in self.parquet):
+            raise InputError(f"--parquet {self.parquet}: give the whole path of a folder that all executors see")
+        if self.spark and not self.here and not resources.store.workers.serve_spark():
+            raise InputError(
+                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
+                "--spark out and let recovery workers do it"
+            )
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())

@@ -7,13 +7,29 @@ from recovery.records import Operation, OperationRange
 from recovery.search import parse
 from recovery.store.views.ranges import Range
 
+PAGE = 1000
+
 
 class Selected:
     """The processes of an operation's selection."""
 
     def __init__(self, resources: Resources, operation: Operation) -> None:
         self._search = resources.store.search
+        self._chooses = bool(operation.selection)
         self._query = parse(operation.selection, now=operation.asked_at or resources.store.now())
+
+    def all(self, part: Range) -> list[str] | None:
+        """All processes of a range; None for every one there is, which nobody has to list."""
+        if not self._chooses:
+            return None
+        found = list[str]()
+        while page := self._search.page(self._query, found[-1] if found else None, PAGE, part=part):
+            found += page
+        return found
+
+    def at_least(self, count: int) -> bool:
+        """Whether there are so many."""
+        return len(self._search.page(self._query, None, count)) >= count
 
     def page(self, part: OperationRange, limit: int) -> list[str]:
         """The next processes of a range, after its cursor."""

@@ -9,18 +9,17 @@ who takes the same page: what is saved of its results stays as it is, and what w
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from math import ceil
-from typing import Protocol
 
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, InputError, StoreError
 from recovery.operations.advance import advance
-from recovery.operations.kinds import Kind, kind_of, totals_of
-from recovery.operations.selection import Selected
-from recovery.records import Operation, OperationRange, OperationResult, OperationState, Phase, ResultState, Totals
+from recovery.operations.pages import pages_of
+from recovery.records import Operation, OperationRange, OperationState, Phase
 from recovery.records.ids import new_pass
 from recovery.store.reading import tell
 
@@ -80,11 +79,17 @@ class OperationWorker:
             if operation.state is OperationState.ADMITTING or not operation.ready:
                 advance(self._resources, operation)
                 worked = True
-            else:
+            elif not operation.driven:
                 worked |= self.work_at(operation, until)
             if self._ending.is_set():
                 break
         return worked
+
+    def work_once(self, number: int) -> None:
+        """Work at one range of an operation, as far as there is one. Raises StoreError, BrokerError."""
+        operation = self._resources.store.operations.get(number)
+        if operation is not None and operation.ready and operation.state is STATES[operation.phase]:
+            self.work_at(operation, math.inf)
 
     def work_at(self, operation: Operation, until: float) -> bool:
         """Lease a range of an operation, and work at it; False if there is none to lease."""
@@ -101,38 +106,31 @@ class OperationWorker:
         except (StoreError, BrokerError) as error:
             ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
             raise
-        if done and not ranges.how_many_open(operation.id, operation.phase):
+        if done and not operation.driven and not ranges.how_many_open(operation.id, operation.phase):
             advance(self._resources, operation)
         return True
 
     def _work(self, operation: Operation, leased: OperationRange, until: float) -> bool:
         """Page after page; whether the range is done."""
-        pages = self._pages(operation, leased.phase)
+        ranges = self._resources.store.operation_ranges
+        pages = pages_of(self._resources, self._applier, operation, leased, lambda: ranges.extend(leased, LEASE))
         size = _page_size(operation, operation.rate)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)
             turn = self._take_turn(operation, current, count)
             if turn is None:
-                self._resources.store.operation_ranges.give_back(current, None)
+                ranges.give_back(current, None)
                 return False
             totals, done = pages.do(), count < size
-            current = self._resources.store.operation_ranges.commit(
-                current, pages.last or current.cursor, totals, LEASE, done=done
-            )
+            current = ranges.commit(current, pages.last or current.cursor, totals, LEASE, done=done)
             if done:
                 return current is not None
             if current is not None and (time.monotonic() > until or self._ending.is_set()):
-                self._resources.store.operation_ranges.give_back(current, None)
+                ranges.give_back(current, None)
                 return False
             size = _page_size(operation, turn)
         return False
-
-    def _pages(self, operation: Operation, phase: Phase) -> Pages:
-        kind = kind_of(operation.kind, self._resources, self._applier)
-        if phase is Phase.PLAN:
-            return _Planning(self._resources, operation, kind)
-        return _Applying(self._resources, operation, kind)
 
     def _take_turn(self, operation: Operation, leased: OperationRange, count: int) -> float | None:
         """Wait until the limiter lets so many pass; the rate that holds, 0 for none. None: no more is to be done, or by
@@ -161,60 +159,3 @@ def _page_size(operation: Operation, rate: float | None) -> int:
     """As many as pass within a second: a rate that is lowered, and a pause, are felt by then. But a page of an export
     is a file, and a million of them are of no use to anybody."""
     return PAGE if not rate or operation.export is not None else max(1, min(PAGE, ceil(rate)))
-
-
-class Pages(Protocol):
-    """The pages of a range, one after the other."""
-
-    last: str | None
-    """The last process of the page that was read."""
-
-    def read(self, part: OperationRange, size: int) -> int:
-        """Read the next page of a range, after its cursor; how many it has."""
-
-    def do(self) -> Totals:
-        """Do what is to be done with it, and save what came of it; what it adds up to."""
-
-
-class _Planning:
-    """Pages of process ids, of which a plan is made."""
-
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
-        self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._selected = Selected(resources, operation)
-        self._page: list[str] = []
-        self.last: str | None = None
-
-    def read(self, part: OperationRange, size: int) -> int:
-        self._page = self._selected.page(part, size)
-        self.last = self._page[-1] if self._page else None
-        return len(self._page)
-
-    def do(self) -> Totals:
-        planned = self._kind.plan(self._operation, self._page)
-        self._results.insert(planned.results)
-        return planned.totals
-
-
-class _Applying:
-    """Pages of what is planned, which is done."""
-
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
-        self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._page: list[OperationResult] = []
-        self.last: str | None = None
-
-    def read(self, part: OperationRange, size: int) -> int:
-        self._page = self._results.planned(part.operation, part.cursor, size, part.start, part.end, part.only, part.but)
-        self.last = self._page[-1].process if self._page else None
-        return len(self._page)
-
-    def do(self) -> Totals:
-        ended = [one for one in self._page if one.state is not ResultState.FOUND]
-        wanted = [one for one in self._page if one.state is ResultState.FOUND]
-        if wanted:
-            self._results.begin(wanted)
-            done = self._kind.apply(self._operation, wanted)
-            self._results.end(done)
-            ended += done
-        return totals_of(ended, processes=len(self._page))

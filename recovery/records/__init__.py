@@ -20,6 +20,8 @@ from recovery.records.operation import (
     OperationState,
     Phase,
     ResultState,
+    Sum,
+    Tally,
     Totals,
 )
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
@@ -27,6 +29,7 @@ from recovery.records.process import Graph, Life, Process
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions, RetryState
 from recovery.records.runs import ScannerRun
+from recovery.records.saved_search import SavedSearch
 from recovery.records.schedule import Schedule
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
@@ -69,9 +72,12 @@ __all__ = [
     "ResultState",
     "RetryOptions",
     "RetryState",
+    "SavedSearch",
     "ScannerRun",
     "Schedule",
     "Stored",
+    "Sum",
+    "Tally",
     "Task",
     "TaskLimit",
     "Totals",

@@ -120,6 +120,16 @@ def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sum(Record):
+    """How often a rule found something on tasks of one actor in processes of one type."""
+
+    type: str
+    rule: str
+    actor: str | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Record):
     """Work that an operator ordered on a selection of processes. `id` is its number.
 
@@ -147,6 +157,16 @@ class Operation(Record):
     """Of a collect: the folder where what is removed is written before."""
     export_format: ExportFormat | None = None
     """As what; absent: as JSON lines."""
+    thorough: bool | None = None
+    """Of a check or repair: whether damage is looked for in what is at rest, too."""
+    spark: bool | None = None
+    """Whether it is to run in Spark, or by no means; absent: by its size."""
+    driven: bool | None = None
+    """Whether this phase is left to Spark."""
+    attended_at: datetime | None = None
+    """When somebody was last seen at work in Spark."""
+    parquet: str | None = None
+    """Of a check or repair in Spark: the folder where its results are written when it is planned."""
     apply_at_once: bool | None = None
     """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
     priorities: dict[str, int] = field(default_factory=dict)
@@ -163,6 +183,8 @@ class Operation(Record):
     planned: Totals | None = None
     """What the plan says; absent until it is complete."""
     applied: Totals | None = None
+    sums: tuple[Sum, ...] | None = None
+    """What the plan found, by type, rule and actor, the largest first."""
     begun_at: datetime | None = None
     """When this phase began."""
     paused_at: datetime | None = None
@@ -177,6 +199,16 @@ class Operation(Record):
     def changes(self) -> bool:
         """Whether it changes processes, as opposed to a check."""
         return self.kind is not OperationKind.CHECK
+
+    @property
+    def is_drivers(self) -> bool:
+        """Whether it is for a driver of Spark to go on with."""
+        return bool(self.driven or (self.spark and self.cuts is None)) and self.state in ACTIVE
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether its plan is what rules found, as opposed to what an operator wants."""
+        return self.kind in (OperationKind.CHECK, OperationKind.REPAIR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +238,8 @@ class OperationRange(Record):
     """How often it was leased: more than once where somebody was cut off."""
     error: str | None = None
     """Why it was given back the last time."""
+    at: datetime | None = None
+    """When it was planned."""
     recovery_time: datetime | None = None
     """When the lease is over; absent once the range is done."""
 
@@ -218,6 +252,15 @@ class OperationFinding(Record):
     record: str
     evidence: str
     actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(Record):
+    """How often a rule found something on tasks of one actor; without one, on what is no task's."""
+
+    rule: str
+    actor: str | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +277,8 @@ class OperationResult(Record):
     """Some of them."""
     counts: dict[str, int] = field(default_factory=dict)
     """{rule: how many findings there were}."""
+    tally: tuple[Tally, ...] = ()
+    """The same by actor."""
     repaired: dict[str, int] = field(default_factory=dict)
     before: str = ""
     """The process as the plan saw it, `STATE/EPOCH/REOPENED`."""

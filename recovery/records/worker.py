@@ -49,6 +49,8 @@ class Worker(Record):
     queues: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
     """Those of its queues that it does not consume now, since their actors are blocked."""
+    spark: bool | None = None
+    """Whether it drives Spark: it takes operations that are left to it."""
     hung: tuple[HungSlot, ...] = ()
     """Of its slots those that hang, for as long as they are not freed."""
     started_at: datetime | None = None

@@ -2,6 +2,6 @@
 
 from recovery.repair.diagnosis import Diagnosis, Reading, diagnose, judge, readings
 from recovery.repair.repairer import Done, Repairer
-from recovery.repair.surroundings import look_around
+from recovery.repair.surroundings import look_around, look_at_all
 
-__all__ = ["Diagnosis", "Done", "Reading", "Repairer", "diagnose", "judge", "look_around", "readings"]
+__all__ = ["Diagnosis", "Done", "Reading", "Repairer", "diagnose", "judge", "look_around", "look_at_all", "readings"]

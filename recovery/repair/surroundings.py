@@ -36,3 +36,9 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
         message_margin=timedelta(seconds=settings.message_timeout / 5),
         margin=timedelta(seconds=settings.apply_timeout),
     )
+
+
+def look_at_all(resources: Resources) -> Surroundings:
+    """The same of all queues that any worker polled or serves."""
+    known = {*resources.store.actors.all(), *resources.store.queues.all()}
+    return look_around(resources, queues=known)

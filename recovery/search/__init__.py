@@ -4,7 +4,7 @@ Pure: `parse` gives a tree of terms, checked; what they mean to MongoDB stands i
 """
 
 from recovery.search.fields import FIELDS, Field, Kind
-from recovery.search.language import parse
+from recovery.search.language import Saved, parse, quoted
 from recovery.search.tree import All, And, Node, Not, Or, Query, Term
 
-__all__ = ["FIELDS", "All", "And", "Field", "Kind", "Node", "Not", "Or", "Query", "Term", "parse"]
+__all__ = ["FIELDS", "All", "And", "Field", "Kind", "Node", "Not", "Or", "Query", "Saved", "Term", "parse", "quoted"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
+from lark import Lark, Token, Transformer, UnexpectedInput
 from lark.exceptions import VisitError
 
 from recovery.errors import InputError
 from recovery.search.fields import FIELDS, BadValue, Field, Kind, read
+from recovery.search.pointing import no_field, no_search, unexpected, wrong
 from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
 
 MAX_LENGTH, MAX_TERMS = 10_000, 200
@@ -24,6 +25,7 @@ GRAMMAR = r"""
     ?unary: "not"i unary -> negated
           | "(" any ")"
           | term
+          | SAVED -> saved
     term: FIELD SIGN? (QUOTED | VALUE)
         | FLAG -> flag
 
@@ -31,36 +33,87 @@ GRAMMAR = r"""
     FIELD.3: /[A-Za-z_]+(\.[^\s:()"]+)?:/
     SIGN.3: />=|<=|>|</
     QUOTED.3: /"(?:[^"\\]|\\.)*"/
+    SAVED.3: /@[^\s()"]*/
     VALUE: /[^\s()"<>=][^\s()"]*/
     %import common.WS
     %ignore WS
 """
 
+Saved = Callable[[], Mapping[str, str]]
+"""Gives {name: text} of the saved searches; called once, and only for a search that names one."""
 
-def parse(text: str, now: datetime) -> Query:
-    """The search that a text is; an empty one is every process. Relative times count from `now`.
+
+def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = None) -> Query:
+    """The search that a text is; an empty one is every process. Relative times count from `now`. With a `name` it is to
+    be saved under that, so it can't have itself in it.
 
     Raises InputError, which points at the column of what is wrong.
     """
     if not text.strip():
         return Query(text, All(), now)
+    return _Library(saved, now).read(text, (name,) if name is not None else ())
+
+
+class _Library:
+    """The saved searches that one search has in it, each read once however often it is named."""
+
+    def __init__(self, saved: Saved, now: datetime) -> None:
+        self._saved, self._now = cache(saved), now
+        self._read: dict[str, Query] = {}
+
+    def read(self, text: str, within: tuple[str, ...]) -> Query:
+        """A text; `within`: the saved searches of which it is a part."""
+        _check_size(text)
+        if len(within) > MAX_DEPTH:
+            raise InputError(f"the search has more than {MAX_DEPTH} saved searches, one in another")
+        reader = _Reader(text, self, within, self._now)
+        try:
+            found: Node = reader.transform(_grammar().parse(text))
+        except VisitError as error:
+            if isinstance(error.orig_exc, InputError):
+                raise error.orig_exc from None
+            raise
+        except UnexpectedInput as error:
+            raise unexpected(text, error) from None
+        query = Query(
+            _expanded(text, reader.named), found, self._now, tuple(str(token)[1:] for token, _ in reader.named)
+        )
+        _check_size(query.text)
+        if sum(1 for _ in query.terms()) > MAX_TERMS:
+            raise InputError(f"the search has more than {MAX_TERMS} terms")
+        return query
+
+    def find(self, name: str, within: tuple[str, ...]) -> Query:
+        """The saved search of this name."""
+        if name in within:
+            raise InputError(f"@{name} would be a part of itself")
+        if name not in self._read:
+            texts = self._saved()
+            if name not in texts:
+                raise InputError(no_search(name, texts))
+            try:
+                self._read[name] = self.read(texts[name], (*within, name))
+            except InputError as error:
+                # Of what it points at the text is another one than that which is read.
+                said = str(error).partition("\n")[0]
+                raise InputError(f"in @{name}{', ' if said.startswith('column') else ': '}{said}") from None
+        return self._read[name]
+
+
+def _expanded(text: str, named: list[tuple[Token, Query]]) -> str:
+    """With what was saved in the place of its name."""
+    if len(named) == 1 and text.strip() == named[0][0]:
+        return named[0][1].text
+    for token, query in reversed(named):
+        text = f"{text[: token.start_pos]}({query.text}){text[token.end_pos :]}"
+    return text
+
+
+def _check_size(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise InputError(f"the search is longer than {MAX_LENGTH:,} characters")
     if _depth(text) > MAX_DEPTH:
         raise InputError(f"the search has more than {MAX_DEPTH} parentheses, one in another")
-    try:
-        tree = _grammar().parse(text)
-        found: Node = _Reader(text, now).transform(tree)
-    except VisitError as error:
-        if isinstance(error.orig_exc, InputError):
-            raise error.orig_exc from None
-        raise
-    except UnexpectedInput as error:
-        raise _unexpected(text, error) from None
-    query = Query(text, found, now)
-    if sum(1 for _ in query.terms()) > MAX_TERMS:
-        raise InputError(f"the search has more than {MAX_TERMS} terms")
-    return query
 
 
 @cache
@@ -71,9 +124,11 @@ def _grammar() -> Lark:
 class _Reader(Transformer[Token, Node]):
     """From lark's tree to ours."""
 
-    def __init__(self, text: str, now: datetime) -> None:
+    def __init__(self, text: str, library: _Library, within: tuple[str, ...], now: datetime) -> None:
         super().__init__()
-        self._source, self._now = text, now
+        self._source, self._library, self._within, self._now = text, library, within, now
+        self.named: list[tuple[Token, Query]] = []
+        """The saved searches that it names, in their order."""
 
     def any(self, parts: list[Node]) -> Node:
         return Or(tuple(parts)) if len(parts) > 1 else parts[0]
@@ -83,6 +138,14 @@ class _Reader(Transformer[Token, Node]):
 
     def negated(self, parts: list[Node]) -> Node:
         return Not(parts[0])
+
+    def saved(self, parts: list[Token]) -> Node:
+        try:
+            found = self._library.find(str(parts[0])[1:], self._within)
+        except InputError as error:
+            raise wrong(self._source, parts[0], str(error)) from None
+        self.named.append((parts[0], found))
+        return found.tree
 
     def flag(self, parts: list[Token]) -> Node:
         return Term(str(parts[0]).lower(), Comparison.IS, None)
@@ -94,57 +157,29 @@ class _Reader(Transformer[Token, Node]):
         quoted = value.type == "QUOTED"
         text = _unquoted(str(value)) if quoted else str(value)
         if field.kind is Kind.FLAG:
-            raise _wrong(self._source, name, f"{field.name} is {field.kind.value}")
+            raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
             comparison, found = read(field, sign, text, quoted, self._now)
         except BadValue as error:
-            raise _wrong(self._source, value, f"{field.name} {error}") from None
+            raise wrong(self._source, value, f"{field.name} {error}") from None
         return Term(field.name, comparison, found, member)
 
     def _field(self, token: Token) -> tuple[Field, str]:
         name, _, member = str(token)[:-1].partition(".")
         field = FIELDS.get(name.lower())
         if field is None or bool(member) != field.family:
-            raise _wrong(self._source, token, _no_field(str(token)[:-1]))
+            raise wrong(self._source, token, no_field(str(token)[:-1]))
         return field, member
-
-
-def _no_field(name: str) -> str:
-    known = [f"{field.name}.NAME" if field.family else field.name for field in FIELDS.values()]
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    there = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"no field is called {name!r}; {there}"
-
-
-def _unexpected(text: str, error: UnexpectedInput) -> InputError:
-    place = len(text) if isinstance(error, UnexpectedEOF) else getattr(error, "pos_in_stream", None)
-    token = getattr(error, "token", None)
-    if token is not None and token.type == "$END":
-        place = len(text)
-    at = place if place is not None else len(text)
-    if at >= len(text.rstrip()):
-        said = "the search ends too early: a term is missing, or a closing parenthesis"
-    elif text[at] == '"':
-        said = "a quote that is not closed, or is in the wrong place"
-    elif isinstance(error, UnexpectedCharacters) or (token is not None and token.type == "VALUE"):
-        word = text[at:].split()[0]
-        said = f"{word!r} is no term: a term is FIELD:VALUE, as in state:broken; {_no_field(word)}"
-    else:
-        said = f"{text[at:].split()[0]!r} is not expected here"
-    return _pointed(text, at, said)
-
-
-def _wrong(text: str, token: Token, said: str) -> InputError:
-    return _pointed(text, token.start_pos or 0, said)
-
-
-def _pointed(text: str, at: int, said: str) -> InputError:
-    line = " ".join(text[max(0, at - 60) : at + 40].splitlines())
-    return InputError(f"column {at + 1}: {said}\n{line}\n{' ' * min(at, 60)}^")
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+
+
+def quoted(text: str) -> str:
+    """A text as a value that means just that."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _depth(text: str) -> int:
@@ -153,20 +188,3 @@ def _depth(text: str) -> int:
         depth += {"(": 1, ")": -1}.get(character, 0)
         deepest = max(deepest, depth)
     return deepest + text.lower().count("not ")
-
-
-def complete(incomplete: str) -> list[str]:
-    """What a shell offers for the last term of a search that is being typed."""
-    before, _, last = incomplete.rpartition(" ")
-    start = f"{before} " if before else ""
-    name, colon, value = last.partition(":")
-    if colon and (field := FIELDS.get(name)) is not None:
-        return [f"{start}{name}:{word}" for word in field.words if word.startswith(value)]
-    names = [_shown(field) for field in FIELDS.values()]
-    return [start + name for name in names if name.startswith(last)]
-
-
-def _shown(field: Field) -> str:
-    if field.family:
-        return f"{field.name}."
-    return field.name if field.kind is Kind.FLAG else f"{field.name}:"

@@ -67,8 +67,11 @@ class Query:
     """A search: its tree, its text, and the moment that its relative times count from."""
 
     text: str
+    """With the texts of saved searches in the place of their names: it stays the same whatever becomes of those."""
     tree: Node
     now: datetime
+    saved: tuple[str, ...] = ()
+    """Names of saved searches that it has itself."""
 
     def terms(self) -> Iterator[Term]:
         """All terms of it, whatever they are combined to."""

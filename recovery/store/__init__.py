@@ -46,6 +46,7 @@ from recovery.store.operations.operation_results import OperationResults
 from recovery.store.operations.redos import Redos
 from recovery.store.operations.removals import Removals
 from recovery.store.operations.restarts import Restarted, Restarts
+from recovery.store.operations.saved_searches import SavedSearches
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
 from recovery.store.views.calls import Calls
@@ -55,6 +56,7 @@ from recovery.store.views.damaged import Damaged
 from recovery.store.views.disk import Disk
 from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
+from recovery.store.views.labels import Labels
 from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.ranges import Ranges
@@ -136,9 +138,11 @@ class Store:
         self.server = Server(self._database)
         self.schedules = Schedules(self._database[schema.SCHEDULES])
         self.search = Search(self._database)
+        self.labels = Labels(self._database)
         self.operations = Operations(self._database[schema.OPERATIONS])
         self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])
         self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
+        self.saved_searches = SavedSearches(self._database[schema.SAVED_SEARCHES])
         self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
         self.layout = Layout(self._database)
         self.destruction = Destruction(self._database)

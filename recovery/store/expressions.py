@@ -16,6 +16,8 @@ OVERDUE: Expression = {
     "$expr": {"$lte": ["$recoveryTime", "$$NOW"]},
 }
 """The deadline is past by the database's clock."""
+NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
+"""It is to come."""
 
 
 def after(seconds: float) -> Expression:

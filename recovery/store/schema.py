@@ -1,6 +1,7 @@
 """Collections, indexes and validators. `create` is idempotent; `recovery init` and every worker call it.
 
-All indexes are partial but for `_id`: they hold what is live (or odd), not what exists. The validators
+All indexes of processes' records are partial but for `_id` and `type`: they hold what is live (or odd), not what
+exists. The validators
 refuse a live record without a deadline, so our own code can't write one. The index `deadlineMissing` finds
 those that another program wrote; while all is well it is empty and costs nothing.
 
@@ -35,6 +36,7 @@ from recovery.records import (
     ProcessTypePreferences,
     QueueStatistics,
     Record,
+    SavedSearch,
     ScannerRun,
     Schedule,
     Task,
@@ -57,6 +59,7 @@ SCHEDULES = "schedules"
 MARKERS = "markers"
 OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS = "operations", "operationRanges", "operationResults"
 AUDIT_LOG = "auditLog"
+SAVED_SEARCHES = "savedSearches"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
@@ -104,6 +107,7 @@ KINDS: dict[str, type[Record]] = {
     OPERATION_RANGES: OperationRange,
     OPERATION_RESULTS: OperationResult,
     AUDIT_LOG: AuditEntry,
+    SAVED_SEARCHES: SavedSearch,
 }
 """Of which records each collection is."""
 
@@ -171,6 +175,16 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
             [("state", 1), ("_id", 1)],
             {"name": "unsuccessful", "partialFilterExpression": {"state": {"$in": _UNSUCCESSFUL}}},
         ),
+        # For searches and lists, whose pages are in order of id. Without them a page of what runs, or of a type that is
+        # rare, goes through all that exists: 0.13 s for 200,000 processes. What both cost: 3 % of a process of one
+        # task from start to end, within noise, and nothing at all of a requeue; 4 and 1 µs of a process that is
+        # inserted and ended by the thousand, 20 % of that; and 20 bytes for each process that exists. The type is at
+        # the end of the first, so that what runs is gone through in the index alone.
+        (
+            [("state", 1), ("_id", 1), ("type", 1)],
+            {"name": "running", "partialFilterExpression": {"state": ProcessState.RUNNING.value}},
+        ),
+        ([("type", 1), ("_id", 1)], {"name": "type"}),
     ],
     DECISIONS: [
         _DEADLINE,
@@ -212,7 +226,8 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         (
             [("operation", 1), ("phase", 1), ("priority", -1), ("_id", 1)],
             {"name": "open", "partialFilterExpression": {"recoveryTime": {"$exists": True}}},
-        )
+        ),
+        ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
     ],
     # What was found on a process, whichever operation found it, and on which processes a rule found something.
     OPERATION_RESULTS: [

@@ -1,64 +1,84 @@
-"""The sweep: every process of a selection read and judged in Spark, and repaired if asked.
+"""Spark: operations that are too big for recovery workers, and records as tables for whoever asks in SQL.
 
-The scanners see what is overdue; a sweep sees everything, also what lost its deadline or never had one, and
-so tells that nothing is forgotten. `plan` cuts the process ids into ranges that are even in volume. `read`
-goes through a range in key order and passes over what is plainly at rest, `outline` runs the scanners' rules on
-the little that was read of the others, `examine` runs them again on the suspects, read whole, and then the
-scanners' repair; `job` does that for all ranges in Spark. No data moves between executors: a process's records
-are neighbours in every collection. `source` has the same records as tables, for whoever asks in SQL.
+A sweep is a check or a repair of every process: an operation like any other, so it is on record, can be paused, and is
+gone on with when its driver is killed. `session` starts Spark, `drive` brings an operation on in it, job after job,
+`executor` is what a task does: it leases a range, as a recovery worker does. No data moves between executors. `sums`
+asks the results in SQL, of the tables that `source` makes.
 
 PySpark is imported only once Java and it are known to be there (`java`).
 """
 
 from __future__ import annotations
 
-import logging
+import os
+import socket
 import time
+from typing import Any
 
+from recovery import operations
 from recovery.engine import Resources
-from recovery.repair import look_around
-from recovery.rules import Surroundings
+from recovery.operations import Asked
+from recovery.records import Operation
+from recovery.search import quoted
 from recovery.settings import Settings
 from recovery.store import check_server
 from recovery.sweep.java import check as check_java
-from recovery.sweep.plan import plan
-from recovery.sweep.report import Suspect, SweepReport, total
+from recovery.sweep.report import Suspect, SweepReport, report_of
 
-__all__ = ["Suspect", "SweepReport", "sweep"]
+__all__ = ["Suspect", "SweepReport", "ask", "drive_here", "report_of", "sweep"]
 
-log = logging.getLogger(__name__)
+WHY = "a sweep"
 
 
-def sweep(
-    settings: Settings, *, repair: bool = False, process_type: str | None = None, thorough: bool = False
-) -> SweepReport:
-    """Judge all processes, or those of one type, and repair what is wrong if `repair`. `thorough`: fields that can't be
-    read are looked for in what is at rest, too, which takes three times as long.
+def sweep(settings: Settings, *, why: str = WHY, **asked: Any) -> SweepReport:
+    """Judge all processes, or those of one type, in a Spark of this process; the arguments are those of `ask`.
 
     Raises SparkUnavailable, ServerUnavailable, SweepFailed.
     """
-    check_java()
+    check_java(settings.spark_master)
     check_server(settings.mongo_uri)
-    from recovery.sweep.examine import SweepRequest
-    from recovery.sweep.job import run
+    resources = Resources.connect(settings)
+    operation = ask(resources, why=why, here=True, **asked)
+    seconds = drive_here(resources, operation)
+    return report_of(resources, operation.id, seconds)
+
+
+def ask(
+    resources: Resources,
+    *,
+    why: str = WHY,
+    by: str | None = None,
+    here: bool = False,
+    repair: bool = False,
+    process_type: str | None = None,
+    thorough: bool = False,
+    parquet: str | None = None,
+) -> Operation:
+    """Order a sweep. `repair`: what is wrong is repaired at once; `thorough`: fields that can't be read are looked for
+    in what is at rest, too, which takes three times as long; `parquet`: a folder for what is found. Raises InputError.
+    """
+    asked = Asked(
+        kind="repair" if repair else "check",
+        selection="" if process_type is None else f"type:{quoted(process_type)}",
+        everything=process_type is None,
+        apply=repair,
+        thorough=thorough,
+        spark=True,
+        here=here,
+        parquet=parquet,
+        none_is_fine=True,
+    )
+    return operations.start(resources, asked, why, by=by)
+
+
+def drive_here(resources: Resources, operation: Operation) -> float:
+    """Bring an operation on in a Spark of this process; the seconds it took, without the start of Spark. Raises
+    SparkUnavailable, SweepFailed."""
+    from recovery.sweep.drive import Driver
     from recovery.sweep.session import spark
 
-    resources = Resources.connect(settings)
-    with spark(settings) as context:
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    with spark(resources.settings) as cluster:
         began = time.perf_counter()
-        request = SweepRequest(settings, _look_around(resources), repair, process_type, thorough)
-        ranges = plan(resources.store.ranges, context.defaultParallelism)
-        results = run(context, ranges, request)
-        seconds = time.perf_counter() - began
-    report = total(results, seconds=seconds, repair=repair, process_type=process_type)
-    log.info(
-        "sweep: %d processes in %.1f s, %d suspects, %d repairs",
-        report.processes, report.seconds, report.suspects, sum(report.repaired.values()),
-    )  # fmt: skip
-    return report
-
-
-def _look_around(resources: Resources) -> Surroundings:
-    """What is known of all queues that any worker polled or serves."""
-    known = {*resources.store.actors.all(), *resources.store.queues.all()}
-    return look_around(resources, queues=known)
+        Driver(cluster, resources, name).drive(operation.id)
+        return time.perf_counter() - began

@@ -20,10 +20,13 @@ INSTALL_JAVA = "install one with `apt install openjdk-17-jre-headless`, or set J
 INSTALL_PYSPARK = "pip install 'recovery-workers[spark]'"
 
 
-def check() -> None:
-    """Raise SparkUnavailable, which tells what to install, unless PySpark and a Java for it are there."""
+def check(master: str = "") -> None:
+    """Raise SparkUnavailable, which tells what to install, unless PySpark and a Java for it are there. A driver that
+    runs elsewhere, as with Spark Connect, needs none here."""
     if find_spec("pyspark") is None:
         raise SparkUnavailable(f"a sweep runs in Spark, and PySpark is not installed: {INSTALL_PYSPARK}")
+    if master.startswith("sc://"):
+        return
     java, origin = _find()
     version = _version(java)
     if version is None:

@@ -1,46 +1,72 @@
-"""The Spark job: one task per range, results back to the driver. No shuffle, no data frame."""
+"""The Spark job: as many tasks as ranges are open, and what executors counted back to the driver. No shuffle.
+
+Through an RDD where there is a Spark context; Spark Connect has none, and there it is a data frame of as many rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from recovery.errors import SweepFailed
-from recovery.store.views.ranges import Range
-from recovery.sweep.examine import SweepRequest, examine
-from recovery.sweep.report import RangeResult
+from recovery.metrics.carried import Counted
+from recovery.sweep.executor import Work, work_at_a_range
 
 
-def run(context: SparkContext, ranges: Sequence[Range], request: SweepRequest) -> list[RangeResult]:
-    """Examine all ranges; their results in order. Raises SweepFailed if one can't be examined."""
-    sent = context.broadcast(request)
+def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Counted]:
+    """Have executors work at so many ranges; what they counted. Raises SweepFailed if Spark gives up."""
     try:
-        parts = context.parallelize(ranges, len(ranges))
-        results: list[RangeResult] = parts.mapPartitions(_Examine(sent)).collect()
+        return _by_rdd(cluster, tasks, work) if isinstance(cluster, SparkContext) else _by_rows(cluster, tasks, work)
     except (PySparkException, Py4JError) as error:
-        raise SweepFailed(
-            f"the sweep was cut off: {_cause(str(error))}. What it repaired until then stays; start it again"
-        ) from None
+        raise SweepFailed(cause(str(error))) from None
+
+
+def _by_rdd(context: SparkContext, tasks: int, work: Work) -> list[Counted]:
+    sent = context.broadcast(work)  # which no page of Spark's shows
+    try:
+        found: list[Counted] = context.parallelize(range(tasks), tasks).map(_Task(sent)).collect()
     finally:
         sent.destroy()
-    return results
+    return found
 
 
-class _Examine:
+def _by_rows(session: SparkSession, tasks: int, work: Work) -> list[Counted]:
+    frame = session.range(0, tasks, 1, tasks).mapInArrow(_Rows(work), "counted binary")
+    # Written by our own executors.
+    return [pickle.loads(row.counted) for row in frame.collect()]
+
+
+class _Task:
     """What a task runs. A class, so that an executor imports it instead of unpickling its code."""
 
     def __init__(self, sent: Any) -> None:
         self._sent = sent
 
-    def __call__(self, parts: Iterable[Range]) -> Iterator[RangeResult]:
-        return (examine(self._sent.value, part) for part in parts)
+    def __call__(self, _: int) -> Counted:
+        return work_at_a_range(self._sent.value)
 
 
-def _cause(trace: str) -> str:
+class _Rows:
+    """The same for batches of rows."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        from pyarrow import RecordBatch
+
+        for batch in batches:
+            counted = [pickle.dumps(work_at_a_range(self._work)) for _ in range(batch.num_rows)]
+            yield RecordBatch.from_pydict({"counted": counted})
+
+
+def cause(trace: str) -> str:
     """The error itself: the last line of Python's part of a trace, which Java's part follows."""
     lines = [line.strip() for line in trace.partition("\n\tat ")[0].splitlines()]
     told = [line for line in lines if line and not line.startswith("SQLSTATE")]

@@ -1,16 +1,18 @@
-"""What a sweep found and did: per range, and in all."""
+"""What a sweep found and did, from the operation that it was."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from recovery.rules import Finding, Rule
+from recovery import operations
+from recovery.engine import Resources
+from recovery.records import Operation, OperationKind
+from recovery.rules import Rule
 
 SHOWN = 20
-"""Suspects that a report names. The others are counted; an operator's check of one process tells about it."""
+"""Suspects that a report names. The others are counted; the operation's report has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +26,12 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeResult:
-    """What one range held. Sent from executor to driver."""
-
-    processes: int = 0
-    decisions: int = 0
-    suspects: int = 0
-    findings: Counter[Rule] = field(default_factory=Counter)
-    repaired: Counter[Rule] = field(default_factory=Counter)
-    sample: tuple[Suspect, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SweepReport:
     """What a sweep found, and repaired if that was asked for."""
 
+    operation: int
+    state: str
+    """Of the operation: `finished`, unless somebody paused or cancelled it."""
     processes: int
     decisions: int
     suspects: int
@@ -51,11 +44,13 @@ class SweepReport:
     ranges: int
     seconds: float
     repair: bool
-    process_type: str | None
+    selection: str
 
     def summary(self) -> dict[str, Any]:
         """Everything as JSON takes it."""
         return {
+            "operation": self.operation,
+            "state": self.state,
             "processes": self.processes,
             "decisions": self.decisions,
             "suspects": self.suspects,
@@ -68,34 +63,36 @@ class SweepReport:
             "ranges": self.ranges,
             "seconds": round(self.seconds, 3),
             "repair": self.repair,
-            "process_type": self.process_type,
+            "selection": self.selection,
         }
 
 
-def suspects(findings: Iterable[Finding]) -> tuple[Suspect, ...]:
-    """The first findings as a report shows them, one per process."""
-    shown: dict[str, Suspect] = {}
-    for finding in findings:
-        if len(shown) == SHOWN:
-            break
-        one = Suspect(finding.process_id, finding.record, finding.rule, finding.evidence)
-        shown.setdefault(finding.process_id, one)
-    return tuple(shown.values())
-
-
-def total(results: Sequence[RangeResult], *, seconds: float, repair: bool, process_type: str | None) -> SweepReport:
-    """The report of a whole sweep, from its ranges in order."""
-    findings = sum((result.findings for result in results), Counter[Rule]())
-    repaired = sum((result.repaired for result in results), Counter[Rule]())
+def report_of(resources: Resources, number: int, seconds: float | None = None) -> SweepReport:
+    """The report of a check or repair that is over. `seconds`: how long it took, if not as the operation has it."""
+    operation = operations.find(resources, number)
+    found = operations.progress(resources, operation)
+    planned = operation.planned or found.totals
     return SweepReport(
-        processes=sum(result.processes for result in results),
-        decisions=sum(result.decisions for result in results),
-        suspects=sum(result.suspects for result in results),
-        findings=dict(findings.most_common()),
-        repaired=dict(repaired.most_common()),
-        sample=tuple(suspect for result in results for suspect in result.sample)[:SHOWN],
-        ranges=len(results),
-        seconds=seconds,
-        repair=repair,
-        process_type=process_type,
+        operation=number,
+        state=operation.state.value,
+        processes=planned.processes,
+        decisions=planned.decisions,
+        suspects=planned.found,
+        findings=_by_rule(planned.rules),
+        repaired=_by_rule(operation.applied.repaired if operation.applied is not None else {}),
+        sample=_sample(resources, operation),
+        ranges=len(operation.cuts or ()) + 1,
+        seconds=found.seconds if seconds is None else seconds,
+        repair=operation.kind is OperationKind.REPAIR,
+        selection=operation.selection or "all",
     )
+
+
+def _by_rule(counts: dict[str, int]) -> dict[Rule, int]:
+    return {Rule(name): count for name, count in Counter(counts).most_common()}
+
+
+def _sample(resources: Resources, operation: Operation) -> tuple[Suspect, ...]:
+    page = next(resources.store.operation_results.pages(operation.id, size=SHOWN), [])
+    firsts = [(result.process, result.findings[0]) for result in page if result.findings]
+    return tuple(Suspect(process, one.record, Rule(one.rule), one.evidence) for process, one in firsts)

@@ -1,9 +1,10 @@
-"""A Spark of our own for one job, or the caller's if there is one: a context that is there, or the JVM of spark-submit,
-whose options then stand for our settings. The only module that starts Spark.
+"""A Spark of our own, or the caller's if there is one: a context that is there, or the JVM of spark-submit, whose
+options then stand for our settings. The only module that starts Spark.
 
 Quiet: no web page, no progress bar, nothing on the terminal; what Spark wrote is told only if it does not
 start. Local: it listens on the loopback address, unless the master is a cluster. Gone afterwards: the JVM
-ends with the job, since an idle one would keep its memory as long as the worker lives.
+ends with the block that it was started for. What else is to be set up, as a cluster needs it, stands in
+`spark-defaults.conf` in SPARK_CONF_DIR, as for any other program of Spark's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -21,40 +22,56 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 import recovery
 from recovery.errors import SparkUnavailable
 from recovery.settings import Settings
+from recovery.sweep import connect
+from recovery.sweep.reachable import answers
 
 LOOPBACK = "127.0.0.1"
 TRIES = 4
 """How often a range is tried, as on a cluster; with a local master Spark's own default is once. A range whose
 MongoDB went away waits for it up to 20 s each time."""
 
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
 
-_one_at_a_time = threading.RLock()
+CONNECT = "sc://"
+_one_at_a_time = threading.Lock()
+"""Of two who start at once the second uses what the first has started."""
 
 
 @contextmanager
-def spark(settings: Settings) -> Iterator[SparkContext]:
-    """A context to run a job in. Raises SparkUnavailable if Spark does not start."""
+def spark(settings: Settings) -> Iterator[SparkContext | SparkSession]:
+    """What jobs are run in: a context, or a session of Spark Connect. Raises SparkUnavailable if there is none."""
+    if settings.spark_master.startswith(CONNECT):
+        with connect.session(settings.spark_master) as session:
+            yield session
+        return
+    context, end = _context(settings)
+    try:
+        yield context
+    finally:
+        end()
+
+
+def _context(settings: Settings) -> tuple[SparkContext, Callable[[], None]]:
+    """A context, and how it is ended by who got it."""
     with _one_at_a_time:
         existing = SparkContext._active_spark_context
         if existing is not None:
-            yield existing
-            return
+            return existing, lambda: None
         if SUBMITTED in os.environ:
-            with _our_python(force=False), SparkContext() as context:
-                yield context
-            return
+            with _our_python(force=False):
+                submitted = SparkContext()
+            return submitted, submitted.stop
+        check_master(settings.spark_master)
         with tempfile.TemporaryFile() as words:
-            context = _start(settings, words)
-            try:
-                yield context
-            finally:
-                _stop(context)
+            started = _start(settings, words)
+        return started, lambda: _stop(started)
 
 
 def configuration(settings: Settings) -> SparkConf:
@@ -71,6 +88,18 @@ def configuration(settings: Settings) -> SparkConf:
         # This package, also where it is not installed.
         conf.setExecutorEnv("PYTHONPATH", str(Path(recovery.__file__).parents[1]))
     return conf
+
+
+def check_master(master: str) -> None:
+    """Raise SparkUnavailable unless one of these masters answers at all: Spark itself asks for a minute. Others than
+    those of a standalone cluster are for Spark to find."""
+    if not master.startswith("spark://"):
+        return
+    if not any(answers(address) for address in master.removeprefix("spark://").split(",")):
+        raise SparkUnavailable(
+            f"the Spark master at RECOVERY_SPARK_MASTER={master} does not answer: check that it runs, and that this "
+            "machine reaches it; `local[*]` needs none"
+        )
 
 
 def is_local(settings: Settings) -> bool:
@@ -90,7 +119,7 @@ def _master(master: str) -> str:
 def _start(settings: Settings, words: IO[bytes]) -> SparkContext:
     conf = configuration(settings)
     try:
-        with _our_python(force=is_local(settings)):
+        with _our_python(force=is_local(settings)), _without(MULTIPROCESS):
             gateway = launch_gateway(conf, {"stdout": words, "stderr": words})
             try:
                 return SparkContext(conf=conf, gateway=gateway)
@@ -127,6 +156,17 @@ def _end_gateway() -> None:
     except Exception:  # it does not end by itself, or can't be waited for: it must not stay either way
         process.kill()
         process.wait()
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Executors that keep files of what they count would have it counted twice: the driver carries it on as well."""
+    kept = os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        if kept is not None:
+            os.environ[name] = kept
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from recovery.store import check_server, roles
 from recovery.worker import control
 from recovery.worker.config import SPARK_QUEUE
 from recovery.worker.drain import Drain
+from recovery.worker.driving import Driving
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import Intake
@@ -52,12 +53,17 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         app = self.served
         _prepared(app)
         consumed = worker.app.amqp.queues.consume_from
+        if SPARK_QUEUE in consumed:
+            _check_spark(app)
         queues = tuple(q for q in consumed if q in app.actors)
         Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
         self.consuming = QueueConsumption(worker, queues)
         self.consuming.pause(app.resources.store.actors.blocked())
         # Known before the pool forks, so that its children claim in this worker's name.
-        Running.lifeline = self.lifeline = Lifeline(app, identify(worker.hostname, queues), self.consuming)
+        drives = SPARK_QUEUE in consumed
+        Running.lifeline = self.lifeline = Lifeline(
+            app, identify(worker.hostname, queues, spark=drives), self.consuming
+        )
         Running.stale = self.stale = StaleMessages(app)
         Running.board = board = board_of(worker)
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
@@ -66,6 +72,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.lifeline.hung = self.hung.report
         self.scanning: Scanning | None = None
         self.operating: Operating | None = None
+        self.driving = Driving(app, self.lifeline) if drives else None
 
     def start(self, worker: Any) -> None:
         app = self.served
@@ -79,6 +86,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             self.scanning.start()
             self.operating = NudgeConsumer.operating = Operating(app, self.lifeline)
             self.operating.start()
+        if self.driving is not None:
+            self.driving.start()
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         signals.task_received.connect(self._received, weak=False)
         signals.worker_shutdown.connect(self._shut_down, weak=False)
@@ -89,6 +98,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             self.scanning.stop()
         if self.operating is not None:
             self.operating.stop()
+        if self.driving is not None:
+            self.driving.stop()
 
     terminate = stop
 
@@ -136,6 +147,17 @@ def _prepared(app: Recovery) -> None:
         raise SystemExit(UNUSABLE) from None
     except RecoveryError as error:
         log.critical("%s", error)
+        raise SystemExit(UNUSABLE) from None
+
+
+def _check_spark(app: Recovery) -> None:
+    """End a worker that is to drive Spark and can't, with one line of what is missing."""
+    from recovery.sweep import java
+
+    try:
+        java.check(app.settings.spark_master)
+    except RecoveryError as error:
+        log.critical("%s; only a worker that serves the queue spark needs it", error)
         raise SystemExit(UNUSABLE) from None
 
 

@@ -12,6 +12,8 @@ from recovery.settings import Settings
 NUDGE = "recovery.nudge"
 SWEEP = "recovery.sweep"
 SPARK_QUEUE = "spark"
+SCHEDULED = "Celery beat"
+"""Who orders sweeps by `sweep_interval`, in the records of operations."""
 
 
 def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:

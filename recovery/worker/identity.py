@@ -11,7 +11,7 @@ from recovery.records import Worker
 _PROC = Path("/proc")
 
 
-def identify(name: str, queues: tuple[str, ...]) -> Worker:
+def identify(name: str, queues: tuple[str, ...], *, spark: bool = False) -> Worker:
     """The record of the worker whose parent process this is."""
     pid = os.getpid()
     return Worker(
@@ -21,6 +21,7 @@ def identify(name: str, queues: tuple[str, ...]) -> Worker:
         pid=pid,
         pid_started=_own_start(pid),
         queues=queues,
+        spark=spark or None,
     )
 
 

@@ -16,7 +16,7 @@ from celery.worker.request import Request
 
 from recovery.engine import Actor, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
-from recovery.worker.config import SPARK_QUEUE, SWEEP
+from recovery.worker.config import SCHEDULED, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.slots.board import Board
@@ -117,9 +117,14 @@ def _slot(app: Recovery) -> Slot:
 
 
 def _sweep(app: Recovery) -> Any:
-    def sweep(repair: bool = False, process_type: str | None = None) -> dict[str, Any]:
-        from recovery.sweep import sweep as run_sweep
+    def sweep(repair: bool = False) -> None:
+        """Order the sweep that is due, unless the last one is still under way."""
+        from recovery.sweep import ask
 
-        return run_sweep(app.settings, repair=repair, process_type=process_type).summary()
+        if app.resources.store.operations.under_way(SCHEDULED):
+            log.info("no sweep is ordered: the last one that beat ordered is still under way")
+            return
+        operation = ask(app.resources, why="every sweep_interval", repair=repair, by=SCHEDULED)
+        log.info("operation %d is ordered: a sweep", operation.id)
 
     return sweep

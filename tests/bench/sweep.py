@@ -23,8 +23,8 @@ from recovery.rules import judge_process
 from recovery.settings import Settings
 from recovery.store import Store, schema
 from recovery.store.views.ranges import BRIEF, PAGE, Range
+from recovery.survey.plan import plan
 from recovery.sweep import sweep
-from recovery.sweep.plan import plan
 from recovery.sweep.session import spark
 from tests.bench.rows import Row, ratio_row, row
 from tests.bench.sweep_data import fill
@@ -113,6 +113,6 @@ def _read_without_tasks(settings: Settings, part: Range) -> int:
 
 def _import_all(number: int) -> int:
     """Makes an executor start and import what it will need."""
-    from recovery.sweep import examine
+    from recovery.sweep import executor
 
-    return number if examine else 0
+    return number if executor else 0

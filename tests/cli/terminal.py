@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
+import subprocess
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 from tests.cli.command import recovery
 
@@ -34,6 +37,42 @@ def in_terminal(*arguments: str, env: Mapping[str, str], timeout: float = 120) -
     reader.join(30)
     os.close(master)
     return b"".join(read).decode().replace("\r\n", "\n")
+
+
+DISCARD = "\x15\r"
+"""Keys that give up the line that was typed, and have a shell prompt anew."""
+
+
+class Typing:
+    """A program on a terminal, for which a test types."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        self._process = subprocess.Popen(
+            command, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
+        )
+        os.close(slave)
+        self._said = b""
+
+    def __enter__(self) -> Typing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text: str, timeout: float = 30) -> None:
+        """Read until it says this, from where the last such wait ended."""
+        until = time.monotonic() + timeout
+        while text.encode() not in self._said:
+            left = until - time.monotonic()
+            assert left > 0 and select.select([self._master], [], [], left)[0], (text, self._said)
+            self._said += os.read(self._master, 65536)
+        self._said = self._said.partition(text.encode())[2]
 
 
 def too_wide(plain: str) -> list[str]:

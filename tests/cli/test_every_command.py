@@ -15,6 +15,7 @@ from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operations.saved_searches import save_search
 from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.records import Marker, ProcessTypePreferences, Worker
 from recovery.store import schema
@@ -37,6 +38,9 @@ COMMANDS = {
     "find": ["find", "type:order state:running"],
     "find --explain": ["find", "type:order state:running", "--explain"],
     "list": ["list"],
+    "search save": ["search", "save", "late-orders", "@orders overdue", "--reason", "looked at each morning"],
+    "search list": ["search", "list"],
+    "search remove": ["search", "remove", "orders"],
     "operation start": ["operation", "start", "check", "--all", "--reason", "Redis was lost"],
     "operation list": ["operation", "list"],
     "operation show": ["operation", "show", "2"],
@@ -107,13 +111,30 @@ are."""
 ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
-    *("schedule add", "schedule collect", "schedule remove", "schedule trigger", "restart --apply", "import"),
+    *(
+        "schedule add",
+        "schedule collect",
+        "schedule remove",
+        "schedule trigger",
+        "restart --apply",
+        "import",
+        "search remove",
+    ),
     *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""
 TABLES = {
     *("broken list", "broken restart", "broken abort", "actor list", "process-type list", "schedule list"),
-    *("marker list", "marker list --cleared", "find", "list", "operation list", "operation report", "audit"),
+    *(
+        "marker list",
+        "marker list --cleared",
+        "find",
+        "list",
+        "operation list",
+        "operation report",
+        "audit",
+        "search list",
+    ),
     *("operation show", "operation rate"),
 }
 """Where a table is too wide there are blocks, without its header."""
@@ -153,6 +174,7 @@ def world(settings: Settings) -> World:
         Marker(id="order/tea", type="order", key="tea", kind="Away", process="p"), made.store.now()
     )
     clear_marker(made.app.resources, "order/tea", "it is there", by="me@here")
+    save_search(made.app.resources, "orders", "type:order", "what the shop asks for", by="me@here")
     _order(made)
     made.store.catch_up(10)
     return made

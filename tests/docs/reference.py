@@ -43,7 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "How a worker ends": ("shutdown_grace",),
     "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
-    "The sweep": ("spark_master", "spark_memory", "sweep_interval", "sweep_repair"),
+    "The sweep": ("spark_master", "spark_from", "spark_memory", "sweep_interval", "sweep_repair"),
 }
 
 UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "metrics_port": "port"}
@@ -77,6 +77,7 @@ REASONS = {
     "metrics_port": "Two workers of one machine would ask for the same port, so it is off until you choose.",
     "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
     "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
+    "spark_from": "Some ten seconds of one worker's time; of fewer Spark makes no shorter work.",
     "spark_memory": "Records are read in ranges, so memory does not grow with their number.",
     "sweep_interval": "The scanners see all that is overdue without it; a sweep is the check that nothing was "
     "forgotten. Once a day is plenty: `1d`.",

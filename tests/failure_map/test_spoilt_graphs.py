@@ -15,7 +15,7 @@ from recovery.repair import look_around
 from recovery.rules import Finding, Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner
 from recovery.store.lifecycle.decisions import Decisions
-from recovery.sweep.read import at_rest
+from recovery.survey.read import at_rest
 from tests.failure_map.faults import (
     FAULTS,
     RESULT,

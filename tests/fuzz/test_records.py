@@ -20,8 +20,7 @@ from recovery.repair import look_around
 from recovery.rules import Rule
 from recovery.store import schema
 from recovery.store.views.ranges import Range
-from recovery.sweep.examine import SweepRequest
-from recovery.sweep.examine import examine as examine_range
+from recovery.survey import Look, RangeCounts, wrong_in
 from tests.waiting import wait_until
 from tests.world import World, by_message_only
 
@@ -131,10 +130,11 @@ def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path:
     if key is None:
         return
     around = look_around(world.app.resources)
-    reported = examine_range(SweepRequest(world.settings, around, thorough=True), Range())
+    surveyed = wrong_in(world.store, Look(around, thorough=True), Range(), RangeCounts())
+    reported = [finding for _, findings in surveyed for finding in findings]
     if collection in OF_PROCESSES:
-        assert reported.findings[Rule.RECORD_DAMAGED] == 1, (collection, path, kind, reported)
-        assert reported.sample[0].record == key, reported
+        told = [finding.record for finding in reported if finding.rule is Rule.RECORD_DAMAGED]
+        assert told == [key], (collection, path, kind, reported)
         (finding,) = (f for f in look(world.app.resources, spoilt).findings if f.rule is Rule.RECORD_DAMAGED)
         assert f"its {path.partition('.')[0]} is " in finding.evidence
     overdue(world, spoilt)

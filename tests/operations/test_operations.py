@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from recovery import InputError, operations
+from recovery.engine.operations.saved_searches import remove_search, save_search
 from recovery.operations import Asked
 from recovery.operations.advance import advance
 from recovery.records import OperationState, ProcessState, ResultState
@@ -75,6 +76,22 @@ def test_restart_and_abort_of_a_selection(world: Ordering) -> None:
     error = world.process(more[0]).error
     assert error is not None and error.message == f"operation {done.id}: {WHY}"
     assert world.states(running) == ["finished"] * 2
+
+
+def test_a_saved_search_is_what_it_was_when_it_was_asked_for(world: Ordering) -> None:
+    running = world.orders(2)
+    save_search(world.app.resources, "those", "state:running")
+    operation = world.ask("abort", "@those type:order")
+    assert operation.selection == "(state:running) type:order"
+    save_search(world.app.resources, "those", "state:finished", replace=True)
+    remove_search(world.app.resources, "those")
+    planned = world.bring_on(operation)
+    operations.apply(world.app.resources, planned.id)
+    assert world.results(world.bring_on(planned)).keys() == set(running)
+    (entry,) = world.store.audit_log.newest(1, what="operation start")
+    assert entry.operation == operation.id and '"@those type:order"' in (entry.details or "")
+    with pytest.raises(InputError, match="no search is saved as 'those'"):
+        world.ask("abort", "@those")
 
 
 def test_finished_processes_are_done_again(world: Ordering) -> None:

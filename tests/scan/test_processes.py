@@ -11,21 +11,25 @@ import pytest
 import recovery.store as store_module
 from recovery.engine import enqueue
 from recovery.health.process import look
+from recovery.operations.kinds import kind_of
 from recovery.records import (
     Decision,
     DecisionState,
     ErrorInfo,
     Graph,
     Interruption,
+    Operation,
+    OperationKind,
+    OperationResult,
     Outcome,
     Process,
     ProcessState,
     Task,
 )
+from recovery.records.operation import result_id
 from recovery.rules import Rule
 from recovery.scan import GraphScanner, Scanner
 from recovery.store import Finished
-from recovery.sweep import examine
 from tests.scan.making import DAY, after_find, scanner
 from tests.store.writing import is_about, put
 from tests.world import World, check_quiet
@@ -283,11 +287,14 @@ def checked(world: World, process_id: str) -> list[Rule]:
     return [one.rule for one in look(world.app.resources, process_id).findings]
 
 
-def repaired_by_a_sweep(world: World, process_id: str) -> list[Rule]:
-    return list(examine._repair(world.app.resources, [process_id]))
+def repaired_by_an_operation(world: World, process_id: str) -> list[Rule]:
+    repairs = kind_of(OperationKind.REPAIR, world.app.resources, world.app.applier)
+    planned = OperationResult(id=result_id(1, process_id), operation=1, process=process_id)
+    (ended,) = repairs.apply(Operation(id=1, kind=OperationKind.REPAIR), [planned])
+    return [Rule(name) for name in ended.repaired]
 
 
-@pytest.mark.parametrize("judged", [scanned, checked, repaired_by_a_sweep])
+@pytest.mark.parametrize("judged", [scanned, checked, repaired_by_an_operation])
 def test_what_took_long_to_read_is_judged_as_of_its_time(
     slow_to_read: World, judged: Callable[[World, str], list[Rule]]
 ) -> None:

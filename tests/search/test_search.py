@@ -249,6 +249,92 @@ def test_every_field_is_tried() -> None:
     assert FIELDS.keys() - tried - {"idle", "overdue", "rule", "key"} == set()
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3, 200])
+def test_what_comes_from_two_collections_is_in_order_and_whole(
+    world: World, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is broken for an error of its own, and for that of a task, in turns of three."""
+    monkeypatch.setattr(search, "BATCH", batch)
+    database = world.store.database
+    for number in range(20):
+        key, own = f"p{number:02}", number // 3 % 2 == 0
+        error = {"error": {"kind": "a" if own else "b", "message": ""}}
+        database["processes"].insert_one({"_id": key, "type": "x", "state": "broken", "args": "[]", **error})
+        if not own:
+            one = {"_id": f"{key}/t", "type": "x", "actor": "pay", "kind": "a", "message": "", "fingerprint": "f"}
+            database["interruptions"].insert_one(one)
+    # One whose Process record is lost.
+    database["interruptions"].update_one({"_id": "p03/t"}, {"$set": {"actor": "gone"}})
+    database["processes"].delete_one({"_id": "p03"})
+    wanted = [f"p{number:02}" for number in range(20) if number != 3]
+    for text in ("error:a", "error:a type:x", "error:a or error:b", "not overdue error:a"):
+        query = parse(text, NOW)
+        for size in (1, 2, 3, 7, 50):
+            paged, after = list[str](), None
+            while page := world.store.search.page(query, after, size):
+                paged += page
+                after = page[-1]
+            assert paged == wanted, (text, size)
+
+
+PAGES = {
+    "type:a": ("type", 10),
+    "type:none": ("type", 0),
+    "state:running": ("running", 10),
+    "type:a state:running": ("running", 30),
+    "state:broken": ("unsuccessful", 10),
+    "label.of:a": ("labels", 10),
+}
+"""{search: (index, keys that a page of 10 may take)}; those that run are spread among three types."""
+
+
+def test_a_page_of_what_has_an_index_reads_what_it_shows(world: World) -> None:
+    processes = world.store.database["processes"]
+    found = []
+    for number in range(3000):
+        one: dict[str, Any] = {
+            "_id": f"p{number:05}",
+            "type": "abc"[number % 3],
+            "args": "[[],{}]",
+            "state": "finished",
+        }
+        if number % 50 in (0, 1):
+            one |= {"state": "broken"} if number % 50 else {"state": "running", "recoveryTime": NOW}
+        found.append(one | {"labels": [f"of={'ab'[number % 2]}"]})
+    processes.insert_many(found)
+    for text, (index, most) in PAGES.items():
+        plan = search.plan_of(parse(text, NOW).tree)
+        assert plan.exact, text
+        (source,) = plan.candidates
+        asked = processes.find({"$and": [{"_id": {"$gte": ""}}, source.filter]}, {"_id": True}).sort("_id", 1).limit(10)
+        told = asked.explain()
+        assert f"'indexName': '{index}'" in str(told["queryPlanner"]["winningPlan"]), text
+        assert told["executionStats"]["totalKeysExamined"] <= most + 1, text
+    newest = processes.find({"_id": {"$gte": ""}, "state": "running"}, {"_id": True}).sort("_id", -1).limit(20)
+    assert newest.explain()["executionStats"]["totalKeysExamined"] <= 21
+
+
+def test_what_goes_through_many_takes_a_word(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "SLOW_FROM", 5)
+    records = [{"_id": f"p{n}", "type": "a" if n < 8 else "b", "state": "finished", "args": "[]"} for n in range(11)]
+    world.store.database["processes"].insert_many(records)
+    costs = {
+        "type:a": (False, True),
+        "type:a idle:>1h": (True, True),
+        "type:a started:>1h": (True, True),
+        "type:b idle:>1h": (False, True),
+        "type:b (state:finished or idle:>1h)": (False, True),
+        "state:running idle:>1h": (False, True),
+        "idle:>1h": (True, False),
+        "state:finished": (True, False),
+        "error:a": (False, True),
+        "error:a idle:>1h": (False, True),
+        "id:p1": (False, True),
+    }
+    found = {text: world.store.search.cost(parse(text, NOW)) for text in costs}
+    assert {text: (cost.slow, cost.indexed) for text, cost in found.items()} == costs
+
+
 def test_what_is_wrong_is_found_without_going_through_all_processes(world: World) -> None:
     for text in ("label.of:a", "error:a", "code:>3", "fingerprint:a*", "rule:a", "type:x error:a", "error:a or rule:b"):
         candidates = search.plan_of(parse(text, NOW).tree).candidates

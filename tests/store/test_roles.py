@@ -21,6 +21,7 @@ from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
+from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import CustomIdTaken, ServerRefused, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
@@ -161,6 +162,12 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     (ordered,) = reader.store.operations.newest(1)
     assert ordered.who == "schedule nightly"
     schedules.remove("nightly")
+    save_search(operator.app.resources, "bad", "state:broken")
+    save_search(operator.app.resources, "bad", "state:aborted", replace=True)
+    assert reader.store.search.page(read_search(reader.app.resources, "not @bad"), None, 10)
+    with pytest.raises(StoreDenied, match="recoveryOperator"):
+        save_search(reader.app.resources, "mine", "state:broken")
+    remove_search(operator.app.resources, "bad")
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])

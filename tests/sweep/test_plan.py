@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recovery.records.ids import new_process_id, record_id
 from recovery.store.views.ranges import Range
-from recovery.sweep.plan import MAX_RANGES, how_many, plan, ranges, refine
+from recovery.survey.plan import MAX_RANGES, how_many, plan, ranges, refine
 from tests.sweep.database import Database
 from tests.sweep.shapes import finished
 

@@ -16,8 +16,8 @@ from recovery.rules import Surroundings, judge_process
 from recovery.store import schema
 from recovery.store.reading import Read
 from recovery.store.views.ranges import BRIEF, PAGE, Range
-from recovery.sweep.outline import Source, live_keys, suspects
-from recovery.sweep.read import Outline, RangeCounts, Stream, at_rest, survey
+from recovery.survey.outline import Source, live_keys, suspects
+from recovery.survey.read import Outline, RangeCounts, Stream, at_rest, survey
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 

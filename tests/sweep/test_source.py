@@ -133,7 +133,7 @@ def test_a_condition_means_the_same_to_mongodb(
 
 def test_a_selection_is_a_search(tables: Tables, database: Database) -> None:
     fill(database)
-    for table in SCHEMAS:
+    for table in SCHEMAS.keys() - {"results"}:
         some = tables.read(table, selection="state:finished").select("process").distinct().collect()
         wanted = {key for key, one in contents(database.store, "processes").items() if one["state"] == "finished"}
         assert {row.process for row in some} <= wanted

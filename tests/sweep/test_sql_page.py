@@ -41,7 +41,7 @@ def test_the_questions(tables: Tables, database: Database, settings: Any) -> Non
     parts = (one for one in contents(database.store, "decisions").values() if one["actor"] == "part")
     bad = next(one["_id"] for one in parts if one["state"] == "finished")
     mongo["decisions"].update_one({"_id": bad}, {"$set": {"outcome.finishedAt": BAD_HOUR, "claimedAt": BAD_HOUR}})
-    for name in SCHEMAS:
+    for name in SCHEMAS.keys() - {"results"}:
         tables.read(name).createOrReplaceTempView(name)
     broken, slow, still, wrong, redo = (tables.spark.sql(one).collect() for one in questions())
     processes, decisions = contents(database.store, "processes"), contents(database.store, "decisions")

@@ -13,19 +13,21 @@ from typing import Any
 import pytest
 from bson import DatetimeMS, ObjectId
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from recovery.cli.main import app
-from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
-from recovery.records import Decision, DecisionState, ProcessState, ProcessTypePreferences
+from recovery.errors import InputError, ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
+from recovery.records import Decision, DecisionState, OperationState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import record_id
-from recovery.repair import look_around
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.store.operations.operation_records import Operations
 from recovery.store.views.ranges import Range
-from recovery.sweep import examine, sweep
-from recovery.sweep.read import RangeCounts, look_for_tasks, survey
+from recovery.survey import examine
+from recovery.survey.read import RangeCounts, look_for_tasks, survey
+from recovery.sweep import drive, sums, sweep
 from recovery.sweep.report import SHOWN
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
@@ -60,19 +62,19 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
     process_id = database.add(deadline_missing)
     process = database.store.processes.get(process_id)
     assert process is not None
-    told = CliRunner().invoke(app, ["sweep", "--type", process.type]).stdout
+    told = CliRunner().invoke(app, ["sweep", "--here", "--type", process.type]).stdout
     (sample,) = (line.split() for line in told.splitlines() if "sample" in line)
     assert sample[:2] == ["sample", "DEADLINE_MISSING"] and sample[2].startswith(process_id) and "{" not in told
-    wrapped = CUT.sub("", in_terminal("sweep", "--type", process.type, env=settings.environment()))
+    wrapped = CUT.sub("", in_terminal("sweep", "--here", "--type", process.type, env=settings.environment()))
     assert too_wide(wrapped) == [] and process_id in wrapped and "DEADLINE_MISSING" in wrapped
-    found = schemas.read("sweep", CliRunner().invoke(app, ["sweep", "--type", process.type, "--json"]).stdout)
+    found = schemas.read("sweep", CliRunner().invoke(app, ["sweep", "--here", "--type", process.type, "--json"]).stdout)
     assert found["findings"] == {"DEADLINE_MISSING": 1}
-    error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
+    error = CliRunner().invoke(app, ["sweep", "--here", "--type", "nosuch"]).exception
     assert isinstance(error, UnknownProcessType) and "no process of type 'nosuch' was seen; " in str(error)
     database.store.process_types.save([ProcessTypePreferences(id="nosuchs")])
-    error = CliRunner().invoke(app, ["sweep", "--type", "nosuch"]).exception
+    error = CliRunner().invoke(app, ["sweep", "--here", "--type", "nosuch"]).exception
     assert "did you mean 'nosuchs'?" in str(error)
-    assert CliRunner().invoke(app, ["sweep", "--type", "nosuchs"]).exit_code == 0, "a worker has told of it"
+    assert CliRunner().invoke(app, ["sweep", "--here", "--type", "nosuchs"]).exit_code == 0, "a worker has told of it"
 
 
 def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
@@ -191,9 +193,42 @@ def test_many_of_one_type_are_read_as_a_range(
     database.add(work_timeout)
     for shape in (finished, running, work_timeout):
         database.add(shape, process_type="billing")
-    around = look_around(examine.Resources.connect(settings))
-    result = examine.examine(examine.SweepRequest(settings, around, process_type="billing"), Range())
-    assert (result.processes, result.suspects) == (3, 1)
+    report = sweep(settings, process_type="billing")
+    assert (report.processes, report.suspects) == (3, 1)
+
+
+def test_sums_and_parquet(
+    database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark sums up as MongoDB does, by type, rule and actor, and the results are there as a table and as files."""
+    for number in range(3):
+        database.add(work_timeout, process_type="billing")
+        database.add((deadline_missing, message_lost, work_timeout)[number])
+    by_mongodb = operations_of(database).get(sweep(settings).operation)
+    monkeypatch.setattr(sums, "FROM", 1)
+    target = tmp_path / "found"
+    report = sweep(settings, parquet=str(target))
+    by_spark = operations_of(database).get(report.operation)
+    assert by_mongodb is not None and by_spark is not None and by_spark.sums
+    assert by_spark.sums == by_mongodb.sums
+    told = [(one.type, one.rule, one.count) for one in by_spark.sums]
+    assert ("billing", "WORK_TIMEOUT", 3) in told and len(told) == 4 and all(one.actor for one in by_spark.sums)
+    written = SparkSession.builder.getOrCreate().read.parquet(str(target))
+    rows = {(row.process, row.rule, row["count"], row.record) for row in written.collect()}
+    assert {(one.process_id, one.rule.value, 1, one.record) for one in report.sample} == rows and len(rows) == 6
+    with pytest.raises(InputError, match=f"--parquet {target}: can't be written: .*already exists"):
+        raise InputError(cancelled_for(database, settings, str(target)))
+
+
+def operations_of(database: Database) -> Operations:
+    return database.store.operations
+
+
+def cancelled_for(database: Database, settings: Settings, target: str) -> str:
+    """Why a sweep that writes there is cancelled."""
+    cancelled = operations_of(database).get(sweep(settings, parquet=target).operation)
+    assert cancelled is not None and cancelled.state is OperationState.CANCELLED
+    return cancelled.refusal or ""
 
 
 def test_an_empty_database(settings: Settings) -> None:
@@ -221,7 +256,10 @@ SPOILT: list[tuple[str, str, Any]] = [
 ]
 
 
-def test_a_failing_range_names_its_cause(database: Database, settings: Settings) -> None:
+def test_a_failing_range_names_its_cause(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "RETRY_AFTER", 0.1)
     database.add(finished)
     database.store.database[schema.TASKS].drop()
     odd = [{"$set": {"there": {"$divide": [1, 0]}}}]
@@ -237,10 +275,6 @@ def test_records_that_can_not_be_read_are_told(database: Database, settings: Set
     for shape in (finished, running):
         for name, field, value in SPOILT:
             spoilt[_spoil(database, database.add(shape), name, field, value)] = field.partition(".")[0]
-    result = examine.examine(
-        examine.SweepRequest(settings, look_around(examine.Resources.connect(settings)), thorough=True), Range()
-    )
-    assert result.findings[Rule.RECORD_DAMAGED] == len(spoilt)
     report = sweep(settings, thorough=True)
     told = {suspect.process_id: suspect for suspect in report.sample}
     assert report.findings == {Rule.RECORD_DAMAGED: len(spoilt), Rule.WORK_TIMEOUT: 1}

@@ -11,6 +11,7 @@ from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.records import Operation, OperationResult, Process, ResultState, Totals
 from recovery.records.operation import result_id
+from recovery.store.views.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,22 @@ class Planned:
 class Kind(ABC):
     """One kind of operation."""
 
+    surveys: bool = False
+    """Whether it can plan a range as a whole, where no rate is set."""
+
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources, self.applier = resources, applier
 
     @abstractmethod
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         """What is to be done to these processes. Changes nothing."""
+
+    def survey(
+        self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
+    ) -> Planned:
+        """The plan of a whole range, of all processes or of the chosen ones in it. `hold` renews the lease, and tells
+        whether to go on: what was planned till then counts for nothing if not."""
+        raise NotImplementedError
 
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         """Do what stands in these results; each as it ended. One that fails does not hold up the others."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.operations.kinds.base import Kind, Planned, described, totals_of
-from recovery.records import Operation, OperationFinding, OperationResult, Process, ResultState
+from recovery.records import Operation, OperationFinding, OperationResult, Process, ResultState, Tally
 from recovery.records.operation import result_id
-from recovery.repair import Repairer, diagnose, readings
+from recovery.repair import Repairer, diagnose, look_at_all, readings
 from recovery.rules import Finding, Repair, Rule, Snapshot
+from recovery.store.views.ranges import Range
+from recovery.survey import Look, RangeCounts, wrong_in
 
 SHOWN = 5
 """Findings that a result holds; the others are counted. One process may have thousands, all alike."""
@@ -21,18 +24,29 @@ ROUNDS = 10
 class Check(Kind):
     """Finds what is wrong, and writes it down."""
 
+    surveys = True
+
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
+        """Processes read whole, one by one: what a rate allows."""
         results, processes, decisions = list[OperationResult](), 0, 0
-        for reading in readings(self.resources.store, process_ids, committed=True):
-            findings = _by_process(diagnose(self.resources, reading).findings)
+        for reading in readings(self.resources.store, process_ids, committed=True, thorough=process_ids):
             processes += sum(snapshot.process is not None for snapshot in reading.snapshots)
             decisions += sum(len(snapshot.decisions) for snapshot in reading.snapshots)
-            snapshots = {snapshot.process_id: snapshot for snapshot in reading.snapshots}
-            results += [
-                result_of(operation, snapshots[process_id], some).evolve(at=reading.begun_at)
-                for process_id, some in findings.items()
-            ]
+            findings = diagnose(self.resources, reading).findings
+            results += _results(operation, reading.snapshots, findings, reading.begun_at)
         return Planned(results, totals_of(results, processes, decisions))
+
+    def survey(
+        self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
+    ) -> Planned:
+        """A range gone through in key order: ten times as fast, and it meets what has lost its Process record."""
+        store, seen, results = self.resources.store, RangeCounts(), list[OperationResult]()
+        look = Look(look_at_all(self.resources), chosen, bool(operation.thorough))
+        for snapshots, findings in wrong_in(store, look, part, seen):
+            results += _results(operation, snapshots, findings, look.around.now)
+            if not hold():
+                break
+        return Planned(results, totals_of(results, seen.processes, seen.decisions))
 
 
 class RepairAll(Check):
@@ -84,9 +98,17 @@ class RepairAll(Check):
         return found
 
 
+def _results(
+    operation: Operation, snapshots: Sequence[Snapshot], findings: Iterable[Finding], at: datetime
+) -> list[OperationResult]:
+    of = {snapshot.process_id: snapshot for snapshot in snapshots}
+    return [result_of(operation, of[key], some).evolve(at=at) for key, some in _by_process(findings).items()]
+
+
 def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Finding]) -> OperationResult:
     """What was found on one process."""
     process, counts = snapshot.process, Counter(finding.rule.value for finding in findings)
+    by_actor = Counter((finding.rule.value, _actor(snapshot, finding)) for finding in findings)
     return OperationResult(
         id=result_id(operation.id, snapshot.process_id),
         operation=operation.id,
@@ -94,6 +116,7 @@ def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Findi
         type=process.type if process is not None else "",
         rules=tuple(counts),
         counts=dict(counts),
+        tally=tuple(Tally(rule=rule, actor=actor, count=count) for (rule, actor), count in by_actor.items()),
         findings=tuple(_told(snapshot, finding) for finding in findings[:SHOWN]),
         before=described(process) if process is not None else "no Process record",
         plan=", ".join(dict.fromkeys(finding.repair.value for finding in findings)),
@@ -101,11 +124,17 @@ def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Findi
 
 
 def _told(snapshot: Snapshot, finding: Finding) -> OperationFinding:
-    decision = snapshot.decisions.get(finding.record.rpartition("/")[2])
-    actor = decision.actor if decision is not None else None
     return OperationFinding(
-        rule=finding.rule.value, record=finding.record, evidence=finding.evidence[:300], actor=actor
+        rule=finding.rule.value,
+        record=finding.record,
+        evidence=finding.evidence[:300],
+        actor=_actor(snapshot, finding),
     )
+
+
+def _actor(snapshot: Snapshot, finding: Finding) -> str | None:
+    decision = snapshot.decisions.get(finding.record.rpartition("/")[2])
+    return decision.actor if decision is not None else None
 
 
 def _by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

@@ -58,6 +58,10 @@ class Workers:
         dated = (d if isinstance(d.get("recoveryTime"), datetime) else {**d, "recoveryTime": None} for d in found)
         return list(readable(Worker, dated))
 
+    def serve_spark(self) -> bool:
+        """Whether a worker lives that takes what is left to Spark."""
+        return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
+
     def remove(self, worker_ids: Sequence[str]) -> None:
         """Forget workers that are gone and whose claims were seen to."""
         self._current.delete_many({"_id": {"$in": list(worker_ids)}})

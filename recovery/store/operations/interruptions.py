@@ -130,6 +130,14 @@ class Interruptions:
         found = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
         return list(readable(Interruption, found, _as_shown))
 
+    def values(self, name: str, limit: int) -> list[str]:
+        """Up to `limit` of what they have in this field, as texts, for shells that complete it. Index `group` alone, if
+        the field is in it."""
+        stages: list[Document] = [{"$group": {"_id": f"${name}"}}, {"$limit": limit}]
+        # To be asked for by name: a group does not look for one that has all that it takes.
+        options: Document = {"hint": "group"} if name in ("type", "actor", "kind", "fingerprint") else {}
+        return sorted(str(found["_id"]) for found in self._collection.aggregate(stages, **options))
+
     def groups(self, selection: Selection) -> list[Group]:
         """Those selected, alike ones together, the most frequent first. Index `group` or `fingerprint`."""
         names = ("type", "actor", "kind", "fingerprint")

@@ -13,7 +13,7 @@ from recovery.records.operation import SEPARATOR, Phase, RangeState
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, after, literal
+from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
 from recovery.store.reading import readable
 
 DUPLICATE = 11000
@@ -30,7 +30,7 @@ class OperationRanges:
     def insert(self, ranges: Sequence[OperationRange]) -> None:
         """Save ranges, as far as they are not there: whoever planned them was cut off, or was not alone."""
         now = self._current.database.command("hello", codec_options=self._current.codec_options)["localTime"]
-        documents = [to_document(one.evolve(recovery_time=now)) for one in ranges]
+        documents = [to_document(one.evolve(at=now, recovery_time=now)) for one in ranges]
         try:
             self._committed.insert_many(documents, ordered=False)
         except BulkWriteError as error:
@@ -85,6 +85,11 @@ class OperationRanges:
         query = {"operation": {"$in": list(numbers)}, "worker": {"$in": list(workers)}, "lease": {"$exists": True}}
         taken = self._current.update_many(query, [{"$set": {"recoveryTime": "$$NOW"}}])
         return taken.modified_count
+
+    def leased(self, number: int, phase: Phase) -> bool:
+        """Whether somebody holds a lease that is not over. Index `open`."""
+        query = {"operation": number, "phase": phase.value, "lease": {"$exists": True}, **NOT_DUE}
+        return self._current.find_one(query, {"_id": True}) is not None
 
     def free(self, number: int, phase: Phase) -> None:
         """Let all open ranges of a phase be leased at once, as when an operation is resumed."""

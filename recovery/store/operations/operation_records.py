@@ -88,6 +88,11 @@ class Operations:
         query = {"recoveryTime": {"$exists": True}, "state": {"$in": _ACTIVE}}
         return sorted(readable(Operation, self._committed.find(query)), key=lambda operation: operation.id)
 
+    def under_way(self, who: str) -> bool:
+        """Whether an operation that this one ordered is not over. Reads all operations, which are few."""
+        query = {"who": who, "state": {"$in": [*_ACTIVE, OperationState.PAUSED.value]}}
+        return self._committed.find_one(query, {"_id": True}) is not None
+
     def overdue(self, limit: int) -> Read[Operation]:
         """Those whose deadline is past, the longest first. Index `deadline`."""
         return read(Operation, self._committed.find(OVERDUE).sort("recoveryTime", 1).limit(limit))
@@ -108,8 +113,9 @@ class Operations:
             new["pausedAt"] = "$$NOW"
         if operation.state in (OperationState.FINISHED, OperationState.CANCELLED) and operation.ended_at is None:
             new["endedAt"] = "$$NOW"
-        # The limiter's moment is not of any version.
+        # The limiter's moment, and when somebody was seen, are not of any version.
         kept = {"freeAt": "$freeAt"} if operation.free_at is not None else {}
+        kept |= {"attendedAt": "$attendedAt"} if operation.attended_at is not None else {}
         saved = self._committed.find_one_and_update(
             {"_id": operation.id, "version": operation.version},
             [{"$replaceWith": {**new, **kept}}],
@@ -121,6 +127,10 @@ class Operations:
         """Look at an operation after so many seconds, which may be one that can't be read."""
         later = [{"$set": {"recoveryTime": after(seconds)}}]
         self._current.update_one({"_id": number, **OVERDUE}, later, bypass_document_validation=True)
+
+    def attend(self, number: int) -> None:
+        """Note down that somebody is at work in Spark."""
+        self._current.update_one({"_id": number}, [{"$set": {"attendedAt": "$$NOW"}}])
 
     def take_turn(self, number: int, state: OperationState, count: int) -> Turn | None:
         """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks

@@ -13,7 +13,7 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from recovery.records import OperationResult, ResultState, Totals, to_document
+from recovery.records import OperationResult, ResultState, Sum, Totals, to_document
 from recovery.records.operation import SEPARATOR, result_id
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -141,6 +141,28 @@ class OperationResults:
             repaired=by["repaired"],
             types=by["types"],
         )
+
+    def sums(self, number: int, most: int) -> tuple[Sum, ...]:
+        """Findings by type, rule and actor, the largest first. Reads all of the operation."""
+        stages: list[Document] = [
+            {"$match": _of(number)},
+            {"$project": {"type": True, "tally": True}},
+            {"$unwind": "$tally"},
+            {
+                "$group": {
+                    "_id": {"type": "$type", "rule": "$tally.rule", "actor": "$tally.actor"},
+                    "count": {"$sum": "$tally.count"},
+                }
+            },
+            {"$sort": {"count": -1, "_id": 1}},
+            {"$limit": most},
+        ]
+        return tuple(_sum(row) for row in self._results.aggregate(stages))
+
+
+def _sum(row: Document) -> Sum:
+    of = row["_id"]
+    return Sum(type=of.get("type", ""), rule=of["rule"], actor=of.get("actor"), count=row["count"])
 
 
 def _sums(field: str) -> list[Document]:

@@ -2,8 +2,8 @@
 
 A search is answered in two steps. Candidates come in order of id, from a collection that has few of them if there is
 one: all that is broken, what an operation found, or else the processes that match what is asked of Process records.
-Then each term is asked of a batch of candidates, one query each, and the answers are combined as sets. So any search
-needs memory for one batch, and nothing is answered that its terms do not say.
+Then each term that they do not answer already is asked of a batch of candidates, one query each, and the answers are
+combined as sets. So any search needs memory for one batch, and nothing is answered that its terms do not say.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ class Plan:
     """How a search is answered."""
 
     candidates: tuple[Source, ...]
-    exact: bool
-    """Whether candidates are the answer, and nothing else is asked."""
+    rest: Node
+    """What is to be asked of the candidates."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether candidates are the answer, but for those that have no Process record."""
+        return self.rest == All()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,11 @@ class Cost:
     candidates: tuple[str, ...]
     exact: bool
     slow: bool
-    """Whether all processes may have to be gone through, and there are many."""
+    """Whether more than SLOW_FROM processes may have to be gone through for a page."""
+    indexed: bool
+    """Whether they come from an index, and not from all that exists."""
     processes: int
+    """All that exist, about."""
 
 
 @translated
@@ -61,25 +69,26 @@ class Search:
         """Up to `limit` ids of processes that match, in order, after this one; of a range, if one is given. As a
         majority has them."""
         plan, found = plan_of(query.tree), list[str]()
-        for batch in self._candidates(plan, after, limit if plan.exact else BATCH, part or Range()):
-            found += batch if plan.exact else self._matching(query.tree, batch)
+        for batch, there in self._candidates(plan, after, limit if plan.exact else BATCH, part or Range()):
+            found += batch if plan.exact and len(there) == len(batch) else self._matching(plan.rest, batch, there)
             if len(found) >= limit:
                 break
         return found[:limit]
 
     def newest(self, limit: int, state: str | None = None, process_type: str | None = None) -> list[str]:
         """Up to `limit` ids of processes in this state and of this type, the newest first, as a majority has them. Ids
-        are in order of time: index `_id`, or that of what is broken or aborted."""
+        are in order of time: index `type`, `running`, `unsuccessful`, or `_id`."""
         wanted = {name: value for name, value in (("state", state), ("type", process_type)) if value is not None}
         query = {"_id": {"$gte": ""}, **wanted}
         found = self._told[schema.PROCESSES].find(query, KEY).sort("_id", -1).limit(limit)
         return [document["_id"] for document in found]
 
     def cost(self, query: Query) -> Cost:
-        """What a search costs: the indexes that its candidates come from, and whether all processes may be gone through
-        for a page of it."""
+        """What a search costs: the indexes that its candidates come from, and whether many processes may be gone
+        through for a page of it. Up to SLOW_FROM keys of an index are counted for that."""
         plan, steps = plan_of(query.tree), list[str]()
-        slow = False
+        slow, indexed = False, True
+        volume = self._told[schema.PROCESSES].estimated_document_count()
         for source in plan.candidates:
             bounds: Document = {source.key: {"$gte": ""}}
             asked = {"$and": [bounds, source.filter]} if source.filter else bounds
@@ -87,19 +96,37 @@ class Search:
             index = _index_of(told["queryPlanner"]["winningPlan"])
             steps.append(f"{source.collection} by {f'index {index}' if index else 'reading all of it'}")
             passes_over = bool(source.filter) or not plan.exact
-            slow |= not index or (index == "_id_" and passes_over and not _names_id(source.filter))
-        volume = self._told[schema.PROCESSES].estimated_document_count()
-        return Cost(tuple(steps), plan.exact, slow and volume > SLOW_FROM, volume)
+            if source.few:
+                continue
+            if not index or (index == "_id_" and passes_over and not _names_id(source.filter)):
+                slow, indexed = slow or volume > SLOW_FROM, False
+            elif keys := _KEYS.get(index):
+                asked_more = not plan.exact or _conditions(source.filter).keys() - keys
+                slow = slow or (bool(asked_more) and self._has_many(source.filter, keys))
+        return Cost(tuple(steps), plan.exact, slow, indexed, volume)
 
-    def _candidates(self, plan: Plan, after: str | None, size: int, part: Range) -> Iterator[list[str]]:
+    def _has_many(self, wanted: Document, keys: frozenset[str]) -> bool:
+        """Whether more than SLOW_FROM processes have what is wanted of these fields, which an index has."""
+        among = {name: value for name, value in _conditions(wanted).items() if name in keys}
+        return self._told[schema.PROCESSES].count_documents(among, limit=SLOW_FROM + 1) > SLOW_FROM
+
+    def _candidates(
+        self, plan: Plan, after: str | None, size: int, part: Range
+    ) -> Iterator[tuple[list[str], frozenset[str]]]:
+        """Up to `size` candidates, in order, and those of them that are known to have a Process record."""
         while True:
             pages = [self._of_source(source, after, size, part) for source in plan.candidates]
             # A source that was cut off may have more before the last id of another.
             ends = [ids[-1] for ids, more in pages if more]
             until = min(ends) if ends else None
             batch = sorted({one for ids, _ in pages for one in ids if until is None or one <= until})
+            if len(batch) > size:
+                batch = batch[:size]
+                until = batch[-1]
             if batch:
-                yield batch
+                those = zip(plan.candidates, pages, strict=True)
+                there = {one for source, (ids, _) in those if source.collection == schema.PROCESSES for one in ids}
+                yield batch, frozenset(there.intersection(batch))
             if until is None:
                 return
             after = until
@@ -118,8 +145,9 @@ class Search:
                 ids[split_record_id(key)[0]] = None
         return list(ids), read >= size
 
-    def _matching(self, tree: Node, batch: Sequence[str]) -> list[str]:
-        found = self._there(self._set(tree, frozenset(batch)))
+    def _matching(self, tree: Node, batch: Sequence[str], there: frozenset[str]) -> list[str]:
+        found = self._set(tree, frozenset(batch))
+        found = (found & there) | self._there(found - there)
         return [one for one in batch if one in found]
 
     def _set(self, node: Node, among: frozenset[str]) -> frozenset[str]:
@@ -157,6 +185,8 @@ class Search:
 
     def _there(self, among: frozenset[str]) -> frozenset[str]:
         """Those of these that have a Process record."""
+        if not among:
+            return among
         found = self._told[schema.PROCESSES].find({"_id": {"$in": sorted(among)}}, KEY).hint("_id_")
         return frozenset(document["_id"] for document in found)
 
@@ -169,6 +199,18 @@ def _index_of(plan: Document) -> str:
     return next((index for stage in inner if (index := _index_of(stage))), "")
 
 
+_KEYS = {"type": frozenset({"type"}), "running": frozenset({"state", "type"})}
+"""Of the indexes in which there may be many: the fields that they answer."""
+
+
+def _conditions(wanted: Document) -> Document:
+    """The conditions of a filter that all must hold, by field."""
+    found = {name: value for name, value in wanted.items() if name != "$and"}
+    for part in wanted.get("$and", ()):
+        found |= _conditions(part)
+    return found
+
+
 def _names_id(wanted: Document) -> bool:
     """Whether a filter is about ids, whose index then passes over nothing."""
     return "_id" in wanted or any("_id" in part for part in wanted.get("$and", ()))
@@ -176,26 +218,36 @@ def _names_id(wanted: Document) -> bool:
 
 def plan_of(tree: Node) -> Plan:
     """How a search is answered."""
-    few = _few(tree)
-    if few is not None:
-        return Plan(tuple(few), exact=False)
     plain, exact = _plain(tree)
-    return Plan((Source(schema.PROCESSES, plain),), exact)
+    rest = All() if exact else tree
+    few, left = _few(tree)
+    if few is None or (exact and all(source.collection == schema.PROCESSES for source in few)):
+        return Plan((Source(schema.PROCESSES, plain, few=few is not None),), rest)
+    return Plan(tuple(few), left)
 
 
-def _few(node: Node) -> list[Source] | None:
-    """Sources of what is wrong, outside of which nothing can match; None if there are none."""
+def _few(node: Node) -> tuple[list[Source] | None, Node]:
+    """Sources of what is wrong, outside of which nothing can match, and what is to be asked of theirs; None if there
+    are none."""
     match node:
         case Term():
             own = sources(node)
-            return own if all(source.few for source in own) else None
+            return (own, All()) if all(source.few for source in own) else (None, node)
         case And(parts):
-            found = [few for part in parts if (few := _few(part)) is not None]
-            return min(found, key=len) if found else None
+            each = [(few, left, place) for place, part in enumerate(parts) for few, left in [_few(part)] if few]
+            if not each:
+                return None, node
+            few, left, place = min(each, key=lambda found: len(found[0]))
+            others = [*parts[:place], *parts[place + 1 :]]
+            return few, And((left, *others) if left != All() else tuple(others))
         case Or(parts):
-            each = [_few(part) for part in parts]
-            return [source for few in each for source in few or ()] if all(few is not None for few in each) else None
-    return None
+            found = [_few(part) for part in parts]
+            if not all(few for few, _ in found):
+                return None, node
+            return [one for few, _ in found for one in few or ()], All() if all(
+                left == All() for _, left in found
+            ) else node
+    return None, node
 
 
 def _plain(node: Node) -> tuple[Document, bool]:

@@ -18,19 +18,20 @@ from pyspark.sql.types import StructType
 
 from recovery.engine import Resources
 from recovery.engine.naming import hint
+from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
-from recovery.repair import look_around
-from recovery.search import parse
+from recovery.repair import look_at_all
 from recovery.settings import load
 from recovery.store import check_server
 from recovery.store.views.ranges import Range
 from recovery.store.views.tables import TABLES, Row
-from recovery.sweep.plan import plan
+from recovery.survey.plan import plan
 from recovery.sweep.source.pushdown import pushed
+from recovery.sweep.source.results import numbered, ranges_of
 from recovery.sweep.source.rows import SCHEMAS, Reading, rows
 
 NAME = "recovery"
-OPTIONS = ("uri", "database", "table", "selection", "partitions")
+OPTIONS = ("uri", "database", "table", "selection", "operation", "partitions")
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 PATH = "path"
 """Spark adds it where `load` is given one."""
@@ -44,8 +45,9 @@ def register(session: SparkSession) -> SparkSession:
 
 
 class RecoverySource(DataSource):  # type: ignore[misc]
-    """Options: `table`, one of processes, decisions, graphs, tasks, snapshots, findings; `selection`, a search of which
-    processes; `uri`, `database`, by default those of the environment; `partitions`, at least so many."""
+    """Options: `table`, one of processes, decisions, graphs, tasks, snapshots, findings, results; `selection`, a search
+    of which processes; `operation`, whose results; `uri`, `database`, by default those of the environment;
+    `partitions`, at least so many."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,11 +73,11 @@ class RecoverySource(DataSource):  # type: ignore[misc]
         check_server(settings.mongo_uri)
         resources = Resources.connect(settings)
         selection = options.get("selection")
-        query = parse(selection, resources.store.now()) if selection is not None else None
-        around = None
-        if table == "findings":
-            around = look_around(resources, queues={*resources.store.actors.all(), *resources.store.queues.all()})
-        return RecoveryReader(Reading(settings, table, query, around=around), _whole(options.get("partitions")))
+        query = read_search(resources, selection) if selection is not None else None
+        around = look_at_all(resources) if table == "findings" else None
+        number = numbered(resources, options.get("operation")) if table == "results" else None
+        reading = Reading(settings, table, query, around=around, operation=number)
+        return RecoveryReader(reading, _whole(options.get("partitions")))
 
 
 @dataclass
@@ -100,8 +102,9 @@ class RecoveryReader(DataSourceReader):  # type: ignore[misc]
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        resources = Resources.connect(self._reading.settings)
-        return [_Part(part) for part in plan(resources.store.ranges, self._partitions)]
+        resources, number = Resources.connect(self._reading.settings), self._reading.operation
+        parts = plan(resources.store.ranges, self._partitions) if number is None else ranges_of(resources, number)
+        return [_Part(part) for part in parts]
 
     def read(self, partition: Any) -> Iterator[Row]:
         return rows(self._reading, partition.part)

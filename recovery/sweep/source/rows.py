@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,8 +15,10 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.views.ranges import Range, Ranges
 from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
-from recovery.sweep.examine import SweepRequest, connected, wrong_in
-from recovery.sweep.read import RangeCounts, Stream
+from recovery.survey import Look, RangeCounts, wrong_in
+from recovery.survey.read import Stream
+from recovery.sweep.connections import connected
+from recovery.sweep.source.results import RESULTS, results
 
 PAGE = 1000
 """Processes of a selection that are read together."""
@@ -34,7 +36,11 @@ FINDINGS = (
 )
 """A row for each finding of a rule, as the scanners and `recovery check` have it."""
 
-SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {"snapshots": SNAPSHOTS, "findings": FINDINGS}
+SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {
+    "snapshots": SNAPSHOTS,
+    "findings": FINDINGS,
+    "results": RESULTS,
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,17 @@ class Reading:
     conditions: tuple[Document, ...] = ()
     around: Surroundings | None = None
     """What findings are judged by."""
+    operation: int | None = None
+    """Whose results."""
 
 
 def rows(reading: Reading, part: Range) -> Iterator[Row]:
     """The rows of a range."""
     stored = connected(reading.settings).store.ranges
     match reading.table:
+        case "results":
+            assert reading.operation is not None
+            yield from results(connected(reading.settings), reading.operation, part)
         case "findings":
             yield from _findings(reading, part)
         case "snapshots":
@@ -83,15 +94,16 @@ def _selected(reading: Reading, part: Range) -> Iterator[list[str]]:
         after = page[-1]
 
 
-def _chosen(reading: Reading, part: Range) -> Collection[str] | None:
+def _chosen(reading: Reading, part: Range) -> list[str] | None:
     if reading.query is None:
         return None
-    return frozenset(one for page in _selected(reading, part) for one in page)
+    return [one for page in _selected(reading, part) for one in page]
 
 
 def _snapshots(reading: Reading, stored: Ranges, part: Range) -> Iterator[Row]:
     """In key order from three collections at once, and nothing held but a page of each."""
-    chosen = _chosen(reading, part)
+    selected = _chosen(reading, part)
+    chosen = frozenset(selected) if selected is not None else None
     fields = {"state": True, "timeouts": True, "attempts": True}
     graphs = Stream(stored.pages(schema.GRAPHS, part))
     decisions = Stream(stored.pages(schema.DECISIONS, part, fields))
@@ -126,14 +138,12 @@ def _snapshot(process: Document, graphs: Sequence[Document], decisions: Sequence
 
 def _findings(reading: Reading, part: Range) -> Iterator[Row]:
     assert reading.around is not None
-    chosen = _chosen(reading, part)
-    request = SweepRequest(reading.settings, reading.around)
-    for snapshots, findings in wrong_in(request, part, RangeCounts()):
+    look = Look(reading.around, _chosen(reading, part))
+    for snapshots, findings in wrong_in(connected(reading.settings).store, look, part, RangeCounts()):
         types = {one.process_id: one.process.type for one in snapshots if one.process is not None}
         actors = _actors(snapshots)
         for finding in findings:
-            if chosen is None or finding.process_id in chosen:
-                yield _finding(finding, types.get(finding.process_id), actors, reading.around.now)
+            yield _finding(finding, types.get(finding.process_id), actors, reading.around.now)
 
 
 def _actors(snapshots: Sequence[Snapshot]) -> dict[str, str]:

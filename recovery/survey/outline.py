@@ -19,7 +19,7 @@ from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
 from recovery.store.reading import Read
-from recovery.sweep.read import Outline
+from recovery.survey.read import Outline
 
 WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value
 BROKEN = ProcessState.BROKEN.value

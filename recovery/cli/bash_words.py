@@ -1,0 +1,56 @@
+"""The words of a command line as bash tells them to what completes it: put together again where it takes them apart.
+
+Outside of quotes bash begins a word at each `:` and `@` (COMP_WORDBREAKS). `find state:br` comes as `find`, `state`,
+`:`, `br`, and what is offered takes the place of the last of these alone; but of `@`, `stuck` it takes that of both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+
+ASKED, BASH = "_RECOVERY_COMPLETE", "complete_bash"
+"""The variable in which a shell says that it completes, and what bash says in it."""
+WORDS, PLACE = "COMP_WORDS", "COMP_CWORD"
+BREAKS = (":", "@")
+
+
+@contextmanager
+def bash_words() -> Iterator[None]:
+    """In here the environment has the words as they were typed, up to the one that is completed, if bash asks; and what
+    is offered loses what bash keeps."""
+    kept = _join() if os.environ.get(ASKED) == BASH and os.environ.get(PLACE, "").isdecimal() else ""
+    if not kept:
+        yield
+        return
+    said = StringIO()
+    try:
+        with redirect_stdout(said):
+            yield
+    finally:
+        sys.stdout.writelines(f"{line.removeprefix(kept)}\n" for line in said.getvalue().splitlines())
+
+
+def _join() -> str:
+    place = int(os.environ[PLACE])
+    words = os.environ.get(WORDS, "").split("\n")
+    joined, kept = joined_words([*words, *[""] * (place + 1 - len(words))][: place + 1])
+    os.environ |= {WORDS: "\n".join(joined), PLACE: str(len(joined) - 1)}
+    return kept
+
+
+def joined_words(words: list[str]) -> tuple[list[str], str]:
+    """The words as they were typed, and of the last one what bash keeps."""
+    joined, kept = list[str](), ""
+    for word in words:
+        if joined and (word == ":" or joined[-1].endswith(BREAKS)):
+            if joined[-1] != "@":
+                kept = joined[-1] + word if word == ":" else joined[-1]
+            joined[-1] += word
+        else:
+            kept = ""
+            joined.append(word)
+    return joined, kept

@@ -1,0 +1,41 @@
+"""A session of Spark Connect: a driver that runs elsewhere. No Java is needed on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from recovery.errors import SparkUnavailable
+from recovery.sweep.reachable import answers
+
+PORT = 15002
+NEEDED = ("grpc", "grpc_status", "pandas")
+INSTALL = "pip install 'pyspark[connect]'"
+
+
+@contextmanager
+def session(url: str) -> Iterator[SparkSession]:
+    """A session of its own at `sc://HOST:PORT/;options`. Raises SparkUnavailable."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise SparkUnavailable(f"RECOVERY_SPARK_MASTER=sc://... needs {' and '.join(missing)}: {INSTALL}")
+    address = urlsplit(url).netloc
+    if not answers(address, PORT):
+        raise SparkUnavailable(
+            f"the Spark Connect server at {address} does not answer: check that it runs, and that this machine "
+            "reaches it"
+        )
+    try:
+        made = SparkSession.builder.remote(url).create()
+    except (PySparkException, ValueError) as error:
+        raise SparkUnavailable(f"the Spark Connect server at {address} gives no session: {error}") from None
+    try:
+        yield made
+    finally:
+        with suppress(Exception):  # gone, or away: what it has there ends by itself
+            made.stop()
