@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
-
-if TYPE_CHECKING:
-    from recovery.engine import Resources
 
 HELP = """Read processes back that `recovery operation start collect --export` has written to files.
 
@@ -33,37 +30,17 @@ def import_(
     from recovery.cli.output import connect, console
     from recovery.engine.operations.auditing import audited
     from recovery.engine.operations.operator import reason_of
+    from recovery.operations.imports import read_back
     from recovery.plurals import count
 
     why, resources = reason_of(reason, "kept in the audit log"), connect()
-    brought = there = 0
     with audited(resources, "import", " ".join(map(str, files)), why) as outcome:
-        for file in files:
-            some, others = _read(resources, file)
-            brought, there = brought + some, there + others
+        brought, there = read_back(resources, files)
         outcome.text = f"{count(brought, 'process')} brought back, {there} were there"
     if json:
         print_json("import", {"imported": brought, "there": there})
     else:
         console().print(f"{count(brought, 'process')} brought back, {there} were there already")
-
-
-def _read(resources: Resources, file: Path) -> tuple[int, int]:
-    from recovery.errors import InputError
-
-    brought = there = 0
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    key = resources.store.exports.insert(line)
-                except InputError as error:
-                    raise InputError(f"{file}, line {number}: {error}; what stands before it was read") from None
-                brought, there = brought + (key is not None), there + (key is None)
-    except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise InputError(f"{file}: can't be read: {told}") from None
-    return brought, there
 
 
 def add_to(app: typer.Typer) -> None:

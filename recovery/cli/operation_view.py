@@ -30,6 +30,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "selection": operation.selection,
         "from_actor": operation.from_actor,
         "export": operation.export,
+        "export_format": operation.export_format.value if operation.export_format is not None else None,
         "thorough": bool(operation.thorough),
         "spark": bool(operation.driven),
         "parquet": operation.parquet,
@@ -158,7 +159,8 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     if operation.kind.value == "restart_from":
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
     if operation.kind.value == "collect":
-        yield "export", operation.export or "none: what is removed is gone"
+        written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
+        yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.driven:
         yield "runs in", "Spark"

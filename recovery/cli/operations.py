@@ -107,6 +107,9 @@ def start(
     export: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
     ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
+    ] = None,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
     ] = False,
@@ -131,6 +134,7 @@ def start(
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
         export=export,
+        export_format=format,
         thorough=thorough,
         spark=spark,
         parquet=parquet,

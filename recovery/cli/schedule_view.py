@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from recovery.durations import show_duration
-from recovery.records.schedule import DEFAULTS, Plan, Schedule, SlotResult
+from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
 from recovery.schedule.judge import due_at
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
     failing = schedule.failing
     return {
         "type": schedule.type,
+        "orders": None if schedule.orders is None else _orders(schedule.orders),
         "declared_by": "code" if schedule.code else "operator",
         "state": schedule.state,
         "why": why(schedule),
@@ -36,11 +37,23 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
         "waiting": list(schedule.waiting),
         "last_slot": schedule.last_slot,
         "last_process": schedule.last_process,
+        "last_operation": schedule.last_operation,
         "failing": None
         if failing is None
         else {"code": failing.code, "since": failing.since, "instances": failing.count, "process": failing.process},
         "recent": [result_dict(one) for one in schedule.recent],
         "changes": [{"what": one.what, "by": one.by, "reason": one.reason, "at": one.at} for one in schedule.changes],
+    }
+
+
+def _orders(orders: Orders) -> dict[str, Any]:
+    return {
+        "kind": orders.kind.value,
+        "selection": orders.selection,
+        "export": orders.export,
+        "export_format": orders.export_format.value if orders.export_format is not None else None,
+        "rate": orders.rate,
+        "why": orders.why,
     }
 
 
@@ -51,6 +64,7 @@ def result_dict(result: SlotResult) -> dict[str, Any]:
         "outcome": result.outcome.value,
         "reason": result.reason,
         "process": result.process,
+        "operation": result.operation,
         "triggered": bool(result.triggered),
     }
 
@@ -130,7 +144,8 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     from recovery.cli.tables import Labelled, print_rows
 
     word, reason = schedule.state, why(schedule)
-    out.print(Text.assemble((name, "bold"), f" starts {schedule.type}: ", (word, _STYLES[word])))
+    does = "starts" if schedule.orders is None else "orders"
+    out.print(Text.assemble((name, "bold"), f" {does} {schedule.type}: ", (word, _STYLES[word])))
     out.print(Labelled(_lines(schedule, reason)))
     found = settings(schedule)
     out.print("")
@@ -141,8 +156,9 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     )
     if schedule.recent:
         out.print("")
-        slots = [(moment(one.slot), _outcome(one), one.process or one.reason or "") for one in schedule.recent]
-        print_rows(out, ("slot", "outcome", "process, or why not"), slots)
+        slots = [(moment(one.slot), _outcome(one), _came_to(one)) for one in schedule.recent]
+        what = "process" if schedule.orders is None else "operation"
+        print_rows(out, ("slot", "outcome", f"{what}, or why not"), slots)
     if schedule.changes:
         out.print("")
         words = [(moment(one.at), one.what, one.by, one.reason) for one in schedule.changes]
@@ -152,28 +168,39 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
 def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
     if reason:
         yield "why", reason
+    if (orders := schedule.orders) is not None:
+        yield "which", orders.selection
+        written = f", as {orders.export_format.value}" if orders.export_format is not None else ""
+        yield "export", f"{orders.export}{written}" if orders.export else "none: what is removed is gone"
+        if orders.rate:
+            yield "rate", f"{orders.rate:g} processes a second in all"
     if schedule.next_slot is not None and schedule.state == "active":
         due = due_at(schedule, schedule.next_slot)
         late = "" if due == schedule.next_slot else f", started at {due:%H:%M:%S} by its jitter"
         yield "next", f"{moment(schedule.next_slot)}{late}"
     if schedule.waiting:
         yield "waiting", ", ".join(moment(slot) for slot in schedule.waiting)
-    if schedule.last_process is not None:
+    if schedule.last_slot is not None:
         yield "last", last(schedule)
     if (failing := schedule.failing) is not None:
         yield "failing", f"with the code {failing.code} since {moment(failing.since)}, {failing.count} in a row"
 
 
 def last(schedule: Schedule) -> str:
-    """The last process that was started, and its slot."""
+    """The last process that was started, or operation that was ordered, and its slot."""
     if schedule.last_slot is None:
         return "–"
-    return f"{moment(schedule.last_slot)}, process {schedule.last_process}"
+    what = f"process {schedule.last_process}" if schedule.orders is None else f"operation {schedule.last_operation}"
+    return f"{moment(schedule.last_slot)}, {what}"
 
 
 def moment(when: datetime) -> str:
     """A moment in UTC."""
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _came_to(result: SlotResult) -> str:
+    return result.process or (f"operation {result.operation}" if result.operation else result.reason or "")
 
 
 def _outcome(result: SlotResult) -> str:

@@ -9,12 +9,14 @@ import typer
 from recovery.cli.completion import complete_schedule, complete_type
 from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.schedule_collect import HELP as COLLECT
+from recovery.cli.schedule_collect import collect
 
 if TYPE_CHECKING:
     from recovery.engine.operations.schedules import Schedules
     from recovery.records.schedule import Schedule
 
-GROUP = """Process types that start by themselves, on crontabs and intervals.
+GROUP = """Process types that start by themselves, on crontabs and intervals; and collections of what is old.
 
 What is set here wins over the code and survives deployments, until it is unset.
 
@@ -90,7 +92,10 @@ def add(
     from recovery.schedule import assignments
 
     said = assignments(settings, f"schedule {name}")
-    _tell("add", _schedules().add(name, process_type, said, reason), "added", json)
+    tell("add", _schedules().add(name, process_type, said, reason), "added", json)
+
+
+group.command("collect", cls=Command, help=paragraphs(COLLECT))(collect)
 
 
 @group.command("list", cls=Command, help=paragraphs(LIST))
@@ -124,27 +129,27 @@ def set_(name: Name, settings: Assignments, reason: Reason = "", json: JsonOptio
     from recovery.schedule import assignments
 
     said = assignments(settings, f"schedule {name}")
-    _tell("set", _schedules().set(name, said, reason), f"set {', '.join(said)}", json)
+    tell("set", _schedules().set(name, said, reason), f"set {', '.join(said)}", json)
 
 
 @group.command(cls=Command, help=paragraphs(UNSET))
 def unset(name: Name, settings: Names, reason: Reason = "", json: JsonOption = False) -> None:
-    _tell("unset", _schedules().unset(name, settings, reason), f"unset {', '.join(settings)}", json)
+    tell("unset", _schedules().unset(name, settings, reason), f"unset {', '.join(settings)}", json)
 
 
 @group.command(cls=Command, help=paragraphs(PAUSE))
 def pause(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
-    _tell("pause", _schedules().pause(name, reason), "paused", json)
+    tell("pause", _schedules().pause(name, reason), "paused", json)
 
 
 @group.command(cls=Command, help=paragraphs(RESUME))
 def resume(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
-    _tell("resume", _schedules().resume(name, reason), "resumed", json)
+    tell("resume", _schedules().resume(name, reason), "resumed", json)
 
 
 @group.command(cls=Command, help=paragraphs(ENABLE))
 def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
-    _tell("enable", _schedules().enable(name, reason), "enabled", json)
+    tell("enable", _schedules().enable(name, reason), "enabled", json)
 
 
 @group.command(cls=Command, help=paragraphs(REMOVE))
@@ -193,9 +198,10 @@ def trigger(
 
     result = _schedules().trigger(name, reason, force=force)
     if json:
-        print_json("schedule trigger", {"name": name, "process": result.process, "slot": result.slot})
+        found = {"name": name, "process": result.process, "operation": result.operation, "slot": result.slot}
+        print_json("schedule trigger", found)
     else:
-        console().print(result.process)
+        console().print(result.process or f"operation {result.operation}")
 
 
 def _schedules() -> Schedules:
@@ -205,7 +211,8 @@ def _schedules() -> Schedules:
     return Schedules(connect())
 
 
-def _tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
+def tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
+    """Say what a schedule is by now."""
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
     from recovery.cli.schedule_view import as_dict, moment, why

@@ -21,6 +21,7 @@ from recovery.engine.lifecycle.slots import Keys, look_at
 from recovery.engine.lifecycle.start import register, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
 from recovery.engine.loading import load_app
+from recovery.engine.operations.ordering import order
 from recovery.engine.operations.schedules import declare_schedules
 from recovery.engine.resources import Resources
 
@@ -47,6 +48,7 @@ __all__ = [
     "list_again",
     "load_app",
     "look_at",
+    "order",
     "push",
     "rebuild_graphs",
     "register",

@@ -263,9 +263,10 @@ class Recovery:
     def _met(self, there: Process, if_exists: IfExists) -> None:
         """Do what is to be done about the process that has the custom id."""
         if if_exists is IfExists.ERROR:
-            raise custom_ids.refuse(there)
+            raise custom_ids.already_taken(there)
         if if_exists is IfExists.RESTART and there.state is ProcessState.BROKEN:
-            restart_if_broken(self.resources, there.id)
+            with custom_ids.by_operator(there, if_exists):
+                restart_if_broken(self.resources, there.id)
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:
         """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).

@@ -12,7 +12,9 @@ from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.operations.kinds import KINDS
+from recovery.operations.parquet import check as check_parquet
 from recovery.records import Operation, OperationKind, ResultState, given
+from recovery.records.operation import ExportFormat
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -36,7 +38,8 @@ class Asked:
 
     export: str | None = None
     """Of a collect: the folder where what is removed is written before."""
-
+    export_format: str | None = None
+    """As what: a value of ExportFormat."""
     thorough: bool = False
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None
@@ -72,6 +75,7 @@ class Asked:
             selection=query.text,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
+            export_format=self._checked_format(),
             thorough=self.thorough or None,
             spark=self.spark,
             parquet=self.parquet,
@@ -86,6 +90,7 @@ class Asked:
             "selection": self.selection or "all",
             "from_actor": self.from_actor,
             "export": self.export,
+            "export_format": self.export_format,
             "thorough": self.thorough or None,
             "spark": self.spark,
             "parquet": self.parquet,
@@ -113,7 +118,21 @@ class Asked:
             raise InputError(f"--export {folder}: is for collect; {kind} removes nothing")
         if not Path(folder).is_absolute():
             raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
+        if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # more only workers know
+            raise InputError(f"--export {given.shown(folder)}: is no folder; give one that all workers see")
         return folder
+
+    def _checked_format(self) -> ExportFormat | None:
+        if self.export_format is None:
+            return None
+        known = [one.value for one in ExportFormat]
+        if self.export_format not in known:
+            raise InputError(f"--format {given.shown(self.export_format)}: give one of {', '.join(known)}")
+        if self.export is None:
+            raise InputError(f"--format {self.export_format}: is of an export; say where to, with --export FOLDER")
+        if self.export_format == ExportFormat.PARQUET:
+            check_parquet()
+        return ExportFormat(self.export_format)
 
     def _check_place(self, resources: Resources, kind: OperationKind) -> None:
         if self.thorough and kind not in RULED:

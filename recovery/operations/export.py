@@ -6,34 +6,50 @@ A file is complete and on the disk before anything of it is removed, or it is no
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from recovery.engine import Resources
 from recovery.errors import InputError
+from recovery.operations import parquet
+from recovery.records import Operation
 from recovery.records.ids import new_pass
+from recovery.records.operation import ExportFormat
+from recovery.store.views.exports import Whole
 
-ENDING = ".jsonl"
 
-
-def append(resources: Resources, number: int, folder: str, process_ids: Sequence[str]) -> Path:
-    """Write these processes to a new file in the folder. Raises InputError where that can't be done."""
+def append(resources: Resources, operation: Operation, process_ids: Sequence[str]) -> Path:
+    """Write these processes to a new file in the operation's folder. Raises InputError where that can't be done."""
+    kind = operation.export_format or ExportFormat.JSON_LINES
     # A page that was cut off is written again, to another file: an import takes each process once. Its name is of no
     # process: others may have made the ids.
-    to = Path(folder) / f"operation-{number}-{new_pass()}{ENDING}"
+    to = Path(operation.export or "") / f"operation-{operation.id}-{new_pass()}.{kind.value}"
     unfinished = to.with_suffix(".unfinished")
     try:
         # For nobody else's eyes: arguments and results are in it.
-        with open(unfinished, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            for line in resources.store.exports.lines(process_ids):
-                file.write(f"{line}\n")
+        with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            _WRITERS[kind](file, resources.store.exports.wholes(process_ids))
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(to)
         _sync(to.parent)
-    except OSError as error:
-        raise InputError(f"{to} can't be written: {error.strerror or error}; nothing was removed") from None
+    except (OSError, InputError) as error:
+        told = error.strerror or error if isinstance(error, OSError) else error
+        raise InputError(f"{to} can't be written: {told}; nothing was removed") from None
+    finally:
+        with suppress(OSError):  # of one that is finished the name is gone
+            unfinished.unlink()
     return to
+
+
+def _json_lines(file: IO[bytes], wholes: Iterable[Whole]) -> None:
+    for whole in wholes:
+        file.write(f"{whole.line()}\n".encode())
+
+
+_WRITERS = {ExportFormat.JSON_LINES: _json_lines, ExportFormat.PARQUET: parquet.write}
 
 
 def _sync(folder: Path) -> None:

@@ -114,7 +114,7 @@ class OperationWorker:
         """Page after page; whether the range is done."""
         ranges = self._resources.store.operation_ranges
         pages = pages_of(self._resources, self._applier, operation, leased, lambda: ranges.extend(leased, LEASE))
-        size = _page_size(operation.rate)
+        size = _page_size(operation, operation.rate)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)
@@ -129,7 +129,7 @@ class OperationWorker:
             if current is not None and (time.monotonic() > until or self._ending.is_set()):
                 ranges.give_back(current, None)
                 return False
-            size = _page_size(turn)
+            size = _page_size(operation, turn)
         return False
 
     def _take_turn(self, operation: Operation, leased: OperationRange, count: int) -> float | None:
@@ -155,6 +155,7 @@ class OperationWorker:
         return turn.rate or 0.0
 
 
-def _page_size(rate: float | None) -> int:
-    """As many as pass within a second: a rate that is lowered, and a pause, are felt by then."""
-    return PAGE if not rate else max(1, min(PAGE, ceil(rate)))
+def _page_size(operation: Operation, rate: float | None) -> int:
+    """As many as pass within a second: a rate that is lowered, and a pause, are felt by then. But a page of an export
+    is a file, and a million of them are of no use to anybody."""
+    return PAGE if not rate or operation.export is not None else max(1, min(PAGE, ceil(rate)))

@@ -43,6 +43,8 @@ class OperationState(StrEnum):
 ACTIVE = (OperationState.PLANNING, OperationState.ADMITTING, OperationState.RUNNING)
 """States in which somebody is at work, so the record has a deadline."""
 OVER = (OperationState.FINISHED, OperationState.CANCELLED)
+UNDER_WAY = (*ACTIVE, OperationState.PAUSED)
+"""States in which it is ordered to be carried out, and is not yet."""
 
 
 class Phase(StrEnum):
@@ -70,6 +72,13 @@ class ResultState(StrEnum):
     CHANGED = "changed"
     """It is no longer as the plan shows it, so it was left alone."""
     ERROR = "error"
+
+
+class ExportFormat(StrEnum):
+    """As what the files of an export are written."""
+
+    JSON_LINES = "jsonl"
+    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +147,16 @@ class Operation(Record):
     why: str = ""
     origin: str = ""
     """The program and the machine that it was ordered from."""
+    slot: str | None = None
+    """Of one that a schedule ordered: which slot of which, `NAME@TIME`. There is one of each."""
     state: OperationState = OperationState.PLANNING
     version: int = 0
     from_actor: str | None = None
     """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
     export: str | None = None
-    """Of a collect: the folder where what is removed is written before, as JSON lines."""
+    """Of a collect: the folder where what is removed is written before."""
+    export_format: ExportFormat | None = None
+    """As what; absent: as JSON lines."""
     thorough: bool | None = None
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None

@@ -1,4 +1,4 @@
-"""When a process type is started by itself: the Schedule record."""
+"""When a process type is started by itself, or an operation ordered: the Schedule record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 
+from recovery.records.operation import ExportFormat, OperationKind
 from recovery.records.record import Record
 
 
@@ -93,6 +94,7 @@ class SlotResult(Record):
     outcome: SlotOutcome
     reason: str | None = None
     process: str | None = None
+    operation: int | None = None
     triggered: bool | None = None
     """By an operator, and not by time."""
 
@@ -151,8 +153,20 @@ class Failing(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Orders(Record):
+    """The operation that is ordered at each slot, and applied as soon as its plan is made."""
+
+    kind: OperationKind
+    selection: str
+    export: str | None = None
+    export_format: ExportFormat | None = None
+    rate: float | None = None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule(Record):
-    """A process type that is started by itself at its slots. `id` is its name.
+    """A process type that is started by itself at its slots, or an operation that is ordered. `id` is its name.
 
     Each write raises `version` and names the one that it was decided from: whoever decided by an older one does
     nothing. A slot that is to be started is first written down (`starting`), then started under a custom id of its own,
@@ -161,6 +175,9 @@ class Schedule(Record):
 
     id: str
     type: str
+    """The process type, or `operation KIND`."""
+    orders: Orders | None = None
+    """Absent of one that starts processes."""
     code: Plan | None = None
     """What the code declares; absent of one that an operator added."""
     overrides: Plan | None = None
@@ -177,6 +194,7 @@ class Schedule(Record):
     last_slot: datetime | None = None
     """The last that was started."""
     last_process: str | None = None
+    last_operation: int | None = None
     beside: tuple[str, ...] = ()
     """Processes started before the last one whose ends were not looked at when that one was started."""
     accounted: str | None = None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.engine import Applier, Keys, Resources, for_each, look_at
+from recovery.engine import Applier, Keys, Resources, for_each, look_at, order
 from recovery.records.schedule import Schedule
 from recovery.repair import Diagnosis, Done
 from recovery.rules import Rule, Surroundings
@@ -52,7 +52,7 @@ class ScheduleScanner(Scanner[Schedule]):
         return +Counter({Rule.DUE: for_each(page.items, self._one, self.key, self.postpone)})
 
     def _one(self, schedule: Schedule) -> bool:
-        look_at(self.resources, schedule, self._keys)
+        look_at(self.resources, schedule, self._keys, order)
         return True  # whoever was first: it has moved on
 
     def postpone_healthy(self, page: Sequence[Schedule]) -> None:

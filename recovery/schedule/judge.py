@@ -64,12 +64,15 @@ def due_at(schedule: Schedule, slot: datetime) -> datetime:
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 
 
-def decide(schedule: Schedule, instances: Sequence[Instance], now: datetime) -> Decided:
-    """What is to be done now. `instances` are the last one and those that ran beside it, but those that are gone."""
+def decide(schedule: Schedule, instances: Sequence[Instance], now: datetime, operation: int | None = None) -> Decided:
+    """What is to be done now. `instances` are the last one and those that ran beside it, but those that are gone;
+    `operation` is the last that it ordered, if that is under way."""
     schedule = _accounted(schedule, instances, now)
     if schedule.starting is not None or schedule.paused is not None or schedule.disabled is not None:
         return Decided(with_deadline(schedule, now))
-    running = next((one.process for one in instances if one.runs), None)
+    running = next((f"process {one.process.id} still runs" for one in instances if one.runs), None)
+    if operation is not None:
+        running = f"operation {operation} is under way"
     schedule = _taken_back(schedule, now)
     schedule, results = _slots(schedule, running, now)
     if schedule.starting is None and schedule.waiting and running is None:
@@ -85,7 +88,7 @@ def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
         last = schedule.last_process
         if last is not None and last not in (schedule.accounted, result.process):
             schedule = schedule.evolve(beside=(*schedule.beside, last)[-BESIDE:])
-        schedule = schedule.evolve(last_slot=result.slot, last_process=result.process)
+        schedule = schedule.evolve(last_slot=result.slot, last_process=result.process, last_operation=result.operation)
     return with_deadline(noted(schedule, result), now)
 
 
@@ -152,9 +155,9 @@ def _taken_back(schedule: Schedule, now: datetime) -> Schedule:
     return schedule.evolve(next_slot=again) if again is not None and again < schedule.next_slot else schedule
 
 
-def _slots(schedule: Schedule, running: Process | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
-    """With what is due decided on, as far as the first slot that is started; `running` is the previous instance, if it
-    runs."""
+def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
+    """With what is due decided on, as far as the first slot that is started; `running` says that the previous
+    instance runs, if it does."""
     plan, first = schedule.plan, schedule.next_slot
     grid = grid_of(plan)
     if grid is None or first is None or due_at(schedule, first) > now:
@@ -185,18 +188,14 @@ def _missed(first: datetime, count: int, now: datetime) -> SlotResult:
     return SlotResult(slot=first, outcome=SlotOutcome.MISSED, reason=reason)
 
 
-def _one(schedule: Schedule, slot: datetime, running: Process | None) -> tuple[Schedule, list[SlotResult]]:
+def _one(schedule: Schedule, slot: datetime, running: str | None) -> tuple[Schedule, list[SlotResult]]:
     plan = schedule.plan
     if plan.overlap is Overlap.QUEUE and (running is not None or schedule.waiting):
         if len(schedule.waiting) < (plan.catch_up_limit or 1):
-            queued = SlotResult(slot=slot, outcome=SlotOutcome.QUEUED, reason=_behind(running))
+            queued = SlotResult(slot=slot, outcome=SlotOutcome.QUEUED, reason=running or "behind slots that wait")
             return schedule.evolve(waiting=(*schedule.waiting, slot)), [queued]
         reason = f"{len(schedule.waiting)} slots wait already, which is catch_up_limit"
         return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=reason)]
     if plan.overlap is Overlap.SKIP and running is not None:
-        return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=_behind(running))]
+        return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=running)]
     return schedule.evolve(starting=Starting(slot=slot)), []
-
-
-def _behind(running: Process | None) -> str:
-    return "behind slots that wait" if running is None else f"process {running.id} still runs"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from recovery.errors import InputError
-from recovery.records.schedule import Keyed, OperatorWord, Plan, Schedule, Starting
+from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Orders, Overlap, Plan, Schedule, Starting
 from recovery.schedule import judge
 from recovery.schedule.given import check
 from recovery.schedule.grid import first_slot
@@ -20,8 +20,29 @@ _TIMES = ("schedule", "time_zone", "starts_at", "ends_at")
 
 def added(name: str, process_type: str, plan: Plan, word: OperatorWord, now: datetime) -> Schedule:
     """A schedule that an operator adds."""
-    made = Schedule(id=name, type=process_type, overrides=plan, changes=(word,))
-    return _begun(made, now)
+    return _first_begun(Schedule(id=name, type=process_type, overrides=plan, changes=(word,)), now)
+
+
+def ordering(name: str, orders: Orders, plan: Plan, word: OperatorWord, now: datetime) -> Schedule:
+    """A schedule of operations, which an operator adds. Raises InputError for a plan that only processes can have."""
+    # Nobody needs to be asked for a key, so any scanner may see to it.
+    keyed = Keyed(arguments=DEFAULTS.arguments or "")
+    made = Schedule(
+        id=name, type=f"operation {orders.kind}", orders=orders, overrides=plan, keyed=keyed, changes=(word,)
+    )
+    _check_orders(made)
+    return _first_begun(made, now)
+
+
+def _check_orders(schedule: Schedule) -> None:
+    if schedule.orders is None:
+        return
+    said, what = schedule.overrides or Plan(), f"schedule {schedule.id}"
+    for one in ("arguments", "retry_across", "retry_across_count"):
+        if getattr(said, one) is not None:
+            raise InputError(f"{what}: {one} is for schedules of processes, and this one orders operations")
+    if said.overlap is Overlap.ALLOW:
+        raise InputError(f"{what}: overlap=allow: of its operations there is one at a time; give skip or queue")
 
 
 def declared(schedule: Schedule | None, process_type: str, plan: Plan | None, now: datetime) -> Schedule | None:
@@ -85,6 +106,7 @@ def keyed(schedule: Schedule, found: Keyed, now: datetime) -> Schedule:
 
 
 def _replanned(before: Schedule, schedule: Schedule, now: datetime) -> Schedule:
+    _check_orders(schedule)
     plan, was = schedule.plan, before.plan
     if plan.arguments != was.arguments:
         schedule = schedule.evolve(keyed=None)
@@ -93,6 +115,12 @@ def _replanned(before: Schedule, schedule: Schedule, now: datetime) -> Schedule:
     if plan.schedule is not None:
         check(plan, f"schedule {schedule.id}")
     return with_deadline(schedule, now)
+
+
+def _first_begun(schedule: Schedule, now: datetime) -> Schedule:
+    if schedule.plan.schedule is None:
+        raise InputError(f"schedule {schedule.id}: nothing says when: give schedule=CRONTAB or schedule=INTERVAL")
+    return _begun(schedule, now)
 
 
 def _begun(schedule: Schedule, now: datetime) -> Schedule:

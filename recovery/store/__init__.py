@@ -53,6 +53,7 @@ from recovery.store.views.calls import Calls
 from recovery.store.views.condition import Server
 from recovery.store.views.custom_ids import CustomIds
 from recovery.store.views.damaged import Damaged
+from recovery.store.views.disk import Disk
 from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
 from recovery.store.views.labels import Labels
@@ -131,6 +132,7 @@ class Store:
         self.damaged = Damaged(self._database)
         self.ranges = Ranges(self._database)
         self.overview = Overview(self._database)
+        self.disk = Disk(self._database)
         self.calls = Calls(self._database)
         self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)

@@ -39,7 +39,7 @@ def _rights(*parts: tuple[Iterable[str], str]) -> Rights:
     return found
 
 
-_LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes"))
+_LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes collStats"))
 _REPAIR = (
     # Tasks that are done again schedule theirs anew; and what is over is collected.
     (_RECORDS, "insert remove"),

@@ -217,7 +217,11 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
     MARKERS: [([("clearedAt", 1)], {"name": "cleared", "expireAfterSeconds": KEPT_MARKERS})],
     WORKERS: [_DEADLINE],
     SCHEDULES: [_DEADLINE],
-    OPERATIONS: [_DEADLINE],
+    OPERATIONS: [
+        _DEADLINE,
+        # Of what schedules ordered: each slot once.
+        ([("slot", 1)], {"name": "slot", "unique": True, "partialFilterExpression": {"slot": {"$exists": True}}}),
+    ],
     OPERATION_RANGES: [
         (
             [("operation", 1), ("phase", 1), ("priority", -1), ("_id", 1)],

@@ -34,6 +34,7 @@ COMMANDS = {
     "start": ["start", "echo", "1", "--app", "tests.cli.shop:app", "--label", "customer=acme"],
     "run": ["run", EXAMPLE, "--timeout", "10ms"],
     "status": ["status"],
+    "disk": ["disk"],
     "find": ["find", "type:order state:running"],
     "find --explain": ["find", "type:order state:running", "--explain"],
     "list": ["list"],
@@ -73,6 +74,15 @@ COMMANDS = {
     "marker show": ["marker", "show", "order/a ring"],
     "marker clear": ["marker", "clear", "order/a ring", "--reason", "the box is there"],
     "schedule add": ["schedule", "add", "yearly", "order", "schedule=@yearly", 'arguments=["a ring"]'],
+    "schedule collect": [
+        "schedule",
+        "collect",
+        "old",
+        "ended:<90d",
+        "schedule=@daily",
+        "--reason",
+        "90 days are enough",
+    ],
     "schedule list": ["schedule", "list"],
     "schedule show": ["schedule", "show", "nightly"],
     "schedule set": ["schedule", "set", "nightly", "jitter=1m", "retry_across=6h", "--reason", "a slow source"],
@@ -101,7 +111,15 @@ are."""
 ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
-    *("schedule add", "schedule remove", "schedule trigger", "restart --apply", "import", "search remove"),
+    *(
+        "schedule add",
+        "schedule collect",
+        "schedule remove",
+        "schedule trigger",
+        "restart --apply",
+        "import",
+        "search remove",
+    ),
     *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
 }
 """They say something else the second time."""

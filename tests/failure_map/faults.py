@@ -429,7 +429,7 @@ def aborted_and_queued(broken: Broken) -> None:
 
 
 def removal_cut_off(broken: Broken) -> None:
-    assert broken.world.store.removals.begin([(broken.id, 0)], 60) == [broken.id]
+    assert [one.id for one in broken.world.store.removals.begin([(broken.id, 0)], 60)] == [broken.id]
 
 
 FAULTS = (

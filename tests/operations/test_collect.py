@@ -4,25 +4,31 @@ that anybody would still look at goes."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from recovery import operations
-from recovery.engine.lifecycle.removal import remove
+from recovery.engine.lifecycle.removal import finish_removal, remove
 from recovery.engine.operations.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
-from recovery.operations import Asked
+from recovery.operations import Asked, parquet
 from recovery.operations.export import append
+from recovery.operations.imports import read_back
 from recovery.operations.kinds import kind_of
 from recovery.records import Life, ProcessState, ResultState
+from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.store.operations.removals import Begun
+from tests.operations.exported import made
 from tests.operations.ordering import Ordering, adds_up
 from tests.store.writing import contents
 from tests.waiting import wait_until
@@ -117,32 +123,45 @@ def test_what_a_schedule_may_still_ask_for_stays(world: Ordering) -> None:
     assert world.results(world.run_through("collect")).keys() == {third}
 
 
-def test_an_export_is_written_first_and_read_back(world: Ordering, tmp_path: Path) -> None:
+@pytest.mark.parametrize("export_format", [None, *ExportFormat])
+def test_an_export_is_written_first_and_read_back(
+    world: Ordering, tmp_path: Path, export_format: ExportFormat | None
+) -> None:
     over = [world.end_of(world.app.start("order", 4, custom_id=f"o{n}", labels={"n": str(n)})) for n in range(5)]
     at_rest(world, *over)
     long_ago(world)
     before = records(world)
-    done = world.run_through("collect", "state:finished", export=str(tmp_path))
+    done = world.run_through("collect", "state:finished", export=str(tmp_path), export_format=export_format)
     assert done.applied is not None and done.applied.done == 5
     assert sum(world.counts().values()) == 0
-    files = sorted(tmp_path.iterdir())
-    assert files and all(file.suffix == ".jsonl" and f"operation-{done.id}-" in file.name for file in files)
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    assert {json.loads(line)["process"]["_id"] for line in lines} == set(over)
+    files, ending = sorted(tmp_path.iterdir()), f".{export_format or 'jsonl'}"
+    assert files and all(file.suffix == ending and f"operation-{done.id}-" in file.name for file in files)
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files), "they hold arguments and results"
+    lines = [line for file in files for line in lines_of(file)]
+    assert [json.loads(line)["process"]["_id"] for line in lines] == sorted(over)
     taken = world.app.start("order", 9, custom_id="o0")
-    assert [world.store.exports.insert(line) for line in lines] == [
-        json.loads(line)["process"]["_id"] for line in lines
-    ]
-    assert [world.store.exports.insert(line) for line in lines] == [None] * 5, "once is enough"
+    assert read_back(world.app.resources, files) == (5, 0)
+    assert read_back(world.app.resources, files) == (0, 5), "once is enough"
     after = records(world)
     for name in RECORDS:
         for key, document in before[name].items():
             if name == "processes" and document["customId"] == "o0":
                 assert after[name][key].pop("formerCustomId") == document.pop("customId")
-            assert after[name][key] == document
+            assert after[name][key] == {**document, "epoch": document["epoch"] + 1}
     assert world.process(taken).custom_id == "o0"
     assert look(world.app.resources, over[0]).findings == ()
     assert world.app.result(over[0], timeout=0) == 6
+
+
+def test_a_slow_pace_makes_no_small_files_of_pages(world: Ordering, tmp_path: Path) -> None:
+    over = ended(world, 5)
+    planned = world.bring_on(world.ask("collect", "state:finished", export=str(tmp_path)))
+    operations.set_rate(world.app.resources, planned.id, 2.0)
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    assert world.results(done).keys() == set(over)
+    (file,) = tmp_path.iterdir()
+    assert len(lines_of(file)) == 5
 
 
 def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Ordering, tmp_path: Path) -> None:
@@ -152,14 +171,159 @@ def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Order
     (planned_result,) = world.results(planned).values()
     kind = kind_of(planned.kind, world.app.resources, world.app.applier)
     world.store.operation_results.begin([planned_result])
-    append(world.app.resources, planned.id, str(tmp_path), [over])
+    append(world.app.resources, planned, [over])
     world.store.removals.begin([(over, 0)], 60)
     world.store.database["decisions"].delete_many({})
     (done,) = kind.apply(planned, [planned_result.evolve(begun=True)])
     assert done.state is ResultState.DONE
     (file,) = tmp_path.iterdir()
     assert len(json.loads(file.read_text())["decisions"]) == 3
-    assert file.stat().st_mode & 0o077 == 0, "it holds arguments and results"
+
+
+def lines_of(file: Path) -> list[str]:
+    return [*parquet.lines(file)] if file.suffix == parquet.ENDING else file.read_text().splitlines()
+
+
+def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp_path: Path) -> None:
+    """Whoever is paused in the midst of a removal goes on once others have ended it, and the process is back: as it
+    was, done again, and just being removed again."""
+    world.broken = False
+    over = world.end_of(world.app.start("refund", 4, custom_id="r"))
+    at_rest(world, over)
+    (file, removals) = (tmp_path / "kept.jsonl", world.store.removals)
+    file.write_text(next(iter(world.store.exports.wholes([over]))).line())
+    late = removals.begin([(over, 0)], 60)
+    assert finish_removal(world.app.resources, [over]) == 1
+    assert sum(world.counts().values()) == 0
+    assert read_back(world.app.resources, [file]) == (1, 0)
+
+    back = records(world)
+    assert removals.begin([(over, 0)], 60) == [], "as it was seen it is no more"
+    assert removals.finish(late) == 0
+    assert records(world) == back
+    assert look(world.app.resources, over).findings == ()
+
+    world.broken = True
+    redo_process(world.app.resources, over, "wrong data")
+    assert world.bring_to_end(over).state is ProcessState.BROKEN
+    again, listed = records(world), contents(world.store, "interruptions")
+    assert listed
+    assert removals.finish(late) == 0
+    assert (records(world), contents(world.store, "interruptions")) == (again, listed)
+
+    world.app.abort(over, "not wanted")
+    at_rest(world, over)
+    begun = removals.begin([(over, world.process(over).epoch)], 60)
+    assert begun
+    world.store.database["graphs"].delete_many({})
+    being = records(world)
+    assert removals.finish(late) == 0
+    assert records(world) == being, "who removes it finds the process last"
+    assert removals.finish(begun) == 1
+    assert sum(world.counts().values()) == 0
+
+
+@pytest.mark.parametrize("spoilt", [{"$set": {"epoch": "no"}}, {"$unset": {"epoch": ""}}])
+def test_a_removal_of_what_is_spoilt_ends_all_the_same(world: Ordering, spoilt: dict[str, Any]) -> None:
+    over = ended(world, 2)
+    world.store.removals.begin([(key, 0) for key in over], 60)
+    world.store.database["processes"].update_one({"_id": over[0]}, spoilt, bypass_document_validation=True)
+    world.store.database["tasks"].update_many({}, spoilt, bypass_document_validation=True)
+    assert finish_removal(world.app.resources, over) == 2
+    assert sum(world.counts().values()) == 0
+
+
+def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering, tmp_path: Path) -> None:
+    (over,) = ended(world, 1)
+    file = tmp_path / "kept.jsonl"
+    file.write_text(next(iter(world.store.exports.wholes([over]))).line())
+    world.store.removals.begin([(over, 0)], 60)
+    with pytest.raises(InputError, match=f"process {over} is just being removed; import it again"):
+        read_back(world.app.resources, [file])
+
+
+def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
+    """One round trip for hundreds; those that are there, twice in it, or whose custom id is taken hold up none."""
+    taken = world.app.start("order", 4, custom_id="c7")
+    before = world.counts()["processes"]
+    lines = [made(number, customId=f"c{number}") for number in range(1200)]
+    file = tmp_path / "many.jsonl"
+    file.write_text("\n".join([*lines[:300], *lines[200:], made(7, customId="another's")]))
+    world.store.database.command("profile", 2)
+    assert read_back(world.app.resources, [file]) == (1200, 101)
+    world.store.database.command("profile", 0)
+    of_records = {"ns": {"$in": [f"{world.settings.database}.{name}" for name in RECORDS]}}
+    commands = world.store.database["system.profile"].count_documents(of_records)
+    world.store.database["system.profile"].drop()
+    assert commands < 30
+    assert world.counts()["processes"] == before + 1200
+    seven = world.process(f"{7:032x}")
+    assert (seven.custom_id, seven.former_custom_id, seven.epoch) == (None, "c7", 1)
+    assert world.process(taken).custom_id == "c7"
+    assert world.process(f"{8:032x}").custom_id == "c8"
+
+
+def test_what_stands_before_an_error_is_read(world: Ordering, tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text("\n".join([made(1), made(2), "{", made(3)]))
+    with pytest.raises(InputError, match=r"some.jsonl, line 3: it is no JSON: .*; what stands before it was read"):
+        read_back(world.app.resources, [file])
+    assert contents(world.store, "processes").keys() == {f"{1:032x}", f"{2:032x}"}
+    file.write_text("\n".join([made(4), made(5, state="running")]))
+    with pytest.raises(InputError, match=f"'{5:032x}' of processes: MongoDB does not take it: Document failed valid"):
+        read_back(world.app.resources, [file])
+    file.write_text(made(6, reopened=10**20))
+    with pytest.raises(InputError, match="more than the 64 bits"):
+        read_back(world.app.resources, [file])
+
+
+def test_files_that_are_no_exports(world: Ordering, tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    with pytest.raises(InputError, match=r"x.parquet: can't be read: No such file"):
+        read_back(world.app.resources, [file])
+    file.write_text("no")
+    with pytest.raises(InputError, match=r"x.parquet: can't be read: it is no Parquet"):
+        read_back(world.app.resources, [file])
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), file)
+    with pytest.raises(InputError, match=r"x.parquet: it is no export"):
+        read_back(world.app.resources, [file])
+    pyarrow.parquet.write_table(pyarrow.table({"record": ["{}"]}), file)
+    with pytest.raises(InputError, match=r"x.parquet, row 1: it is no process"):
+        read_back(world.app.resources, [file])
+
+
+def test_an_export_of_odd_ids_and_of_what_can_not_be_read(world: Ordering, tmp_path: Path) -> None:
+    """Ids of which one begins with another: their records come in another order than they do."""
+    keys = ["a", "a-b", "a0", "b"]
+    for key in keys:
+        line = made(0).replace(f"{0:032x}", key)
+        world.store.exports.insert([world.store.exports.parsed(line)])
+    world.store.database["processes"].update_one({"_id": "b"}, {"$set": {"labels": 5}}, bypass_document_validation=True)
+    wholes = {one.id: one for one in world.store.exports.wholes([*keys, "gone"])}
+    assert {key: [one["_id"] for one in whole.tasks] for key, whole in wholes.items()} == {
+        key: [f"{key}/start"] for key in keys
+    }
+    with (tmp_path / "odd.parquet").open("wb") as file:
+        parquet.write(file, wholes.values())
+    table = pyarrow.parquet.read_table(tmp_path / "odd.parquet").to_pylist()
+    assert {row["process"]: (row["labels"], row["damage"]) for row in table}["b"] == (None, ["labels"])
+    assert [*parquet.lines(tmp_path / "odd.parquet")] == [whole.line() for whole in wholes.values()]
+
+
+def test_without_pyarrow_nothing_is_ordered_or_removed(
+    world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told whoever orders; and by a worker that has none, before anything is removed."""
+    over = ended(world, 2)
+    planned = world.bring_on(world.ask("collect", "state:finished", export=str(tmp_path), export_format="parquet"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match="Parquet needs pyarrow: pip install 'recovery-workers"):
+        world.ask("collect", "state:finished", export=str(tmp_path), export_format="parquet")
+    operations.apply(world.app.resources, planned.id)
+    results = world.results(world.bring_on(planned))
+    assert all("Parquet needs pyarrow" in (one.error or "") for one in results.values())
+    assert contents(world.store, "processes").keys() == set(over) == results.keys()
+    assert [*tmp_path.iterdir()] == [], "nor is anything left that is half written"
 
 
 def test_what_can_not_be_written_is_not_removed(world: Ordering, tmp_path: Path) -> None:
@@ -213,7 +377,7 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
     seen = world.process(key)
     assert world.store.removals.begin([(key, seen.epoch + 1)], 60) == []
     assert world.process(key) == seen
-    assert world.store.removals.begin([(key, seen.epoch)], 60) == [key]
+    assert world.store.removals.begin([(key, seen.epoch)], 60) == [Begun(key, seen.epoch, 0)]
     now = world.process(key)
     assert (now.removing, now.custom_id, now.former_custom_id) == (True, None, "o1")
     life = Life(epoch=0, state=seen.state, by="me", reason="late", ended_at=world.store.now())
@@ -225,6 +389,8 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
     ("line", "told"),
     [
         ("{", "it is no JSON"),
+        ('{"process": {"_id": {"$oid": "no"}}}', "it is no JSON"),
+        ('{"process": {"_id": {"$date": {}}}}', "it is no JSON"),
         ("[]", "it is no process"),
         ('{"process": {"_id": 5}, "tasks": [], "decisions": []}', "it is no process"),
         ('{"process": {"_id": "p"}, "tasks": [{"_id": "q/start"}], "decisions": []}', "of another process than p"),
@@ -233,7 +399,7 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
 )
 def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        world.store.exports.insert(line)
+        world.store.exports.parsed(line)
     assert sum(world.counts().values()) == 0
 
 
@@ -242,6 +408,9 @@ def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:
     [
         (Asked("abort", "type:order", export="/tmp"), "is for collect; abort removes nothing"),
         (Asked("collect", "type:order", export="exports"), "give the whole path of a folder"),
+        (Asked("collect", "type:order", export=__file__), "is no folder"),
+        (Asked("collect", "type:order", export="/tmp", export_format="csv"), "--format 'csv': give one of jsonl, parq"),
+        (Asked("collect", "type:order", export_format="parquet"), "say where to, with --export FOLDER"),
     ],
 )
 def test_an_export_that_can_not_be(world: Ordering, asked: Asked, told: str) -> None:

@@ -23,9 +23,11 @@ from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import ServerRefused, StartRefused, StoreDenied
+from recovery.errors import CustomIdTaken, ServerRefused, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
+from recovery.operations import Asked
+from recovery.operations.scheduled import schedule_operation
 from recovery.records import Worker
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
@@ -151,6 +153,15 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
     worker.store.schedules.postpone("hourly", 1)
     schedules.remove("hourly")
+    asked = Asked("collect", "ended:<30d")
+    nightly = schedule_operation(operator.app.resources, "nightly", asked, {"schedule": "1h"}, "a test")
+    assert operator.store.schedules.save(
+        nightly.evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())
+    )
+    assert scanner.run_once().looked_at == 1
+    (ordered,) = reader.store.operations.newest(1)
+    assert ordered.who == "schedule nightly"
+    schedules.remove("nightly")
     save_search(operator.app.resources, "bad", "state:broken")
     save_search(operator.app.resources, "bad", "state:aborted", replace=True)
     assert reader.store.search.page(read_search(reader.app.resources, "not @bad"), None, 10)
@@ -174,16 +185,17 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     assert overrides.unblock("part")
     redo_process(operator.app.resources, fine, "a test")
     assert worker.bring_to_end(fine).epoch == 1
-    line = next(worker.store.exports.lines([fine]))
+    line = next(worker.store.exports.wholes([fine])).line()
     wait_until(lambda: not worker.store.removals.live([fine]) or worker.scan(), 10, "all to be at rest")
     assert remove(worker.app.resources, [worker.process(fine)]) == {fine}
-    assert operator.store.exports.insert(line) == fine
+    assert operator.store.exports.insert([operator.store.exports.parsed(line)]) == {fine}
     operator.store.queues.remove("part")
     kept = operator.store.actors.forget("part")
     assert kept is not None
     operator.store.actors.restore(kept)
 
     assert look(reader.app.resources, fine).snapshot.tasks
+    assert reader.store.disk.use(100).types["order"].disk
     levels = {check.name: check.level for check in examine(reader.app.resources)}
     assert {levels[name] for name in ("collections", "rights", "deadlines", "processes")} <= {Level.OK, Level.WARNING}
     assert levels["writes"] is Level.WARNING
@@ -207,6 +219,49 @@ OF_SOME: dict[str, dict[str, Any]] = {
 
 def valid(name: str) -> dict[str, Any]:
     return VALID | OF_SOME.get(name, {})
+
+
+def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_broken(come_as: As) -> None:
+    operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
+    schema.create(operator.store.database)
+    worker.tell()
+    fine = client.app.start("order", 1, custom_id="fine")
+    assert worker.bring_to_end(fine).state == "finished"
+    again = client.app.start("order", 1, custom_id="fine", if_exists="new_after_end")
+    assert again != fine and worker.process(fine).replaced_by == again
+    assert client.app.start("order", 1, custom_id="fine", if_exists="restart") == again
+    with pytest.raises(CustomIdTaken, match="has the custom_id 'fine' already"):
+        client.app.start("order", 1, custom_id="fine", if_exists="error")
+
+    broken = client.app.start("order", -1, 5, custom_id="bad")
+    assert worker.bring_to_end(broken).state == "broken"
+    clear_marker(operator.app.resources, "order/2", "a test")
+    seen = worker.process(broken)
+    for policy in ("restart", "new_after_end"):
+        with pytest.raises(StoreDenied) as denied:
+            client.app.start("order", -1, 5, custom_id="bad", if_exists=policy)
+        told = str(denied.value)
+        assert told.startswith(f"process {broken} has the custom_id 'bad' and is broken; what if_exists={policy} does")
+        assert "takes the role recoveryOperator, and this user of MongoDB may not do " in told
+        assert "on recovery." in told and told.endswith("Ask an operator for that, or come as a user who has it")
+        assert worker.process(broken) == seen, "nothing was changed"
+    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="restart") == broken
+    assert worker.bring_to_end(broken).state == "broken"
+    clear_marker(operator.app.resources, "order/2", "a test")
+    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="new_after_end") != broken
+    assert worker.process(broken).state == "aborted"
+
+
+def test_who_may_not_know_what_is_stored_is_told_the_rest(come_as: As, admin: Database[Any]) -> None:
+    """Of an installation whose roles are of before."""
+    schema.create(admin)
+    come_as(ADMIN).app.start("order", 1)
+    looks: list[dict[str, Any]] = [{"resource": {"db": DATABASE, "collection": ""}, "actions": ["find"]}]
+    admin.client.admin.command("createRole", "looker", privileges=looks, roles=[])
+    admin.client.admin.command("createUser", "looker", pwd=PASSWORD, roles=["looker"])
+    found = come_as("looker").store.disk.use(100)
+    assert (found.types["order"].processes, found.types["order"].disk, found.free) == (1, None, None)
+    assert found.types["order"].bytes > 0
 
 
 @pytest.mark.parametrize("role", roles.ROLES)

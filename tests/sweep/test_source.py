@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from recovery.records import DecisionState
 from recovery.rules import Rule
 from recovery.settings import Settings
+from recovery.store.views.tables import TABLES
 from recovery.sweep import sweep
 from recovery.sweep.source.rows import SCHEMAS
-from recovery.sweep.source.tables import TABLES
 from tests.store.writing import contents
 from tests.sweep.conftest import Tables
 from tests.sweep.database import Database

@@ -9,13 +9,16 @@ one: each names in its guard the process that it saw.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 from recovery.engine.lifecycle.abort import abort
 from recovery.engine.resources import Resources
-from recovery.errors import CustomIdTaken, InputError
+from recovery.errors import CustomIdTaken, InputError, StoreDenied
 from recovery.printable import printable
 from recovery.records import Process, ProcessState, given
+from recovery.store import roles
 
 
 class IfExists(StrEnum):
@@ -59,12 +62,27 @@ def replace(resources: Resources, there: Process, by: Process) -> None:
     """
     if there.state is ProcessState.BROKEN:
         reason = f"process {by.id} was started in its place, with the same custom id"
-        abort(resources, [there.id], reason, among=[ProcessState.BROKEN])
+        with by_operator(there, IfExists.NEW_AFTER_END):
+            abort(resources, [there.id], reason, among=[ProcessState.BROKEN])
     assert by.custom_id is not None
     resources.store.processes.give_up_custom_id(there.id, by.custom_id, by.id)
 
 
-def refuse(there: Process) -> CustomIdTaken:
+@contextmanager
+def by_operator(there: Process, if_exists: IfExists) -> Iterator[None]:
+    """Do in here what changes a broken process: an operator's work, which not everybody who starts processes may do.
+    Raises StoreDenied, with nothing changed."""
+    try:
+        yield
+    except StoreDenied as error:
+        raise StoreDenied(
+            f"process {there.id} has the custom_id {given.shown(there.custom_id)} and is {there.state}; what "
+            f"if_exists={if_exists} does about it takes the role {roles.OPERATOR}, and {error}. Ask an operator for "
+            "that, or come as a user who has it"
+        ) from error
+
+
+def already_taken(there: Process) -> CustomIdTaken:
     """The error for whoever wants none but a new process."""
     told = (
         f"process {there.id} of type {printable(there.type)} has the custom_id {given.shown(there.custom_id)} already"

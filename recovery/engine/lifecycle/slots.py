@@ -2,7 +2,8 @@
 
     decide     the ends of the instances before and what is due (`recovery.schedule`), saved by compare-and-set: of any
                number who look at once one goes on
-    start      the slot that is `starting`, under a custom id of its own: whoever does so again gets the same process
+    start      the slot that is `starting`, under a custom id of its own: whoever does so again gets the same process;
+               or order its operation, of which there is one for each slot
     settle     what came of it, saved by compare-and-set
 
 Cut off after any of them, the schedule's deadline is past, and the next look goes on from what stands there.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ from recovery.engine.lifecycle.start import start
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
+from recovery.records.operation import UNDER_WAY
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, Instance, decide, enabled, settle
 from recovery.schedule.across import is_set
@@ -35,6 +37,9 @@ from recovery.schedule.states import with_word
 log = logging.getLogger(__name__)
 
 NO_ARGUMENTS = "[[],{}]"
+
+Order = Callable[[Resources, Schedule, Starting], SlotResult]
+"""Orders the operation of a slot, once however often it is called."""
 
 
 class Keys:
@@ -62,9 +67,12 @@ class Keys:
             return Keyed(arguments=text, error=str(error)[:500])
 
 
-def look_at(resources: Resources, schedule: Schedule, keys: Keys | None = None) -> SlotResult | None:
+def look_at(
+    resources: Resources, schedule: Schedule, keys: Keys | None = None, order: Order | None = None
+) -> SlotResult | None:
     """Do what is to be done about a schedule now, one slot of it: what became of the slot that was started. None: no
-    slot was to be started, or somebody else saw to it; or nobody has told the key yet, and it is not among these."""
+    slot was to be started, or somebody else saw to it; or nobody has told the key yet, and it is not among these.
+    `order` is needed for those that order operations."""
     if schedule.keyed is None:
         found = keys.of(schedule) if keys is not None else None
         if found is None:
@@ -81,7 +89,11 @@ def look_at(resources: Resources, schedule: Schedule, keys: Keys | None = None) 
             return None
         schedule = decided.schedule.evolve(version=schedule.version + 1)
     assert schedule.starting is not None
-    result = _start(resources, schedule, schedule.starting)
+    if schedule.orders is not None:
+        assert order is not None, "who looks at such a schedule can order"
+        result = order(resources, schedule, schedule.starting)
+    else:
+        result = _start(resources, schedule, schedule.starting)
     if not resources.store.schedules.save(settle(schedule, result, resources.store.now())):
         return None
     _count(schedule, result)
@@ -93,6 +105,8 @@ def _decided(resources: Resources, schedule: Schedule) -> Decided:
     now = resources.store.now()
     if schedule.disabled is not None:
         return Decided(_while_disabled(resources, schedule, now))
+    if schedule.orders is not None:
+        return decide(schedule, [], now, under_way(resources, schedule))
     there = instances(resources, schedule)
     decided = decide(schedule, [Instance(one, _marker_of(resources, schedule, one)) for one in there], now)
     if decided.schedule.disabled is not None:
@@ -134,8 +148,14 @@ def instances(resources: Resources, schedule: Schedule) -> list[Process]:
     return beside if there is None else [*beside, there]
 
 
+def under_way(resources: Resources, schedule: Schedule) -> int | None:
+    """The last operation that a schedule ordered, if it is still to be carried out."""
+    last = resources.store.operations.get(schedule.last_operation) if schedule.last_operation is not None else None
+    return last.id if last is not None and last.state in UNDER_WAY else None
+
+
 def instance_id(schedule: Schedule, starting: Starting) -> str:
-    """The custom id of a slot's process: whoever starts it again gets the same one."""
+    """The custom id of a slot's process, or of its operation: whoever starts it again gets the same one."""
     return f"{schedule.id}@{'trigger ' if starting.triggered else ''}{moment_text(starting.slot)}"
 
 

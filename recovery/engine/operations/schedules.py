@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recovery.engine.actors.actor import Actor
-from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, instances, look_at
+from recovery.engine.lifecycle.slots import NO_ARGUMENTS, Keys, instances, look_at, under_way
 from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.operator import who
+from recovery.engine.operations.ordering import order
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreUnavailable
 from recovery.records import ProcessState, given
-from recovery.records.schedule import DEFAULTS, OperatorWord, Overlap, Plan, Schedule, SlotResult
+from recovery.records.schedule import DEFAULTS, OperatorWord, Orders, Overlap, Plan, Schedule, SlotResult
 from recovery.schedule import check, plan_names, plan_of, states
 
 log = logging.getLogger(__name__)
@@ -118,21 +119,35 @@ class Schedules:
 
     def add(self, name: str, process_type: str, said: Mapping[str, Any], reason: str) -> Schedule:
         """Start this process type at these times. Raises InputError."""
-        if not _NAME.fullmatch(given.text(name, "name of the schedule")):
-            raise InputError(f"schedule {given.shown(name)}: use letters, digits, '_', '.', '-', at most 100")
-        known = self._resources.store.process_types.stored()
+        known = self._known(name)
         if process_type not in known:
             there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
             raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
         if name in known and name != process_type:
-            raise InputError(
-                f"schedule {name}: is the name of another process type, whose own schedule has it; take another"
-            )
+            raise _others_name(name)
         plan = plan_of(said, f"schedule {name}")
         word = self._word("add", reason)
-        if not self._kept.insert(states.added(name, process_type, plan, word, word.at)):
-            raise InputError(f"schedule {name}: there is one of this name; `recovery schedule set` changes it")
-        return self.get(name)
+        return self._added(states.added(name, process_type, plan, word, word.at))
+
+    def add_ordering(self, name: str, orders: Orders, said: Mapping[str, Any]) -> Schedule:
+        """Order this operation at these times. Raises InputError."""
+        if name in self._known(name):
+            raise _others_name(name)
+        plan = plan_of(said, f"schedule {name}")
+        with audited(self._resources, f"schedule {orders.kind}", name, orders.why, by=self._by, **said):
+            word = self._word(orders.kind.value, orders.why)
+            return self._added(states.ordering(name, orders, plan, word, word.at))
+
+    def _known(self, name: str) -> Iterable[str]:
+        """The process types, if this can be the name of a schedule."""
+        if not _NAME.fullmatch(given.text(name, "name of the schedule")):
+            raise InputError(f"schedule {given.shown(name)}: use letters, digits, '_', '.', '-', at most 100")
+        return self._resources.store.process_types.stored()
+
+    def _added(self, schedule: Schedule) -> Schedule:
+        if not self._kept.insert(schedule):
+            raise InputError(f"schedule {schedule.id}: there is one of this name; `recovery schedule set` changes it")
+        return self.get(schedule.id)
 
     def set(self, name: str, said: Mapping[str, Any], reason: str) -> Schedule:
         """Set these settings over what the code says."""
@@ -202,6 +217,8 @@ class Schedules:
         is `force`d, does not allow two at once; or where it is refused."""
 
         def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
+            if schedule.orders is not None and (operation := under_way(self._resources, schedule)) is not None:
+                raise InputError(f"schedule {name}: operation {operation} is under way; there is one at a time")
             overlap, there = schedule.plan.overlap, instances(self._resources, schedule)
             running = next((one for one in there if one.state is ProcessState.RUNNING), None)
             if running is not None and overlap is not Overlap.ALLOW and not force:
@@ -219,13 +236,13 @@ class Schedules:
         schedule = self._change(name, "trigger", reason, change)
         starting = schedule.starting
         assert starting is not None, "that is what was written"
-        result = look_at(self._resources, schedule)
+        result = look_at(self._resources, schedule, order=order)
         if result is None:  # a scanner was first
             settled = self.get(name).recent
             result = next((one for one in reversed(settled) if one.slot == starting.slot), None)
         if result is None:
             raise StoreUnavailable(f"schedule {name}: an instance is being started; `recovery schedule show` tells")
-        if result.process is None:
+        if result.process is None and result.operation is None:
             raise InputError(f"schedule {name}: not started: {result.reason}")
         return result
 
@@ -241,6 +258,10 @@ class Schedules:
     def _word(self, what: str, reason: str) -> OperatorWord:
         text = given.text(reason, "reason") if reason else ""
         return OperatorWord(what=what, by=self._by, reason=text, at=self._resources.store.now())
+
+
+def _others_name(name: str) -> InputError:
+    return InputError(f"schedule {name}: is the name of another process type, whose own schedule has it; take another")
 
 
 def _too_busy(name: str) -> StoreUnavailable:

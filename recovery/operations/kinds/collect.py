@@ -45,7 +45,7 @@ class Collect(Kind):
             # What is being removed already was written before that, and is not whole any more.
             whole = [process.id for process in ours if not process.removing]
             if operation.export is not None and whole:
-                append(self.resources, operation.id, operation.export, whole)
+                append(self.resources, operation, whole)
             gone = remove(self.resources, ours)
         except Exception as error:
             if is_of_servers(error):

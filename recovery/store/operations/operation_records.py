@@ -44,7 +44,8 @@ class Operations:
         self._committed, self._current = committed(collection), current(collection)
 
     def insert(self, wanted: Operation, deadline: float) -> Operation:
-        """Save a new operation under the next number, to be looked at within so many seconds; as it was saved."""
+        """Save a new operation under the next number, to be looked at within so many seconds; as it was saved. Of one
+        for a slot that there is already: that one."""
         while True:
             last = next(iter(self._current.find({}, {"_id": True}).sort("_id", -1).limit(1)), None)
             number = (last["_id"] if last else 0) + 1
@@ -59,10 +60,18 @@ class Operations:
                     upsert=True,
                     return_document=ReturnDocument.AFTER,
                 )
-            except DuplicateKeyError:  # somebody else's
+            except DuplicateKeyError as error:  # somebody else's
+                there = self._of_slot(wanted.slot) if "slot" in (error.details or {}).get("keyPattern", ()) else None
+                if there is not None:
+                    return there
                 continue
             assert made is not None  # it is an upsert
             return from_document(Operation, made)
+
+    def _of_slot(self, slot: str | None) -> Operation | None:
+        # Written a moment ago, perhaps; what is written next with a majority has it as well.
+        found = self._current.find_one({"slot": slot})
+        return from_document(Operation, found) if found else None
 
     def get(self, number: int) -> Operation | None:
         """The operation of this number. Raises DamagedRecord."""

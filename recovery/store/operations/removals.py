@@ -2,11 +2,16 @@
 
 The first is the commit point; the process itself goes last, so that a removal which was cut off is found by its
 deadline (REMOVAL_CUT_OFF). All are acknowledged by a majority. Index `_id`: a process's records are one range of it.
+
+Each names the epoch that the process was of when it was seen to be removed, and touches nothing of a later one: a
+process that was removed meanwhile, and read back from its export, is of a later one with all of its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from pymongo.database import Database
 
@@ -20,6 +25,14 @@ from recovery.store.expressions import after, record_range
 _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
 
+class Begun(NamedTuple):
+    """A process that is being removed, as it was seen. Its epoch may be none, where another program has spoilt it."""
+
+    id: str
+    epoch: int | None
+    reopened: int
+
+
 @translated
 class Removals:
     """Updates over the collections `processes`, `graphs`, `decisions`, `tasks` and `interruptions`."""
@@ -27,8 +40,8 @@ class Removals:
     def __init__(self, database: Database[Document]) -> None:
         self._processes = committed(database[schema.PROCESSES])
         self._graphs = committed(database[schema.GRAPHS])
-        self._of_tasks = [committed(database[name]) for name in (schema.DECISIONS, schema.TASKS, schema.INTERRUPTIONS)]
-        self._decisions = self._of_tasks[0]
+        self._decisions, self._tasks = committed(database[schema.DECISIONS]), committed(database[schema.TASKS])
+        self._interruptions = committed(database[schema.INTERRUPTIONS])
 
     def live(self, process_ids: Sequence[str]) -> set[str]:
         """Those of these of which a record is live, or a graph open: somebody is to look at them."""
@@ -41,29 +54,39 @@ class Removals:
             found |= {one["_id"].partition("/")[0] for one in keys}
         return found
 
-    def begin(self, seen: Sequence[tuple[str, int]], within: float) -> list[str]:
+    def begin(self, seen: Sequence[tuple[str, int]], within: float) -> list[Begun]:
         """finished|aborted, at rest and of the epoch that was seen → being removed: the commit point. Those that are,
         by whomever. Their custom ids are free from here on."""
-        ids = [key for key, _ in seen]
         at_rest: Document = {"state": {"$in": _OVER}, "recoveryTime": None, "redo": None, "removing": None}
         of_epoch = [{"_id": key, "epoch": epoch} for key, epoch in seen]
         former = {"$ifNull": ["$customId", "$formerCustomId", "$$REMOVE"]}
         fields = {"removing": True, "recoveryTime": after(within), "formerCustomId": former}
         if of_epoch:
             self._processes.update_many({"$or": of_epoch, **at_rest}, [{"$set": fields}, {"$unset": "customId"}])
-        return self.begun(ids)
+        return self.begun([key for key, _ in seen])
 
-    def begun(self, process_ids: Sequence[str]) -> list[str]:
+    def begun(self, process_ids: Sequence[str]) -> list[Begun]:
         """Those of these that are being removed."""
         among = {"_id": {"$in": list(process_ids)}, "removing": True}
-        return [one["_id"] for one in self._processes.find(among, {"_id": True})]
+        found = self._processes.find(among, {"epoch": True, "reopened": True})
+        return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0) for one in found]
 
-    def finish(self, process_ids: Sequence[str]) -> int:
-        """Remove the records of processes that are being removed, and last the processes; how many."""
-        if not process_ids:
-            return 0
-        of_them = {"$or": [record_range(key) for key in process_ids]}
-        for collection in self._of_tasks:
-            collection.delete_many(of_them)
-        self._graphs.delete_many({"_id": {"$in": list(process_ids)}})
-        return self._processes.delete_many({"_id": {"$in": list(process_ids)}, "removing": True}).deleted_count
+    def finish(self, begun: Iterable[Begun]) -> int:
+        """Remove the records of processes that are being removed, and last the processes; how many. Of what is of a
+        later epoch by now, nothing."""
+        alike = defaultdict[tuple[int | None, int], list[str]](list)
+        for one in begun:
+            alike[one.epoch, one.reopened].append(one.id)
+        return sum(self._finish(ids, epoch, reopened) for (epoch, reopened), ids in alike.items())
+
+    def _finish(self, process_ids: Sequence[str], epoch: int | None, reopened: int) -> int:
+        of_them: Document = {"$or": [record_range(key) for key in process_ids]}
+        among: Document = {"_id": {"$in": list(process_ids)}}
+        # Not `$lte`: something that is no number goes as well.
+        no_later: Document = {"epoch": {"$not": {"$gt": epoch}}}
+        self._decisions.delete_many({**of_them, **no_later})
+        self._tasks.delete_many({**of_them, **no_later})
+        # Each begin of an epoch reopens the process, and these tell how often it was.
+        self._interruptions.delete_many({**of_them, "reopened": {"$not": {"$gt": reopened}}})
+        self._graphs.delete_many({**among, **no_later})
+        return self._processes.delete_many({**among, "removing": True, "epoch": epoch}).deleted_count

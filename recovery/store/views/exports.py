@@ -1,28 +1,53 @@
 """Processes with all of their records as JSON texts, a line for each, and back: what is kept of what is removed.
 
 A line is an object `{"process": …, "graph": …, "tasks": […], "decisions": […]}` in MongoDB's relaxed Extended JSON:
-times are `{"$date": "…"}`, all else is plain.
+times are `{"$date": "…"}`, all else is plain. What is read back comes in an epoch of its own, above all that its
+records had: whoever began to remove it before, and was paused since, finds nothing any more that he may remove.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps, loads
+from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import BulkWriteError
 
 from recovery.errors import InputError
-from recovery.records.ids import split_record_id
+from recovery.records import given
+from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
-from recovery.store.lifecycle.tasks import insert_missing
 
 _OF_TASKS = {"tasks": schema.TASKS, "decisions": schema.DECISIONS}
+_DUPLICATE = 11000
+_NONE = "it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A process with all of its records, as documents."""
+
+    process: Document
+    graph: Document | None
+    tasks: list[Document]
+    decisions: list[Document]
+
+    @property
+    def id(self) -> str:
+        return str(self.process["_id"])
+
+    def line(self) -> str:
+        """All of it, as a text without line breaks."""
+        found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
+        return dumps(found, json_options=RELAXED_JSON_OPTIONS)
 
 
 @translated
@@ -32,57 +57,118 @@ class Exports:
     def __init__(self, database: Database[Document]) -> None:
         self._told = {name: committed(database[name]) for name in schema.OF_PROCESSES}
 
-    def lines(self, process_ids: Sequence[str]) -> Iterator[str]:
-        """A line for each of these that is there, in the order given."""
-        among = {"_id": {"$in": list(process_ids)}}
-        processes = {one["_id"]: one for one in self._told[schema.PROCESSES].find(among)}
-        graphs = {one["_id"]: one for one in self._told[schema.GRAPHS].find(among)}
-        for key in process_ids:
-            if key in processes:
-                found: Document = {"process": processes[key], "graph": graphs.get(key)}
-                for name, collection in _OF_TASKS.items():
-                    found[name] = self._told[collection].find(record_range(key)).hint("_id_").to_list()
-                yield dumps(found, json_options=RELAXED_JSON_OPTIONS)
+    def wholes(self, process_ids: Sequence[str]) -> Iterator[Whole]:
+        """Those of these that are there, in order of id. Four queries, of which one process is in memory at a time, and
+        the next one. Index `_id_`."""
+        if not process_ids:
+            return
+        among: Document = {"_id": {"$in": list(process_ids)}}
+        ranges: Document = {"$or": [record_range(key) for key in process_ids]}
+        graphs, tasks, decisions = (
+            _Records(self._told[name].find(query).sort("_id", 1).hint("_id_"))
+            for name, query in ((schema.GRAPHS, among), (schema.TASKS, ranges), (schema.DECISIONS, ranges))
+        )
+        for process in self._told[schema.PROCESSES].find(among).sort("_id", 1).hint("_id_"):
+            key = process["_id"]
+            graph = next(iter(graphs.take(key)), None)
+            yield Whole(process, graph, tasks.take(key), decisions.take(key))
 
-    def insert(self, line: str) -> str | None:
-        """Save the process of a line, itself last; its id, or None if it is there already.
+    @staticmethod
+    def parsed(line: str) -> Whole:
+        """What a line holds, to be saved in an epoch of its own. Raises InputError for what is no such line."""
+        return _parsed(line)
 
-        One whose custom id another has by now comes without it. Raises InputError for what is no such line.
+    def insert(self, wholes: Sequence[Whole]) -> set[str]:
+        """Save processes, themselves last; which were not there. Five round trips, and one more where a custom id is
+        another's by now: such a process comes without it.
+
+        Raises InputError for one that is being removed, and for what MongoDB does not take.
         """
-        found = _parsed(line)
-        process, key = found["process"], found["process"]["_id"]
-        if self._told[schema.PROCESSES].find_one({"_id": key}, {"_id": True}) is not None:
-            return None
-        for name, collection in _OF_TASKS.items():
-            insert_missing(self._told[collection], found[name])
-        insert_missing(self._told[schema.GRAPHS], [found["graph"]] if found["graph"] else [])
-        try:
-            self._told[schema.PROCESSES].insert_one(process)
-        except DuplicateKeyError as error:
-            if "customId" not in (error.details or {}).get("keyPattern", ()):
-                return None
+        ids = [one.id for one in wholes]
+        there = {one["_id"]: one for one in self._processes.find({"_id": {"$in": ids}}, {"removing": True})}
+        if going := [key for key, one in there.items() if one.get("removing")]:
+            raise InputError(f"process {going[0]} is just being removed; import it again once that is over")
+        new = {one.id: one for one in reversed(wholes) if one.id not in there}
+        for name in _OF_TASKS:
+            self._insert(_OF_TASKS[name], [record for one in new.values() for record in getattr(one, name)])
+        self._insert(schema.GRAPHS, [one.graph for one in new.values() if one.graph is not None])
+        failed = self._insert(schema.PROCESSES, [one.process for one in new.values()])
+        # By its index: of a process that somebody else imports just now the key is there.
+        taken = {failure["op"]["_id"] for failure in failed if "customId" in failure.get("keyPattern", ())}
+        for key in taken:
+            process = new[key].process
             process["formerCustomId"] = process.pop("customId")
-            self._told[schema.PROCESSES].insert_one(process)
-        return str(key)
+        again = self._insert(schema.PROCESSES, [new[key].process for key in taken])
+        lost = {failure["op"]["_id"] for failure in failed} - taken | {failure["op"]["_id"] for failure in again}
+        return new.keys() - lost
+
+    @property
+    def _processes(self) -> Collection[Document]:
+        return self._told[schema.PROCESSES]
+
+    def _insert(self, name: str, documents: Sequence[Document]) -> list[Document]:
+        """Insert what is missing; what was refused since it, or its custom id, is there."""
+        if not documents:
+            return []
+        try:
+            self._told[name].insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            failed: list[Document] = error.details["writeErrors"]
+            for failure in failed:
+                if failure["code"] != _DUPLICATE:
+                    told = f"{given.shown(failure['op']['_id'])} of {name}: MongoDB does not take it"
+                    raise InputError(f"{told}: {failure.get('errmsg')}") from None
+            if error.details["writeConcernErrors"]:
+                raise
+            return failed
+        except OverflowError:
+            raise InputError(f"{name}: a number has more than the 64 bits that MongoDB has for one") from None
+        return []
 
 
-def _parsed(line: str) -> dict[str, Any]:
+class _Records:
+    """Records in order of their keys, handed out process by process."""
+
+    def __init__(self, source: Iterator[Document]) -> None:
+        self._groups = groupby(source, lambda document: split_record_id(document["_id"])[0])
+        self._held: dict[str, list[Document]] = {}
+        self._last = ""
+
+    def take(self, process_id: str) -> list[Document]:
+        """All of this process. Asked for in order of ids: of two of which one begins with the other that of the records
+        may be another, so what comes too early is held."""
+        while self._last < process_id + SEPARATOR and (group := next(self._groups, None)) is not None:
+            key, documents = group
+            self._held[key], self._last = list(documents), key + SEPARATOR
+        return self._held.pop(process_id, [])
+
+
+def _parsed(line: str) -> Whole:
     try:
         found = loads(line, json_options=RELAXED_JSON_OPTIONS.with_options(tz_aware=True))
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # the driver's own, and whatever a text leads to that somebody has changed
         raise InputError(f"it is no JSON: {error}") from None
     if not (isinstance(found, dict) and isinstance(found.get("process"), dict)):
-        raise InputError("it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`")
-    key = found["process"].get("_id")
-    graph, tasks, decisions = found.get("graph"), found.get("tasks"), found.get("decisions")
+        raise InputError(_NONE)
+    process, graph = found["process"], found.get("graph")
+    key, tasks, decisions = process.get("_id"), found.get("tasks"), found.get("decisions")
     if not (isinstance(key, str) and isinstance(tasks, list) and isinstance(decisions, list)):
-        raise InputError("it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`")
+        raise InputError(_NONE)
     records = [one for one in (*tasks, *decisions) if not (isinstance(one, Mapping) and _is_of(one.get("_id"), key))]
     if records or (graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key)):
         raise InputError(f"it has records of another process than {key}")
     for name in ("removing", "recoveryTime"):
-        found["process"].pop(name, None)
-    return {"process": found["process"], "graph": graph, "tasks": tasks, "decisions": decisions}
+        process.pop(name, None)
+    _begin_epoch([process, *([graph] if graph else []), *tasks, *decisions])
+    return Whole(process, graph, tasks, decisions)
+
+
+def _begin_epoch(records: Sequence[Document]) -> None:
+    """Move all of these above the last epoch that one of them is of, each as far as the others."""
+    known = [one for one in records if type(one.get("epoch")) is int]
+    above = max((one["epoch"] for one in known), default=0) + 1
+    for one in known:
+        one["epoch"] += above
 
 
 def _is_of(record: Any, process_id: str) -> bool:

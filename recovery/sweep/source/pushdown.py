@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
-from recovery.sweep.source.tables import MOMENT, NUMBER, PLAIN, TEXT, WHOLE, Kind, Table
+from recovery.store.views.tables import MOMENT, NUMBER, PLAIN, TEXT, WHOLE, Kind, Table
 
 MAX_VALUES = 1000
 """Of an IN; more are left to Spark."""

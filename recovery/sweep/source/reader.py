@@ -24,11 +24,11 @@ from recovery.repair import look_at_all
 from recovery.settings import load
 from recovery.store import check_server
 from recovery.store.views.ranges import Range
+from recovery.store.views.tables import TABLES, Row
 from recovery.survey.plan import plan
 from recovery.sweep.source.pushdown import pushed
 from recovery.sweep.source.results import numbered, ranges_of
 from recovery.sweep.source.rows import SCHEMAS, Reading, rows
-from recovery.sweep.source.tables import TABLES, Row
 
 NAME = "recovery"
 OPTIONS = ("uri", "database", "table", "selection", "operation", "partitions")

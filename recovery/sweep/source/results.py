@@ -9,7 +9,7 @@ from recovery.engine import Resources
 from recovery.errors import InputError
 from recovery.records import OperationResult, Tally
 from recovery.store.views.ranges import Range
-from recovery.sweep.source.tables import Row
+from recovery.store.views.tables import Row
 
 RESULTS = (
     "operation bigint, process string, type string, rule string, actor string, count bigint, state string, "

@@ -14,11 +14,11 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.views.ranges import Range, Ranges
+from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.survey import Look, RangeCounts, wrong_in
 from recovery.survey.read import Stream
 from recovery.sweep.connections import connected
 from recovery.sweep.source.results import RESULTS, results
-from recovery.sweep.source.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 
 PAGE = 1000
 """Processes of a selection that are read together."""

@@ -1,4 +1,5 @@
-"""The tables of the data source: their columns, and the rows that documents make. Spark is not imported here.
+"""The tables of the data source, and of an export as Parquet: their columns, and the rows that documents make. Spark is
+not imported here.
 
 A field that can't be read is null in its row, and the column `damage` names it: one such record costs one line, and no
 query.

@@ -1,0 +1,57 @@
+"""`recovery schedule collect`: what is old is removed by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recovery.cli.output import JsonOption
+
+if TYPE_CHECKING:
+    from recovery.records.schedule import Schedule
+
+HELP = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
+
+What is selected is counted from each slot on: ended:<90d is what ended more than 90 days before. A slot that comes
+while the operation before is under way is skipped.
+
+Example: [bold]recovery schedule collect nightly 'ended:<90d' 'schedule=0 3 * * *' --reason "90 days are enough"[/bold]
+"""
+
+
+def collect(
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    selection: Annotated[
+        str, typer.Argument(metavar="SELECTION", show_default=False, help="Which processes, as `recovery find` has it.")
+    ],
+    settings: Annotated[list[str], typer.Argument(metavar="SETTING=VALUE", show_default=False)],
+    reason: Annotated[str, typer.Option("--reason", help="Kept with each operation; needed.", show_default=False)] = "",
+    export: Annotated[str | None, typer.Option(metavar="FOLDER", help="Write what is removed there before.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Processes a second; default: as fast as it goes.")] = None,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.schedules import tell
+
+    tell("collect", _add(name, selection, settings, reason, export, format, rate), "added", json)
+
+
+def _add(
+    name: str,
+    selection: str,
+    settings: list[str],
+    reason: str,
+    export: str | None,
+    format: str | None,
+    rate: float | None,
+) -> Schedule:
+    from recovery.cli.output import connect
+    from recovery.operations import Asked
+    from recovery.operations.scheduled import schedule_operation
+    from recovery.schedule import assignments
+
+    asked = Asked("collect", selection, export=export, export_format=format, rate=rate)
+    return schedule_operation(connect(), name, asked, assignments(settings, f"schedule {name}"), reason)
