@@ -34,6 +34,7 @@ ALL = (
     "wide",
     "stale",
     "sweep",
+    "sweep_scale",
     "search",
 )
 WITH_WORKERS = ("lag", "storm", "throughput", "kill", "noticed", "wide", "stale")

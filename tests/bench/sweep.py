@@ -31,11 +31,11 @@ from tests.bench.sweep_data import fill
 from tests.bench.turns import in_turn, ratios
 
 CORES = 2
-PROCESSES = 100_000
+PROCESSES = 200_000
 LOOPED = 2_000
 """Processes that the loop checks: enough for its rate."""
-REPETITIONS = 7
-OVER_LOOP, OVER_READ = ">= 10", ">= 0.5"
+REPETITIONS = 5
+OVER_LOOP, OVER_READ = ">= 10", ">= 0.6"
 
 
 def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPETITIONS) -> list[Row]:

@@ -6,6 +6,7 @@ A process id has 32 letters always, so the other processes of a shape are its by
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from multiprocessing import get_context
@@ -25,33 +26,36 @@ AT_ONCE = 1000
 WRITERS = 2
 
 
-def fill(settings: Settings, processes: int) -> int:
-    """Fill the database: 90 % finished, 8 % running, 2 % broken in each way; how many are broken."""
+def fill(settings: Settings, processes: int, every: int = 50, shapes: Sequence[Shape] = tuple(BROKEN)) -> int:
+    """Fill the database: each so many-th is broken, in each of these ways in turn (0: none), 8 % are running, the rest
+    finished; how many are broken."""
     store = Store(settings)
     schema.create(store.database)
     now = store.now()
-    store.database[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
+    if not store.database[schema.QUEUES].count_documents({}):  # what was queued for the first is not lost by the second
+        store.database[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
     shares = [processes // WRITERS] * WRITERS
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
-        return sum(pool.map(_write, [settings] * WRITERS, shares, [now] * WRITERS))
+        same = ([one] * WRITERS for one in (now, every, shapes))
+        return sum(pool.map(_write, [settings] * WRITERS, shares, *same))
 
 
-def _write(settings: Settings, processes: int, now: datetime) -> int:
+def _write(settings: Settings, processes: int, now: datetime, every: int, shapes: Sequence[Shape]) -> int:
     database = Store(settings).database
-    broken = itertools.cycle(BROKEN)
+    broken = itertools.cycle(shapes)
     templates: dict[Shape, list[tuple[str, bytes]]] = {
         shape: [
             (name, bson.encode(document))
             for name, documents in shape(TEMPLATE_ID, now).to_documents().items()
             for document in documents
         ]
-        for shape in (finished, running, *BROKEN)
+        for shape in (finished, running, *shapes)
     }
     odd = 0
     for first in range(0, processes, AT_ONCE):
         batches: dict[str, list[Any]] = {}
         for place in range(first, min(first + AT_ONCE, processes)):
-            is_odd = place % 50 == 0
+            is_odd = every > 0 and place % every == 0
             odd += is_odd
             shape = next(broken) if is_odd else running if place % 25 in (1, 2) else finished
             process_id = new_process_id().encode()

@@ -1,0 +1,188 @@
+"""How a sweep grows: from 20,000 processes to 200,000, with 1 % of them broken, on a cluster, and as a repair.
+
+small, large    20,000 and 200,000 healthy processes, in databases of their own, swept in turn in one session
+memory          the peak of each process of a sweep (driver, JVM, executors' Pythons) in the large one by the small one
+findings        200,000 processes of which 1 % are broken, by the healthy ones
+standalone      a master and two workers of one core, by `local[2]`, each in a process of its own, the second sweep
+repair          100,000 processes whose message is lost, by the bare limit: update_many and LPUSH by the thousand
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+from pymongo import MongoClient
+
+from recovery.queue import encode
+from recovery.records.ids import new_pass
+from recovery.settings import Settings
+from recovery.store import Queued
+from recovery.sweep import sweep
+from recovery.sweep.session import spark
+from tests.bench.requeue import LONG_AGO, _bare
+from tests.bench.rows import Row, medians, ratio_row, row
+from tests.bench.sweep_data import fill
+from tests.bench.turns import in_turn, ratios
+from tests.sweep.shapes import message_lost
+from tests.sweep.standalone import Standalone
+
+CORES = 2
+SMALL, LARGE, LOST = 20_000, 200_000, 100_000
+REPETITIONS = 3
+
+
+def run(settings: Settings, small: int = SMALL, large: int = LARGE, lost: int = LOST) -> list[Row]:
+    local = settings.model_copy(update={"spark_master": f"local[{CORES}]"})
+    names = {name: f"{settings.database}_{name}" for name in ("small", "large", "lost")}
+    of = {name: local.model_copy(update={"database": database}) for name, database in names.items()}
+    fill(of["small"], small, every=0)
+    fill(of["large"], large, every=0)
+    rows = _growth(of, small, large)
+    rows.append(_standalone(of["large"], large))
+    rows.append(_findings(of["large"], large))
+    MongoClient(settings.mongo_uri).drop_database(of["large"].database)
+    fill(of["lost"], lost, every=1, shapes=(message_lost,))
+    rows.append(_repair(of["lost"], lost))
+    return rows
+
+
+def _growth(of: Mapping[str, Settings], small: int, large: int) -> list[Row]:
+    peaks: dict[str, dict[str, float]] = {}
+
+    def swept(name: str, processes: int) -> float:
+        with _peaks() as peak:
+            seconds = _seconds(of[name], processes)
+        peaks[name] = peak  # of the last time, when all is warm
+        return seconds / processes * 1e6
+
+    with spark(of["small"]):
+        works: dict[str, Callable[[], float]] = {
+            "large": lambda: swept("large", large),
+            "small": lambda: swept("small", small),
+        }
+        in_turn(works, 1)
+        found = in_turn(works, REPETITIONS)
+    per_process = ratios(found, "large", "small")
+    grown = {kind: peaks["large"][kind] / peaks["small"][kind] for kind in peaks["small"]}
+    told = ", ".join(f"{kind} {peaks['small'][kind]:.0f} → {peaks['large'][kind]:.0f} MB" for kind in grown)
+    return [
+        ratio_row("sweep: time per process, 200,000 / 20,000", per_process, "<= 1.15", medians(found, "µs")),
+        row("sweep: memory, 200,000 / 20,000", max(grown.values()), "<= 1.2", "ratio", told),
+    ]
+
+
+def _findings(settings: Settings, healthy: int) -> Row:
+    """The same database before and after 1 % were added: in turn can't be, so twice before and twice after."""
+    with spark(settings):
+        _seconds(settings, healthy)
+        before = [_seconds(settings, healthy) / healthy * 1e6 for _ in range(REPETITIONS)]
+        broken = fill(settings, healthy // 100, every=1)
+        together = healthy + healthy // 100
+        after = [_seconds(settings, together, broken) / together * 1e6 for _ in range(REPETITIONS)]
+    found = {"1 % broken": after, "healthy": before}
+    return ratio_row(
+        "sweep: time with 1 % broken", ratios(found, "1 % broken", "healthy"), "<= 1.3", medians(found, "µs a process")
+    )
+
+
+def _standalone(settings: Settings, processes: int) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Standalone(Path(folder))
+        try:
+            for _ in range(CORES):
+                cluster.worker()
+            there = settings.model_copy(update={"spark_master": cluster.url})
+            found = in_turn(
+                {
+                    "standalone": lambda: processes / _apart(there, processes, cluster.environment),
+                    "local": lambda: processes / _apart(settings, processes, {}),
+                },
+                REPETITIONS,
+            )
+        finally:
+            cluster.stop()
+    measured, told = ratios(found, "standalone", "local"), medians(found, "processes/s")
+    return ratio_row("sweep: two standalone workers / local[2]", measured, ">= 0.8", told)
+
+
+def _repair(settings: Settings, lost: int) -> Row:
+    database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
+    broker = redis.Redis.from_url(settings.broker_url)
+    ids = [one["_id"] for one in database["decisions"].find({"state": "queued"}, {"_id": True})]
+    as_lost = {one: database["decisions"].find_one({"_id": ids[0]})[one] for one in ("queuedAt", "recoveryTime")}
+    assert len(ids) == lost, (len(ids), lost)
+
+    def lose() -> None:
+        database["decisions"].update_many({"_id": {"$in": ids}}, {"$set": {"state": "queued", **as_lost}})
+        broker.flushdb()
+
+    def repaired() -> float:
+        lose()
+        began = time.perf_counter()
+        report = sweep(settings, repair=True)
+        assert sum(report.repaired.values()) == lost, report.summary()
+        return lost / (time.perf_counter() - began)
+
+    def bare() -> float:
+        lose()
+        messages = [encode(Queued(one, "part", new_pass(), LONG_AGO)) for one in ids]
+        began = time.perf_counter()
+        _bare(database, broker, ids, messages)
+        return lost / (time.perf_counter() - began)
+
+    with spark(settings):
+        sweep(settings)
+        found = in_turn({"repair": repaired, "bare limit": bare}, REPETITIONS)
+    measured, told = ratios(found, "repair", "bare limit"), medians(found, "a second")
+    return ratio_row("sweep: repair of 100,000 MESSAGE_LOST / bare limit", measured, ">= 0.3", told)
+
+
+def _seconds(settings: Settings, processes: int, broken: int = 0) -> float:
+    report = sweep(settings)
+    if (report.processes, report.suspects) != (processes, broken):
+        raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
+    return report.seconds
+
+
+def _apart(settings: Settings, processes: int, environment: Mapping[str, str]) -> float:
+    """Seconds of the second sweep of a session in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
+        return apart.submit(_second, settings, processes, dict(environment)).result()
+
+
+def _second(settings: Settings, processes: int, environment: Mapping[str, str]) -> float:
+    os.environ.update(environment)
+    with spark(settings):
+        _seconds(settings, processes)
+        return _seconds(settings, processes)
+
+
+@contextmanager
+def _peaks() -> Iterator[dict[str, float]]:
+    """The peaks of this process and of those that it started, in MB by kind: filled in when it is over."""
+    for process in _ours():
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+    found: dict[str, float] = defaultdict(float)
+    yield found
+    for process in _ours():
+        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+        kind = "JVM" if process.name() == "java" else "driver" if process.pid == os.getpid() else "executor"
+        found[kind] = max(found[kind], peak)
+
+
+def _ours() -> list[psutil.Process]:
+    here = psutil.Process()
+    names = ("java", "python")
+    return [here, *(one for one in here.children(recursive=True) if one.name().startswith(names))]
