@@ -49,8 +49,8 @@ def run(settings: Settings, small: int = SMALL, large: int = LARGE, lost: int = 
     fill(of["small"], small, every=0)
     fill(of["large"], large, every=0)
     rows = _growth(of, small, large)
-    rows.append(_standalone(of["large"], large))
     rows.append(_findings(of["large"], large))
+    rows.append(_standalone(of["large"], large + large // 100, large // 100))
     MongoClient(settings.mongo_uri).drop_database(of["large"].database)
     fill(of["lost"], lost, every=1, shapes=(message_lost,))
     rows.append(_repair(of["lost"], lost))
@@ -96,7 +96,7 @@ def _findings(settings: Settings, healthy: int) -> Row:
     )
 
 
-def _standalone(settings: Settings, processes: int) -> Row:
+def _standalone(settings: Settings, processes: int, broken: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         cluster = Standalone(Path(folder))
         try:
@@ -105,8 +105,8 @@ def _standalone(settings: Settings, processes: int) -> Row:
             there = settings.model_copy(update={"spark_master": cluster.url})
             found = in_turn(
                 {
-                    "standalone": lambda: processes / _apart(there, processes, cluster.environment),
-                    "local": lambda: processes / _apart(settings, processes, {}),
+                    "standalone": lambda: processes / _apart(there, processes, broken, cluster.environment),
+                    "local": lambda: processes / _apart(settings, processes, broken, {}),
                 },
                 REPETITIONS,
             )
@@ -155,17 +155,17 @@ def _seconds(settings: Settings, processes: int, broken: int = 0) -> float:
     return report.seconds
 
 
-def _apart(settings: Settings, processes: int, environment: Mapping[str, str]) -> float:
+def _apart(settings: Settings, processes: int, broken: int, environment: Mapping[str, str]) -> float:
     """Seconds of the second sweep of a session in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
-        return apart.submit(_second, settings, processes, dict(environment)).result()
+        return apart.submit(_second, settings, processes, broken, dict(environment)).result()
 
 
-def _second(settings: Settings, processes: int, environment: Mapping[str, str]) -> float:
+def _second(settings: Settings, processes: int, broken: int, environment: Mapping[str, str]) -> float:
     os.environ.update(environment)
     with spark(settings):
-        _seconds(settings, processes)
-        return _seconds(settings, processes)
+        _seconds(settings, processes, broken)
+        return _seconds(settings, processes, broken)
 
 
 @contextmanager

@@ -47,14 +47,18 @@ def test_only_what_is_signed_is_taken(cluster: Cluster) -> None:
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_sweep_of_beat_is_run_by_a_worker_for_sweeps(cluster: Cluster) -> None:
-    signed = keyed(cluster, KEY, sweep_interval=3.0, spark_master="local[1]")
+def test_a_sweep_of_beat_is_an_operation(cluster: Cluster) -> None:
+    """Ordered and done by the worker for Spark: one after the other, never two at once."""
+    signed = keyed(cluster, KEY, sweep_interval=2.0, spark_master="local[1]")
     worker = signed.stack.start_worker(
         APP, concurrency=1, queues=[SPARK_QUEUE], pool="threads", env=signed.settings.environment()
     )
     signed.beat()
-    wait_until(lambda: "recovery.sweep" in _succeeded(signed.log(worker)), 120, "a sweep")
-
-
-def _succeeded(log: str) -> str:
-    return "\n".join(line for line in log.splitlines() if "succeeded" in line)
+    operations = signed.database["operations"]
+    wait_until(lambda: operations.count_documents({"state": "finished"}) >= 2, 120, "two sweeps")
+    done = list(operations.find({"state": "finished"}).sort("_id", 1))
+    assert {(one["who"], one["kind"], one["spark"], one["why"]) for one in done} == {
+        ("Celery beat", "repair", True, "every sweep_interval")
+    }
+    assert done[1]["askedAt"] >= done[0]["endedAt"], "the first was over"
+    assert "still under way" in signed.log(worker), "and what was due meanwhile was left out"
