@@ -47,7 +47,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "planned": _totals(operation.planned),
         "applied": _totals(operation.applied),
         "sums": [
-            {"type": one.type, "rule": one.rule, "actor": one.actor, "count": one.count} for one in operation.sums or ()
+            {"type": one.type, "rule": one.rule, "actor": one.actor, "count": one.count} for one in operation.sums
         ],
         "progress": {
             "share": round(found.share, 4),

@@ -95,7 +95,7 @@ def _ranges(operation: Operation) -> list[OperationRange]:
 
 def _end_phase(resources: Resources, operation: Operation) -> Operation | None:
     store, totals = resources.store, totals_so_far(resources, operation)
-    if operation.sums is None and operation.has_findings:
+    if not operation.sums and operation.has_findings:
         operation = operation.evolve(sums=store.operation_results.sums(operation.id, MAX_SUMS))
     if operation.phase is Phase.APPLY:
         return store.operations.save(operation.evolve(state=OperationState.FINISHED, applied=totals), None)

@@ -183,7 +183,7 @@ class Operation(Record):
     planned: Totals | None = None
     """What the plan says; absent until it is complete."""
     applied: Totals | None = None
-    sums: tuple[Sum, ...] | None = None
+    sums: tuple[Sum, ...] = ()
     """What the plan found, by type, rule and actor, the largest first."""
     begun_at: datetime | None = None
     """When this phase began."""

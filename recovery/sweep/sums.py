@@ -28,7 +28,7 @@ LIMIT {most}
 
 def are_wanted(resources: Resources, operation: Operation) -> bool:
     """Whether an operation whose phase is done is to be summed up here."""
-    if operation.sums is not None or not operation.has_findings:
+    if operation.sums or not operation.has_findings:
         return False
     return operation.parquet is not None or totals_so_far(resources, operation).found >= FROM
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -41,7 +42,7 @@ def change(document: Any, draw: random.Random) -> None:
     if what < 0.3:
         del holder[key]
     elif what < 0.6:
-        holder[key] = draw.choice(ODD)
+        holder[key] = copy.deepcopy(draw.choice(ODD))  # it may be changed next
     elif what < 0.7:
         holder[key] = nasty(draw)
     elif what < 0.85:
