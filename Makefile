@@ -29,7 +29,7 @@ venv: .venv/installed
 	@touch $@
 
 test: check
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 check: venv
 	$(BIN)/python -m ruff format --check .

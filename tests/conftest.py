@@ -21,6 +21,13 @@ _tests = itertools.count()
 _REDIS_DATABASES = 16
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file run in one process, and so do those that share the Spark session: one JVM for them all."""
+    for item in items:
+        shares = "session" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if shares else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Real servers, in a path with a space. Tests that kill a server must start it again."""

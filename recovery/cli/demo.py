@@ -79,6 +79,9 @@ def demo(
     kill_half_way: Annotated[
         bool, typer.Option("--kill-half-way", help="With --disaster: kill all workers during the repair.")
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With --disaster: repair in Spark; its driver is killed half way, too.")
+    ] = False,
     time_scale: Annotated[
         float | None,
         typer.Option(
@@ -112,6 +115,7 @@ def demo(
         go_on=go_on,
         disaster=disaster_named(disaster),
         kill_half_way=kill_half_way,
+        spark=spark,
         time_scale=time_scale if time_scale is not None else 0.0 if disaster else 0.1,
         timeout=timeout,
         seed=seed,

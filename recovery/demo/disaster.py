@@ -94,12 +94,14 @@ def repair_all(
     tell: Callable[[str], None],
     tick: Callable[[], None],
     half_way: Callable[[], None] | None,
+    *,
+    spark: bool,
 ) -> None:
     """Order one repair of everything, and follow it until it is over. `half_way` is called once, in the midst of it; it
-    may kill whoever is at it."""
+    may kill whoever is at it. `spark`: whether it runs in Spark, or by no means."""
     # So slow at first that there is a midst.
     rate = max(1.0, processes / SECONDS_TO_HALF_WAY / 2) if half_way is not None else None
-    asked = operations.Asked("repair", everything=True, apply=True, rate=rate)
+    asked = operations.Asked("repair", everything=True, apply=True, rate=rate, spark=spark)
     ordered = operations.start(resources, asked, WHY, by="demo")
     tell(f"operation {ordered.id}: repair of every process")
     pause, said = threading.Event(), time.monotonic()

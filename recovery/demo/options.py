@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recovery.demo.kinds import Disaster, Kind
 from recovery.errors import InputError
+from recovery.sweep import java
 from recovery.wfformat import Workflow, example_path, load
 
 KINDS = [kind.value for kind in Kind]
@@ -44,6 +45,8 @@ class Options:
     """What is destroyed under live processes, and repaired by one operation; then no worker is killed."""
     kill_half_way: bool = False
     """Whether all workers are killed while that operation is carried out."""
+    spark: bool = False
+    """Whether that operation runs in Spark; then its driver is killed half way, too."""
     seed: int | None = None
     keep: bool = False
     """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
@@ -63,6 +66,10 @@ class Options:
                 raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
         if self.kill_half_way and self.disaster is None:
             raise InputError("--kill-half-way: only with --disaster; it is half way through its repair")
+        if self.spark and self.disaster is None:
+            raise InputError("--spark: only with --disaster; it is where its repair runs")
+        if self.spark:
+            java.check()
         if self.chaos and self.disaster is not None:
             raise InputError("--chaos and --disaster: give one of them")
         if self.faults and not self.chaos:

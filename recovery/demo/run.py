@@ -145,7 +145,7 @@ class _Demo:
         from there to their ends."""
         assert self.options.disaster is not None
         self._start_some(workload.Starting(resources, self.workflows, self.options.time_scale), resources, 0.0)
-        self.workforce.start(self.options.workers)
+        self.workforce.start(self.options.workers, spark=self.options.spark)
         self._await_workers(resources)
         pause, until = threading.Event(), time.monotonic() + self.options.timeout
         while self.watch.standing(kills=0, faults=0).done < BEGUN * sum(len(r.workflow.tasks) for r in self.watch.runs):
@@ -155,7 +155,12 @@ class _Demo:
         self.progress.struck(gone.what)
         half_way = self._kill_all if self.options.kill_half_way else None
         repair_all(
-            resources, len(self.watch.runs), self.progress.note, lambda: self._follow(resources, pause, until), half_way
+            resources,
+            len(self.watch.runs),
+            self.progress.note,
+            lambda: self._follow(resources, pause, until),
+            half_way,
+            spark=self.options.spark,
         )
         while any(run.id not in gone.processes for run in self.watch.running()) and time.monotonic() < until:
             self._follow(resources, pause, until)
@@ -175,6 +180,8 @@ class _Demo:
     def _kill_all(self) -> None:
         for _ in range(self.options.workers):
             self.progress.struck(f"{self.workforce.kill_worker()} killed with its pool")
+        if self.options.spark:
+            self.progress.struck(f"{self.workforce.kill_driver()}, the driver, killed with its Spark")
 
     def _more(self, no_more: float) -> bool:
         """Whether processes are still to be started."""

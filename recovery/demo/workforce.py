@@ -13,6 +13,7 @@ from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
 from recovery.stack import Child, Stack
 from recovery.store import Store
+from recovery.worker.config import SPARK_QUEUE
 
 CONCURRENCY = 2
 READY_TIMEOUT = 60.0
@@ -28,6 +29,8 @@ class Workforce:
         self._workers: list[Child] = []
         self._wounded: list[Child] = []
         self._beats: list[Child] = []
+        self._driver: Child | None = None
+        """The worker that drives Spark, if there is to be one."""
         self.kills = 0
 
     @property
@@ -35,16 +38,18 @@ class Workforce:
         """The queues that its workers serve."""
         return sorted(app.actors)
 
-    def start(self, workers: int) -> None:
-        """Start workers and a beat; returns before they are ready."""
+    def start(self, workers: int, *, spark: bool = False) -> None:
+        """Start workers and a beat, and one that drives Spark; returns before they are ready."""
         for _ in range(workers):
             self._hire()
+        if spark:
+            self._hire_driver()
         self.hire_beat()
 
     def ready(self, store: Store) -> bool:
         """Whether all workers have told that they live."""
         self.require_alive()
-        return len(store.workers.all()) >= len(self._workers)
+        return len(store.workers.all()) >= len(self._workers) + (self._driver is not None)
 
     def tick(self, store: Store) -> None:
         """Kill a worker if its time has come; raise ServerError if one has ended by itself.
@@ -67,6 +72,17 @@ class Workforce:
         """Kill a worker with its pool, and start another; its name."""
         victim = self.choose_worker()
         self._replace(victim)
+        return victim.name
+
+    def kill_driver(self) -> str:
+        """Kill the worker that drives Spark, with its Spark, and start another; its name."""
+        assert self._driver is not None
+        victim = self._driver
+        with self._lock:
+            self._driver = None
+        victim.kill_group()
+        self.kills += 1
+        self._hire_driver()
         return victim.name
 
     def kill_pool_process(self) -> str:
@@ -102,7 +118,7 @@ class Workforce:
         for _ in ended:
             self._hire()
         with self._lock:
-            for child in [*self._workers, *self._beats]:
+            for child in self._all():
                 if not child.running:
                     lines = "\n  ".join(child.last_lines(15))
                     raise ServerError(f"{child.name} ended by itself with code {child.exit_code}:\n  {lines}")
@@ -110,11 +126,15 @@ class Workforce:
     def dismiss(self) -> None:
         """Kill all that are left. Nothing is lost by it, and it takes no time."""
         with self._lock:
-            children = [*self._workers, *self._beats]
+            children = self._all()
             self._workers.clear()
+            self._driver = None
             self._beats.clear()
         for child in children:
             child.kill_group()
+
+    def _all(self) -> list[Child]:
+        return [*self._workers, *self._beats, *([self._driver] if self._driver is not None else [])]
 
     def _replace(self, victim: Child) -> None:
         with self._lock:
@@ -126,3 +146,9 @@ class Workforce:
     def _hire(self) -> None:
         with self._lock:
             self._workers.append(self._stack.start_worker(APP, concurrency=CONCURRENCY, env=self._env))
+
+    def _hire_driver(self) -> None:
+        with self._lock:
+            self._driver = self._stack.start_worker(
+                APP, concurrency=1, queues=[SPARK_QUEUE], pool="threads", name=f"spark-{self.kills}", env=self._env
+            )

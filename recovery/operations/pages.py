@@ -13,6 +13,8 @@ from recovery.records import Operation, OperationRange, OperationResult, Phase, 
 from recovery.store.views.ranges import Range
 from recovery.survey import without_collector
 
+PLANNED = 100
+"""Processes that are planned together."""
 HELD = 5.0
 """Seconds after which a lease is renewed by who goes through a range as a whole."""
 
@@ -22,6 +24,8 @@ class Pages(Protocol):
 
     last: str | None
     """The last process of the page that was read."""
+    size: int
+    """Processes that are taken together, if the rate allows."""
 
     def read(self, part: OperationRange, size: int) -> int:
         """Read the next page of a range, after its cursor; how many it has."""
@@ -46,6 +50,7 @@ class _Surveying:
     """A range as one page, gone through in key order."""
 
     last: str | None = None
+    size = 1
 
     def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Callable[[], bool]) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
@@ -78,6 +83,7 @@ class _Planning:
         self._selected = Selected(resources, operation)
         self._page: list[str] = []
         self.last: str | None = None
+        self.size = PLANNED
 
     def read(self, part: OperationRange, size: int) -> int:
         self._page = self._selected.page(part, size)
@@ -97,6 +103,7 @@ class _Applying:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
         self._page: list[OperationResult] = []
         self.last: str | None = None
+        self.size = kind.page
 
     def read(self, part: OperationRange, size: int) -> int:
         self._page = self._results.planned(part.operation, part.cursor, size, part.start, part.end, part.only, part.but)

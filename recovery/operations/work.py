@@ -18,7 +18,7 @@ from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, InputError, StoreError
 from recovery.operations.advance import advance
-from recovery.operations.pages import pages_of
+from recovery.operations.pages import Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Phase
 from recovery.records.ids import new_pass
 from recovery.store.reading import tell
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 LEASE = 30.0
 """Seconds that a range is leased for, renewed with each page and while its worker waits for the limiter: whoever is
 killed is followed by somebody after so long."""
-PAGE = 100
-"""Processes that are taken together, if the rate allows."""
 RETRY_AFTER = 5.0
 """Seconds until a range is taken again that could not be worked on."""
 WAIT = 1.0
@@ -114,7 +112,7 @@ class OperationWorker:
         """Page after page; whether the range is done."""
         ranges = self._resources.store.operation_ranges
         pages = pages_of(self._resources, self._applier, operation, leased, lambda: ranges.extend(leased, LEASE))
-        size = _page_size(operation, operation.rate)
+        size = _page_size(operation, pages, operation.rate)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)
@@ -129,7 +127,7 @@ class OperationWorker:
             if current is not None and (time.monotonic() > until or self._ending.is_set()):
                 ranges.give_back(current, None)
                 return False
-            size = _page_size(operation, turn)
+            size = _page_size(operation, pages, turn)
         return False
 
     def _take_turn(self, operation: Operation, leased: OperationRange, count: int) -> float | None:
@@ -155,7 +153,7 @@ class OperationWorker:
         return turn.rate or 0.0
 
 
-def _page_size(operation: Operation, rate: float | None) -> int:
+def _page_size(operation: Operation, pages: Pages, rate: float | None) -> int:
     """As many as pass within a second: a rate that is lowered, and a pause, are felt by then. But a page of an export
     is a file, and a million of them are of no use to anybody."""
-    return PAGE if not rate or operation.export is not None else max(1, min(PAGE, ceil(rate)))
+    return pages.size if not rate or operation.export is not None else max(1, min(pages.size, ceil(rate)))

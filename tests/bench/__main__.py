@@ -26,6 +26,7 @@ ALL = (
     "drain",
     "lag",
     "storm",
+    "busy_operators",
     "scan_cost",
     "process_scan_cost",
     "throughput",
@@ -37,7 +38,7 @@ ALL = (
     "sweep_scale",
     "search",
 )
-WITH_WORKERS = ("lag", "storm", "throughput", "kill", "noticed", "wide", "stale")
+WITH_WORKERS = ("lag", "storm", "busy_operators", "throughput", "kill", "noticed", "wide", "stale")
 
 
 def main(names: list[str]) -> int:

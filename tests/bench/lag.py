@@ -55,12 +55,13 @@ def percentiles(lags: Sequence[float]) -> tuple[float, str]:
     return late, f"p50 {middle:.2f} s, p99 {late:.2f} s, max {ordered[-1]:.2f} s"
 
 
-def spread(decisions: Any, begin: datetime, seconds: int) -> dict[str, datetime]:
-    """Spread the deadlines over a round; those of the first `seconds`, by decision."""
+def spread(decisions: Any, begin: datetime, seconds: int, actors: str = "ab") -> dict[str, datetime]:
+    """Spread the deadlines of these actors' tasks over a round; those of the first `seconds`, by decision."""
+    ours = {"actor": {"$in": list(actors)}}
     within = {"$floor": {"$multiply": [{"$rand": {}}, ROUND.total_seconds() * 1000]}}
-    decisions.update_many({}, [{"$set": {"recoveryTime": {"$add": [begin, within]}}}])
+    decisions.update_many(ours, [{"$set": {"recoveryTime": {"$add": [begin, within]}}}])
     until = begin + timedelta(seconds=seconds)
-    found = decisions.find({"recoveryTime": {"$lt": until}}, {"recoveryTime": True})
+    found = decisions.find({**ours, "recoveryTime": {"$lt": until}}, {"recoveryTime": True})
     return {document["_id"]: document["recoveryTime"] for document in found}
 
 

@@ -26,12 +26,12 @@ def ours(
 ) -> Iterator[list[Child]]:
     """Workers of `tests.bench.apps:app`, ready to work."""
     database: Any = MongoClient(settings.mongo_uri)[settings.database]
-    before = database["workers"].count_documents({})
     children = [our_worker(stack, settings, options) for _ in range(workers)]
+    told = {"pid": {"$in": [child.pid for child in children]}}
     if beat:
         children.append(_child(stack, "beat", ["beat", "--schedule", str(stack.data_dir / "beat-schedule")], settings))
     try:
-        wait_until(lambda: database["workers"].count_documents({}) >= before + workers, 60, "workers")
+        wait_until(lambda: database["workers"].count_documents(told) >= workers, 60, "workers")
         yield children
     finally:
         stop_all(children, 15)

@@ -27,6 +27,7 @@ SOAK = pytest.mark.soak
         pytest.param("redis", 300, ["--kill-half-way"], marks=SOAK),
         pytest.param("graph", 300, ["--kill-half-way"], marks=SOAK),
         pytest.param("mixed", 300, [], marks=SOAK),
+        pytest.param("mixed", 300, ["--kill-half-way", "--spark"], marks=[SOAK, pytest.mark.spark]),
     ],
 )
 def test_every_process_comes_to_its_end(tmp_path: Path, disaster: str, processes: int, more: list[str]) -> None:
@@ -39,7 +40,9 @@ def test_every_process_comes_to_its_end(tmp_path: Path, disaster: str, processes
     gone = sum("Process record" in why for why in found["unrecoverable"].values())
     assert gone == (round(processes / 10) if disaster == "mixed" else 0)
     assert found["broken"] == len(found["unrecoverable"]) - gone
-    assert found["kills"] == (2 if more else 0)
+    assert found["kills"] == (0 if not more else 3 if "--spark" in more else 2)
+    if "--spark" in more:
+        assert "the driver, killed with its Spark" in done.stderr
     assert "operation 1 is finished" in done.stderr
 
 

@@ -25,6 +25,8 @@ class Planned:
 class Kind(ABC):
     """One kind of operation."""
 
+    page: int = 100
+    """Processes to which it is done together, if the rate allows: some seconds' work, whoever holds the lease."""
     surveys: bool = False
     """Whether it can plan a range as a whole, where no rate is set."""
 

@@ -53,6 +53,8 @@ class RepairAll(Check):
     """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
     and judged once more, and what it needs now is done."""
 
+    page = 1000
+
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         try:
             return self._together(operation, results)
