@@ -8,7 +8,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.contradictions import is_intact
 from recovery.rules.damage import droppable
-from recovery.rules.decisions import judge_decision, of_aborted
+from recovery.rules.decisions import OF_SINGLE_TASKS, judge_decision, of_aborted
 from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
@@ -16,6 +16,7 @@ from recovery.rules.redo import Link, Redo, redo_of
 
 __all__ = [
     "CATALOGUE",
+    "OF_SINGLE_TASKS",
     "Explanation",
     "Finding",
     "Link",

@@ -9,6 +9,9 @@ from recovery.records import Decision, DecisionState
 from recovery.rules.model import Finding, Repair, Rule, Surroundings
 from recovery.rules.timeouts import task_timeout
 
+OF_SINGLE_TASKS = frozenset({Rule.MESSAGE_LOST, Rule.WORK_TIMEOUT, Rule.WORKER_LOST, Rule.DUE})
+"""Rules whose findings rest on one decision, and on nothing else of its process."""
+
 
 def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     """The first rule that applies to a decision, or None while all is well with it."""

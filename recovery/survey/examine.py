@@ -16,8 +16,7 @@ from recovery.repair import judge
 from recovery.rules import Finding, Snapshot, Surroundings
 from recovery.store import PORTION, PORTION_TASKS, Store
 from recovery.store.views.ranges import Range
-from recovery.survey.outline import Source
-from recovery.survey.outline import suspects as suspicious
+from recovery.survey.outline import Source, suspect
 from recovery.survey.read import Outline, RangeCounts, look_for_tasks, survey
 
 FEW = 500
@@ -35,55 +34,66 @@ class Look:
     """Whether damage is looked for in what is at rest, too, and in what no rule reads: takes three times as long."""
 
 
-def wrong_in(
-    store: Store, look: Look, part: Range, seen: RangeCounts
-) -> Iterator[tuple[list[Snapshot], list[Finding]]]:
-    """What is wrong in a range, page by page: processes that were suspected, and what was found on them. What is read
-    is counted in `seen`."""
-    odd = set[str]()
-    suspected = _suspects(store, look, part, seen, odd)
-    for snapshots in store.snapshot_pages(suspected, committed=True, thorough=odd):
-        yield snapshots, judge(snapshots, look.around)
+Wrong = tuple[list[Snapshot], list[Finding]]
+"""Processes that were suspected, and what was found on them."""
 
 
-def _suspects(store: Store, look: Look, part: Range, seen: RangeCounts, odd: set[str]) -> Iterator[str]:
-    """Processes to be read whole; to `odd` go those that are damaged where no rule looks."""
-    stored, chosen = store.ranges, None
-    if look.chosen is not None:
-        if len(look.chosen) <= FEW:
-            yield from _among(store, look, look.chosen, seen, odd)
-            return
-        chosen = frozenset(look.chosen)
+def wrong_in(store: Store, look: Look, part: Range, seen: RangeCounts) -> Iterator[Wrong]:
+    """What is wrong in a range, page by page. What is read is counted in `seen`."""
+    if look.chosen is not None and len(look.chosen) <= FEW:
+        yield from _among(store, look, look.chosen, seen)
+        return
+    told, chosen = set[str](), frozenset(look.chosen) if look.chosen is not None else None
+    for page in _pages(survey(store.ranges, part, seen, chosen)):
+        yield from _of_page(store, look, page, seen, told)
+    if chosen is None:
+        look_for_tasks(store.ranges, part, seen, thorough=look.thorough)
+    if look.thorough:
+        # What is of another type than it can be, at rest or where the survey does not look.
+        damaged = dict.fromkeys(store.ranges.damaged(part))
+        odd = [one for one in damaged if one not in told and (chosen is None or one in chosen)]
+        seen.orphans.difference_update(odd)
+        yield from _whole(store, look, odd, odd)
+    yield from _whole(store, look, [*seen.orphans], ())  # or processes that started while the range was read
+
+
+def _of_page(store: Store, look: Look, page: Sequence[Outline], seen: RangeCounts, told: set[str]) -> Iterator[Wrong]:
+    """What is wrong on outlined processes. Those that can be damaged where no rule looks are looked into."""
+    stored = store.ranges
 
     def counted(process_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         found = stored.tasks(process_ids)
         seen.tasks += sum(map(len, found.values()))
         return found
 
-    told, source = set[str](), Source(stored.decisions, counted, stored.listed)
-    for page in _pages(survey(stored, part, seen, chosen)):
-        spoilt = [*stored.damaged_among([outline.process["_id"] for outline in page])]
-        suspects_here = dict.fromkeys([*suspicious(page, look.around, source), *spoilt])
-        odd.update(suspects_here if look.thorough else spoilt)
-        told.update(suspects_here)
-        yield from suspects_here
-    if chosen is None:
-        look_for_tasks(stored, part, seen, thorough=look.thorough)
-    # What is of another type than it can be, at rest or where the survey does not look.
-    for process_id in dict.fromkeys(stored.damaged(part) if look.thorough else ()):
-        if process_id not in told and (chosen is None or process_id in chosen):
-            seen.orphans.discard(process_id)
-            odd.add(process_id)
-            yield process_id
-    yield from seen.orphans  # or of processes that started while the range was read
+    spoilt = dict.fromkeys(stored.damaged_among([outline.process["_id"] for outline in page]))
+    suspicion = suspect(page, look.around, Source(stored.decisions, counted, stored.listed))
+    certain = [
+        (snapshot, findings)
+        for snapshot, findings in suspicion.certain
+        if not look.thorough and snapshot.process_id not in spoilt
+    ]
+    if certain:
+        yield [snapshot for snapshot, _ in certain], [finding for _, findings in certain for finding in findings]
+    done = {snapshot.process_id for snapshot, _ in certain}
+    others = [snapshot.process_id for snapshot, _ in suspicion.certain if snapshot.process_id not in done]
+    suspects = [*dict.fromkeys([*suspicion.suspects, *others, *spoilt])]
+    told.update(suspects)
+    yield from _whole(store, look, suspects, suspects if look.thorough else [*spoilt])
 
 
-def _among(store: Store, look: Look, chosen: Sequence[str], seen: RangeCounts, odd: set[str]) -> Iterator[str]:
-    odd.update(chosen)  # so few are looked into wholly
-    for snapshots in store.snapshot_pages(chosen, committed=True, thorough=odd):
+def _whole(store: Store, look: Look, process_ids: Sequence[str], odd: Sequence[str]) -> Iterator[Wrong]:
+    """What is wrong on processes that are read whole; on the odd ones, where no rule looks as well."""
+    for snapshots in store.snapshot_pages(process_ids, committed=True, thorough=frozenset(odd)):
+        yield snapshots, judge(snapshots, look.around)
+
+
+def _among(store: Store, look: Look, chosen: Sequence[str], seen: RangeCounts) -> Iterator[Wrong]:
+    """The same of a few processes, which are looked into wholly."""
+    for snapshots in store.snapshot_pages(chosen, committed=True, thorough=frozenset(chosen)):
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
-        yield from (snapshot.process_id for snapshot in snapshots if judge([snapshot], look.around))
+        yield snapshots, judge(snapshots, look.around)
 
 
 def _pages(outlines: Iterable[Outline]) -> Iterator[list[Outline]]:

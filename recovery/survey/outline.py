@@ -2,8 +2,8 @@
 
 Most decisions of a running process are over too. Of those, and of what waits, rules ask for nothing but the
 state and the children, which the outline has. So a healthy running process costs a read of a handful of
-decisions, by key and many processes at once. What comes of it is a suspicion: a finding that is reported or
-repaired is made from a snapshot that was read whole.
+decisions, by key and many processes at once. What comes of it is a suspicion, unless it is of single tasks
+alone: a finding that is reported or repaired is made from a snapshot that was read whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Process, ProcessState, from_document
 from recovery.records.ids import SEPARATOR, split_record_id
-from recovery.rules import Snapshot, Surroundings, judge_process
+from recovery.rules import OF_SINGLE_TASKS, Finding, Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
 from recovery.store.reading import Read
 from recovery.survey.read import Outline
@@ -49,22 +49,42 @@ class Besides:
     listed: Mapping[str, Mapping[str, float]]
 
 
-def suspects(outlines: Sequence[Outline], around: Surroundings, source: Source) -> list[str]:
-    """Ids of the processes on which a rule finds something, or that can't be read in part."""
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What outlines show."""
+
+    certain: list[tuple[Snapshot, list[Finding]]]
+    """Processes with nothing but findings on single tasks, whose decisions were read in full and after all else: what
+    such a decision shows was so when its process was read as running."""
+    suspects: list[str]
+    """Ids of the others on which a rule finds something, or that can't be read in part: to be read whole."""
+
+
+def suspect(outlines: Sequence[Outline], around: Surroundings, source: Source) -> Suspicion:
+    """Judge processes in outline."""
     ids = [outline.process["_id"] for outline in outlines]
     broken = [outline.process["_id"] for outline in outlines if outline.process.get("state") == BROKEN]
     found = source.decisions([key for outline in outlines for key in live_keys(outline)])
     damaged = {split_record_id(damage.record)[0] for damage in found.damaged}
     live = {decision.id: decision for decision in found.records}
     besides = Besides(live, source.tasks(ids), source.listed(broken) if broken else {})
-    return [o.process["_id"] for o in outlines if o.process["_id"] in damaged or _is_suspect(o, besides, around)]
-
-
-def _is_suspect(outline: Outline, besides: Besides, around: Surroundings) -> bool:
-    try:
-        return bool(judge_process(to_snapshot(outline, besides), around))
-    except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
-        return True
+    told = Suspicion([], [])
+    for outline in outlines:
+        process_id = outline.process["_id"]
+        if process_id in damaged:
+            told.suspects.append(process_id)
+            continue
+        try:
+            snapshot = to_snapshot(outline, besides)
+            findings = judge_process(snapshot, around)
+        except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
+            told.suspects.append(process_id)
+            continue
+        if findings and all(one.rule in OF_SINGLE_TASKS for one in findings):
+            told.certain.append((snapshot, list(findings)))
+        elif findings:
+            told.suspects.append(process_id)
+    return told
 
 
 def live_keys(outline: Outline) -> Iterable[str]:

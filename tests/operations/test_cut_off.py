@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from recovery.operations import advance, commands, work
+from recovery.operations import advance, commands, pages, work
+from recovery.operations.kinds import base, check
 from recovery.records import OperationState, ResultState
 from recovery.settings import Settings
 from recovery.store import schema
@@ -23,7 +24,9 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
         monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
     monkeypatch.setattr(work, "LEASE", 0.2)
     monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
-    monkeypatch.setattr(work, "PAGE", 2)
+    for kind in (base.Kind, check.RepairAll):
+        monkeypatch.setattr(kind, "page", 2)
+    monkeypatch.setattr(pages, "PLANNED", 2)
     return Ordering(emptied)
 
 

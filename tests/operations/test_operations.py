@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -10,8 +11,11 @@ from recovery import InputError, operations
 from recovery.engine.operations.saved_searches import remove_search, save_search
 from recovery.operations import Asked
 from recovery.operations.advance import advance
+from recovery.operations.kinds import check
 from recovery.records import OperationState, ProcessState, ResultState
+from recovery.repair import Reading, readings
 from recovery.settings import Settings
+from recovery.store import Store
 from tests.operations.ordering import WHY, Ordering, adds_up
 from tests.store.writing import contents
 from tests.waiting import wait_until
@@ -59,6 +63,36 @@ def test_a_repair_is_planned_first_and_then_done(world: Ordering) -> None:
     assert world.counts()["graphs"] == 5
     adds_up(world, done)
     for process_id in ill:
+        assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+
+
+def test_single_tasks_are_repaired_without_their_processes(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found on tasks alone is judged and repaired by their decisions; what has moved on is left alone."""
+    started = world.orders(4)
+    decisions = world.store.database["decisions"]
+    past = {"state": "working", "worker": "gone", "recoveryTime": world.store.now() - timedelta(hours=1)}
+    decisions.update_many({"_id": {"$in": [f"{one}/start" for one in started]}}, {"$set": past})
+    planned = world.bring_on(world.ask("repair"))
+    assert {one.rules for one in world.results(planned).values()} == {("WORK_TIMEOUT",)}
+    beats = {"$set": {"recoveryTime": world.store.now() + timedelta(hours=1)}}
+    decisions.update_one({"_id": f"{started[0]}/start"}, beats)
+    world.app.abort(started[1], "not wanted")
+    read: list[list[str]] = []
+
+    def noted(store: Store, process_ids: list[str]) -> Iterator[Reading]:
+        read.append([*process_ids])
+        return readings(store, process_ids)
+
+    monkeypatch.setattr(check, "readings", noted)
+    operations.apply(world.app.resources, planned.id)
+    done = world.bring_on(planned)
+    states = {key: one.state for key, one in world.results(done).items()}
+    assert [states[one] for one in started] == [ResultState.NOTHING] * 2 + [ResultState.DONE] * 2
+    assert read == [sorted(started[:2])], "the others were not read whole"
+    assert done.applied is not None and done.applied.repaired == {"WORK_TIMEOUT": 2}
+    adds_up(world, done)
+    for process_id in (*started[:1], *started[2:]):
+        decisions.update_many({"state": "working"}, {"$set": {"recoveryTime": world.store.now()}})
         assert world.bring_to_end(process_id).state is ProcessState.FINISHED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 
 from recovery.records import Decision, DecisionState, ProcessState, QueueStatistics, Task
 from recovery.records.ids import new_process_id, record_id
-from recovery.rules import Surroundings, judge_process
+from recovery.rules import Finding, Surroundings, judge_process
 from recovery.store import schema
 from recovery.store.reading import Read
 from recovery.store.views.ranges import BRIEF, PAGE, Range
-from recovery.survey.outline import Source, live_keys, suspects
+from recovery.survey.outline import Source, live_keys, suspect
 from recovery.survey.read import Outline, RangeCounts, Stream, at_rest, survey
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
@@ -70,7 +71,16 @@ def is_suspected(records: Records, around: Surroundings) -> bool:
         tasks=lambda ids: {key: list(records.tasks) for key in ids},
         listed=lambda ids: dict.fromkeys(ids, records.listed),
     )
-    return bool(suspects([outlined(records)], around, source))
+    suspicion = suspect([outlined(records)], around, source)
+    for snapshot, findings in suspicion.certain:
+        assert snapshot.process_id == records.process.id
+        wholly = judge_process(records.to_snapshot(), around)
+        assert told(findings) == told(wholly), "what is certain is all that there is, and the same"
+    return bool(suspicion.certain or suspicion.suspects)
+
+
+def told(findings: Iterable[Finding]) -> list[tuple[str, str, str, str]]:
+    return sorted((one.rule.value, one.record, one.repair.value, one.evidence) for one in findings)
 
 
 @st.composite

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.operations.kinds.base import Kind, Planned, described, totals_of
+from recovery.operations.kinds.single_tasks import HANDED_OVER, diagnose_tasks, is_settled, of_single_tasks
 from recovery.records import Operation, OperationFinding, OperationResult, Process, ResultState, Tally
 from recovery.records.operation import result_id
 from recovery.repair import Repairer, diagnose, look_at_all, readings
@@ -15,7 +16,7 @@ from recovery.rules import Finding, Repair, Rule, Snapshot
 from recovery.store.views.ranges import Range
 from recovery.survey import Look, RangeCounts, wrong_in
 
-SHOWN = 5
+SHOWN = 20
 """Findings that a result holds; the others are counted. One process may have thousands, all alike."""
 ROUNDS = 10
 """A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
@@ -70,14 +71,36 @@ class RepairAll(Check):
         left = {result.process: result for result in results}
         seen, repaired = dict[str, list[Finding]](), defaultdict[str, Counter[str]](Counter)
         processes = dict[str, Process | None]()
-        wanted = list(left)
+        wanted = self._without_single_tasks(results, processes, repairer, seen, repaired)
         for _ in range(ROUNDS):
-            now = self._judge(wanted, processes, repairer, repaired)
-            seen.update(now)
-            wanted = [key for key in wanted if now[key] and _is_repairable(now[key]) and repaired[key]]
             if not wanted:
                 break
+            now = self._judge(wanted, processes, repairer, repaired)
+            seen.update(now)
+            wanted = [key for key in wanted if _goes_on(now[key]) and repaired[key]]
         return [_ended(result, seen[key], repaired[key], processes.get(key)) for key, result in left.items()]
+
+    def _without_single_tasks(
+        self,
+        results: Sequence[OperationResult],
+        processes: dict[str, Process | None],
+        repairer: Repairer,
+        seen: dict[str, list[Finding]],
+        repaired: Mapping[str, Counter[str]],
+    ) -> list[str]:
+        """Repair what is of single tasks; the processes that are to be looked at whole."""
+        processes.update(self.resources.store.processes.briefs([result.process for result in results]))
+        light = [one for one in results if of_single_tasks(one, processes.get(one.process))]
+        if not light:
+            return [result.process for result in results]
+        diagnosis = diagnose_tasks(self.resources, light)
+        found = _by_process(diagnosis.findings)
+        if diagnosis.findings:
+            _attribute(diagnosis.findings, repairer.repair(diagnosis.findings, diagnosis.around), repaired)
+        repairs = {key: [one.repair for one in some] for key, some in found.items()}
+        settled = {one.process for one in light if is_settled(one, repairs, repaired[one.process].total())}
+        seen.update((key, found[key]) for key in settled)
+        return [result.process for result in results if result.process not in settled]
 
     def _judge(
         self,
@@ -146,8 +169,9 @@ def _by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return found
 
 
-def _is_repairable(findings: Iterable[Finding]) -> bool:
-    return any(finding.repair not in (Repair.REPORT, Repair.WAIT) for finding in findings)
+def _goes_on(findings: Iterable[Finding]) -> bool:
+    """Whether another look may show what is to be repaired next."""
+    return any(finding.repair not in (Repair.REPORT, Repair.WAIT, *HANDED_OVER) for finding in findings)
 
 
 def _attribute(findings: Iterable[Finding], done: Mapping[Rule, int], repaired: Mapping[str, Counter[str]]) -> None:
