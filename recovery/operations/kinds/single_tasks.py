@@ -25,7 +25,7 @@ def of_single_tasks(result: OperationResult, process: Process | None) -> bool:
     return (
         process is not None
         and process.state is ProcessState.RUNNING
-        and sum(result.counts.values()) == len(found)
+        and 0 < sum(result.counts.values()) == len(found)
         and all(one.rule in OF_SINGLE_TASKS and SEPARATOR in one.record for one in found)
     )
 
