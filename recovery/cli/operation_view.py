@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recovery.durations import show_age
+from recovery.durations import show_age, show_duration
 from recovery.plurals import count
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "selection": operation.selection,
         "from_actor": operation.from_actor,
         "export": operation.export,
+        "idle_timeout": operation.idle_timeout,
         "thorough": bool(operation.thorough),
         "spark": bool(operation.driven),
         "parquet": operation.parquet,
@@ -159,6 +160,8 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
     if operation.kind.value == "collect":
         yield "export", operation.export or "none: what is removed is gone"
+    if operation.idle_timeout is not None:
+        yield "idle timeout", show_duration(operation.idle_timeout)
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.driven:
         yield "runs in", "Spark"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
-from recovery.cli.options import Command, CommandGroup
+from recovery.cli.options import DURATION, Command, CommandGroup, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ Example: [bold]recovery operation start repair --all --reason "Redis was lost" -
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 
 KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
-an actor on, finished ones included), abort, or collect (what is over is removed). The plan is made first; nothing is
-changed until `operation apply`, unless --apply is given.
+an actor on, finished ones included), abort, collect (what is over is removed), or set_idle_timeout (of what was started
+already). The plan is made first; nothing is changed until `operation apply`, unless --apply is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -107,6 +107,10 @@ def start(
     export: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
     ] = None,
+    idle_timeout: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar=DURATION, help="Of a set_idle_timeout: the new one, as in 10m."),
+    ] = None,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
     ] = False,
@@ -131,6 +135,7 @@ def start(
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
         export=export,
+        idle_timeout=idle_timeout,
         thorough=thorough,
         spark=spark,
         parquet=parquet,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.operations.kinds import KINDS
-from recovery.records import Operation, OperationKind, ResultState, given
+from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
+from recovery.records.preferences import fits, wanted_value
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -36,6 +38,9 @@ class Asked:
 
     export: str | None = None
     """Of a collect: the folder where what is removed is written before."""
+
+    idle_timeout: float | None = None
+    """Of a set_idle_timeout: the new one, in seconds."""
 
     thorough: bool = False
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
@@ -72,6 +77,7 @@ class Asked:
             selection=query.text,
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
+            idle_timeout=self._checked_idle_timeout(kind),
             thorough=self.thorough or None,
             spark=self.spark,
             parquet=self.parquet,
@@ -86,6 +92,7 @@ class Asked:
             "selection": self.selection or "all",
             "from_actor": self.from_actor,
             "export": self.export,
+            "idle_timeout": self.idle_timeout,
             "thorough": self.thorough or None,
             "spark": self.spark,
             "parquet": self.parquet,
@@ -115,6 +122,18 @@ class Asked:
             raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
         return folder
 
+    def _checked_idle_timeout(self, kind: OperationKind) -> float | None:
+        if self.idle_timeout is None:
+            if kind is OperationKind.SET_IDLE_TIMEOUT:
+                raise InputError("set_idle_timeout needs to be told which: give --idle-timeout, for example 10m")
+            return None
+        told = f"--idle-timeout {_shown(self.idle_timeout)}"
+        if kind is not OperationKind.SET_IDLE_TIMEOUT:
+            raise InputError(f"{told}: is for set_idle_timeout; {kind} sets none")
+        if not fits(ProcessTypePreferences, "idle_timeout", self.idle_timeout):
+            raise InputError(f"{told}: must be {wanted_value(ProcessTypePreferences, 'idle_timeout')}")
+        return float(self.idle_timeout)
+
     def _check_place(self, resources: Resources, kind: OperationKind) -> None:
         if self.thorough and kind not in RULED:
             raise InputError(f"--thorough: is for check and repair; {kind} looks for no damage")
@@ -134,6 +153,10 @@ class Asked:
             if name not in known:
                 raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
         return dict(self.priorities)
+
+
+def _shown(seconds: Any) -> str:
+    return show_duration(seconds) if type(seconds) in (int, float) else given.shown(seconds)
 
 
 def kind_named(name: str) -> OperationKind:

@@ -23,6 +23,8 @@ class OperationKind(StrEnum):
     ABORT = "abort"
     COLLECT = "collect"
     """Processes that are over are removed, with all of their records."""
+    SET_IDLE_TIMEOUT = "set_idle_timeout"
+    """Processes that go on, and were started with another idle timeout, get this one."""
 
 
 class OperationState(StrEnum):
@@ -144,6 +146,8 @@ class Operation(Record):
     """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
     export: str | None = None
     """Of a collect: the folder where what is removed is written before, as JSON lines."""
+    idle_timeout: float | None = None
+    """Of a set_idle_timeout: the new one, in seconds."""
     thorough: bool | None = None
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None

@@ -41,6 +41,9 @@ COMMANDS = {
     "search list": ["search", "list"],
     "search remove": ["search", "remove", "orders"],
     "operation start": ["operation", "start", "check", "--all", "--reason", "Redis was lost"],
+    "operation start --idle-timeout": [
+        *("operation", "start", "set_idle_timeout", "--all", "--idle-timeout", "10m", "--reason", "too often")
+    ],
     "operation list": ["operation", "list"],
     "operation show": ["operation", "show", "2"],
     "operation watch": ["operation", "watch", "1"],
@@ -102,7 +105,8 @@ ELSEWHERE = {"sweep", "demo"}
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
     *("schedule add", "schedule remove", "schedule trigger", "restart --apply", "import", "search remove"),
-    *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
+    *("operation start", "operation start --idle-timeout", "operation apply", "operation pause", "operation resume"),
+    "operation cancel",
 }
 """They say something else the second time."""
 TABLES = {
