@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recovery.durations import show_age
+from recovery.durations import show_age, show_duration
 from recovery.plurals import count
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "from_actor": operation.from_actor,
         "export": operation.export,
         "export_format": operation.export_format.value if operation.export_format is not None else None,
+        "idle_timeout": operation.idle_timeout,
         "thorough": bool(operation.thorough),
         "spark": bool(operation.driven),
         "parquet": operation.parquet,
@@ -161,6 +162,8 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     if operation.kind.value == "collect":
         written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
         yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
+    if operation.idle_timeout is not None:
+        yield "idle timeout", show_duration(operation.idle_timeout)
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.driven:
         yield "runs in", "Spark"

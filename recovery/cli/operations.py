@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
-from recovery.cli.options import Command, CommandGroup
+from recovery.cli.options import DURATION, Command, CommandGroup, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ Example: [bold]recovery operation start repair --all --reason "Redis was lost" -
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 
 KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
-an actor on, finished ones included), abort, or collect (what is over is removed). The plan is made first; nothing is
-changed until `operation apply`, unless --apply is given.
+an actor on, finished ones included), abort, collect (what is over is removed), or set_idle_timeout (of what was started
+already). The plan is made first; nothing is changed until `operation apply`, unless --apply is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -110,6 +110,10 @@ def start(
     format: Annotated[
         str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
     ] = None,
+    idle_timeout: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar=DURATION, help="Of a set_idle_timeout: the new one, as in 10m."),
+    ] = None,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
     ] = False,
@@ -135,6 +139,7 @@ def start(
         from_actor=from_actor,
         export=export,
         export_format=format,
+        idle_timeout=idle_timeout,
         thorough=thorough,
         spark=spark,
         parquet=parquet,

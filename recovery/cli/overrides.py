@@ -102,12 +102,17 @@ def group(
         """Tell what holds now that these settings were changed."""
         from recovery.cli.envelope import print_json
         from recovery.cli.output import console
+        from recovery.cli.reach import not_reached
         from recovery.cli.settings import effective_line
 
+        names = list(settings)
+        told = not_reached(stored.effective, names)
         if json:
-            print_json(f"{texts.name} {how}", {"name": name, **one(stored)})
-        else:
-            console().print(f"{name}: {effective_line(stored, settings)}")
+            print_json(f"{texts.name} {how}", {"name": name, **one(stored), "not_reached": told})
+            return
+        console().print(f"{name}: {effective_line(stored, names)}")
+        for sentence in told:
+            console().print(sentence, style="dim", highlight=False)
 
     return made
 

@@ -35,7 +35,7 @@ Example: [bold]recovery process-type show order[/bold]
 """,
     set="""Set settings of a process type over what its code says.
 
-Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. idle_timeout holds for processes that start from now on.
+Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. What it does not reach by itself is told.
 
 Example: [bold]recovery process-type set order process_timeout=1h break_after_process_timeout=true[/bold]
 """,

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.operations.kinds import KINDS
 from recovery.operations.parquet import check as check_parquet
-from recovery.records import Operation, OperationKind, ResultState, given
+from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
 from recovery.records.operation import ExportFormat
+from recovery.records.preferences import fits, wanted_value
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -40,6 +42,10 @@ class Asked:
     """Of a collect: the folder where what is removed is written before."""
     export_format: str | None = None
     """As what: a value of ExportFormat."""
+
+    idle_timeout: float | None = None
+    """Of a set_idle_timeout: the new one, in seconds."""
+
     thorough: bool = False
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None
@@ -76,6 +82,7 @@ class Asked:
             from_actor=self._checked_actor(resources, kind),
             export=self._checked_export(kind),
             export_format=self._checked_format(),
+            idle_timeout=self._checked_idle_timeout(kind),
             thorough=self.thorough or None,
             spark=self.spark,
             parquet=self.parquet,
@@ -91,6 +98,7 @@ class Asked:
             "from_actor": self.from_actor,
             "export": self.export,
             "export_format": self.export_format,
+            "idle_timeout": self.idle_timeout,
             "thorough": self.thorough or None,
             "spark": self.spark,
             "parquet": self.parquet,
@@ -134,6 +142,18 @@ class Asked:
             check_parquet()
         return ExportFormat(self.export_format)
 
+    def _checked_idle_timeout(self, kind: OperationKind) -> float | None:
+        if self.idle_timeout is None:
+            if kind is OperationKind.SET_IDLE_TIMEOUT:
+                raise InputError("set_idle_timeout needs to be told which: give --idle-timeout, for example 10m")
+            return None
+        told = f"--idle-timeout {_shown(self.idle_timeout)}"
+        if kind is not OperationKind.SET_IDLE_TIMEOUT:
+            raise InputError(f"{told}: is for set_idle_timeout; {kind} sets none")
+        if not fits(ProcessTypePreferences, "idle_timeout", self.idle_timeout):
+            raise InputError(f"{told}: must be {wanted_value(ProcessTypePreferences, 'idle_timeout')}")
+        return float(self.idle_timeout)
+
     def _check_place(self, resources: Resources, kind: OperationKind) -> None:
         if self.thorough and kind not in RULED:
             raise InputError(f"--thorough: is for check and repair; {kind} looks for no damage")
@@ -153,6 +173,10 @@ class Asked:
             if name not in known:
                 raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
         return dict(self.priorities)
+
+
+def _shown(seconds: Any) -> str:
+    return show_duration(seconds) if type(seconds) in (int, float) else given.shown(seconds)
 
 
 def kind_named(name: str) -> OperationKind:

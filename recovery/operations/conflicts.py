@@ -1,8 +1,9 @@
 """Which operations may be applied at once.
 
-A check changes nothing, and a repair does what the scanners do at any time: both may run beside everything. The others
-end or begin something for their processes, so of these only one at a time may be at a process. Which processes that are
-is known exactly: a plan names each.
+A check changes nothing, and a repair does what the scanners do at any time: both may run beside everything. So may a
+set_idle_timeout, which compares and sets a number that none of the others looks at. The others end or begin something
+for their processes, so of these only one at a time may be at a process. Which processes that are is known exactly: a
+plan names each.
 """
 
 from __future__ import annotations

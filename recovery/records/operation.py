@@ -23,6 +23,8 @@ class OperationKind(StrEnum):
     ABORT = "abort"
     COLLECT = "collect"
     """Processes that are over are removed, with all of their records."""
+    SET_IDLE_TIMEOUT = "set_idle_timeout"
+    """Processes that go on, and were started with another idle timeout, get this one."""
 
 
 class OperationState(StrEnum):
@@ -157,6 +159,8 @@ class Operation(Record):
     """Of a collect: the folder where what is removed is written before."""
     export_format: ExportFormat | None = None
     """As what; absent: as JSON lines."""
+    idle_timeout: float | None = None
+    """Of a set_idle_timeout: the new one, in seconds."""
     thorough: bool | None = None
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None

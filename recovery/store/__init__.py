@@ -38,6 +38,7 @@ from recovery.store.lifecycle.workers import Queues, Workers
 from recovery.store.operations.aborts import Aborts
 from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.destruction import Destruction
+from recovery.store.operations.idle_timeouts import IdleTimeouts
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
 from recovery.store.operations.mending import Mending
 from recovery.store.operations.operation_ranges import OperationRanges
@@ -121,6 +122,7 @@ class Store:
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)
         self.removals = Removals(self._database)
+        self.idle_timeouts = IdleTimeouts(self._database)
         self.exports = Exports(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.

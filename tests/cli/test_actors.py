@@ -69,6 +69,23 @@ def test_a_process_types_settings(store: Store) -> None:
     assert store.process_types.all()["order"] == TYPE
 
 
+def test_what_a_setting_does_not_reach_by_itself_is_told(store: Store) -> None:
+    """And by which command it does, as it may be typed; of what holds at once nothing is said."""
+    told = done("process-type", "set", "order", "idle_timeout=10m", "process_timeout=2h")
+    command = "recovery operation start set_idle_timeout type:order --idle-timeout 10m --reason …"
+    assert told.splitlines()[1:] == [
+        f"processes that were started already keep the idle_timeout that they have; `{command}` gives it to them"
+    ]
+    assert "--idle-timeout 7s" in done("process-type", "unset", "order", "idle_timeout"), "what the code says"
+    found = json.loads(done("actor", "set", "charge", "worker_timeout=2m", "retry_total=1h", "--json"))
+    assert found["not_reached"] == [
+        "attempts that run keep the worker_timeout, retry_total that they began with",
+        "tasks that wait for a retry wait as long as they were to",
+    ]
+    assert len(done("actor", "set", "charge", "max_work_timeouts=3", "task_timeout=1h").splitlines()) == 1
+    assert store.actors.all()["charge"].worker_timeout == 120
+
+
 def test_list_and_block(store: Store) -> None:
     worker = Worker(id="w", name="w", host="h", pid=1, pid_started=1, queues=("charge", "send"), paused=("charge",))
     store.workers.beat(worker, 60)
@@ -91,10 +108,11 @@ def test_list_and_block(store: Store) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_a_change_says_what_holds_now() -> None:
+    keep = "attempts that run keep the worker_timeout that they began with\n"
     told = done("actor", "set", "charge", "worker_timeout=2m", "max_work_timeouts=3")
-    assert told == "charge: worker_timeout=2m (set), max_work_timeouts=3 (set)\n"
+    assert told == f"charge: worker_timeout=2m (set), max_work_timeouts=3 (set)\n{keep}"
     told = done("actor", "unset", "charge", "worker_timeout", "max_work_timeouts")
-    assert told == "charge: worker_timeout=30s (by the code), max_work_timeouts=10 (by default)\n"
+    assert told == f"charge: worker_timeout=30s (by the code), max_work_timeouts=10 (by default)\n{keep}"
     assert done("process-type", "set", "order", "process_timeout=1h") == "order: process_timeout=1h (set)\n"
 
 

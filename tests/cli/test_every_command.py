@@ -42,6 +42,9 @@ COMMANDS = {
     "search list": ["search", "list"],
     "search remove": ["search", "remove", "orders"],
     "operation start": ["operation", "start", "check", "--all", "--reason", "Redis was lost"],
+    "operation start --idle-timeout": [
+        *("operation", "start", "set_idle_timeout", "--all", "--idle-timeout", "10m", "--reason", "too often")
+    ],
     "operation list": ["operation", "list"],
     "operation show": ["operation", "show", "2"],
     "operation watch": ["operation", "watch", "1"],
@@ -120,7 +123,8 @@ ONCE = {
         "import",
         "search remove",
     ),
-    *("operation start", "operation apply", "operation pause", "operation resume", "operation cancel"),
+    *("operation start", "operation start --idle-timeout", "operation apply", "operation pause", "operation resume"),
+    "operation cancel",
 }
 """They say something else the second time."""
 TABLES = {

@@ -37,6 +37,7 @@ STATES = {
     "restart": "finished",
     "repair": "finished",
     "restart_from": "finished",
+    "set_idle_timeout": "finished",
 }
 SAMPLE = 4
 """Places of each run in `make test`, drawn from a seed that a failure shows; `make soak` has them all."""
@@ -68,7 +69,8 @@ def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
     world.redis.flushdb()
     started = prepared(world, kind)
     selection = "state:broken" if kind == "restart" else "type:order"
-    operation = world.ask(kind, selection, apply=True)
+    more = {"idle_timeout": 7.0} if kind == "set_idle_timeout" else {}
+    operation = world.ask(kind, selection, apply=True, **more)
     plan = Plan(fault)
     with installed(), under(plan), suppress(Died):
         doomed = world.worker("doomed")
@@ -89,6 +91,11 @@ def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
         assert sum(world.counts().values()) == 0, "nothing is left of them"
     else:
         assert [world.bring_to_end(one).state.value for one in started] == ["finished"] * COUNT
+    if kind == "set_idle_timeout":
+        assert {result.state for result in results.values()} == {ResultState.DONE}, (plan, results)
+        assert {world.process(one).idle_timeout for one in started} == {7.0}
+        graphs = world.store.graphs.get_many(started).values()
+        assert [graph.idle_timeout for graph in graphs] == [7.0] * COUNT, "each graph came after its process"
     if kind == "restart_from":
         assert [world.process(one).epoch for one in started] == [1] * COUNT, "none was done again twice"
     if kind == "restart":

@@ -183,6 +183,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.briefs": lambda store: store.decisions.briefs(["p/t"]),
     "DecisionQueries.effect_sizes": lambda store: store.decisions.effect_sizes(["p/t"]),
     "DecisionQueries.effects": lambda store: store.decisions.effects(["p/t"]),
+    "IdleTimeouts.of_graphs": lambda store: store.idle_timeouts.of_graphs(["p"]),
     "DecisionQueries.get_committed": lambda store: store.decisions.get_committed("p/t"),
     "DecisionQueries.of_processes": lambda store: list(store.decisions.of_processes(["p"])),
     "DecisionQueries.outcomes": lambda store: store.decisions.outcomes(["p/t"]),

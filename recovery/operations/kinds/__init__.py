@@ -7,6 +7,7 @@ from recovery.operations.kinds.check import Check, RepairAll
 from recovery.operations.kinds.collect import Collect
 from recovery.operations.kinds.restart import Restart
 from recovery.operations.kinds.restart_from import RestartFrom
+from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
 from recovery.records import OperationKind
 
 __all__ = ["Kind", "Planned", "kind_of", "totals_of"]
@@ -18,6 +19,7 @@ _KINDS: dict[OperationKind, type[Kind]] = {
     OperationKind.RESTART_FROM: RestartFrom,
     OperationKind.ABORT: Abort,
     OperationKind.COLLECT: Collect,
+    OperationKind.SET_IDLE_TIMEOUT: SetIdleTimeout,
 }
 KINDS = tuple(_KINDS)
 
