@@ -21,6 +21,7 @@ _tests = itertools.count()
 _REDIS_DATABASES = 16
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file run in one process, and so do those that share the Spark session: one JVM for them all."""
     for item in items:
