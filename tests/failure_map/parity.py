@@ -139,6 +139,7 @@ def of_damage(settings: Settings) -> Iterator[Case]:
     others: list[tuple[shapes.Shape, tuple[str, str, Any]]] = [
         (shapes.cycle, ("tasks", "args", [1])),
         (shapes.start_not_registered, ("processes", "restartedAt", 5)),
+        (shapes.broken, ("processes", "startTask", {"$gt": ""})),
     ]
     for shape, (name, field, value) in [*both, *others]:
         process_id = new_process_id()

@@ -169,7 +169,7 @@ def test_a_selection_finds_the_same_of_what_it_selects(
         assert chosen and found == {one for one in whole if one[0] in chosen}, (selection, few)
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.soak)])
 def test_whatever_is_spoilt(lasting: Settings, count: int) -> None:
     """Any condition with fields of another type in any record: who looks at all of it finds the same, and so do the
     scanners where nothing is damaged."""
