@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+from bson import Code
+
 from recovery import health, operations
 from recovery.errors import DamagedRecord, ProcessNotFound
 from recovery.operations import Asked, OperationWorker
@@ -139,7 +141,7 @@ def of_damage(settings: Settings) -> Iterator[Case]:
     others: list[tuple[shapes.Shape, tuple[str, str, Any]]] = [
         (shapes.cycle, ("tasks", "args", [1])),
         (shapes.start_not_registered, ("processes", "restartedAt", 5)),
-        (shapes.broken, ("processes", "startTask", {"$gt": ""})),
+        (shapes.broken, ("processes", "startTask", Code("f()"))),
     ]
     for shape, (name, field, value) in [*both, *others]:
         process_id = new_process_id()
@@ -189,7 +191,7 @@ def fill(settings: Settings, cases: Sequence[Case], *, polled: bool = True) -> W
     for name, documents in filled.items():
         if documents:
             world.store.database[name].insert_many(documents, bypass_document_validation=True)
-            queues |= {one["actor"] for one in documents if isinstance(one.get("actor"), str)}
+            queues |= {one["actor"] for one in documents if type(one.get("actor")) is str}
     for queue in queues - {"part_message_lost"}:
         world.redis.lpush(queue, "some message")
     if polled:
