@@ -109,7 +109,7 @@ def _read(resources: Resources, process_id: str) -> Reading:
 
 
 def _has_any(snapshot: Snapshot) -> bool:
-    return bool(snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks)
+    return bool(snapshot.process or snapshot.graph or snapshot.decisions or snapshot.tasks or snapshot.damaged)
 
 
 def _deadlines(snapshot: Snapshot) -> Iterator[Deadline]:

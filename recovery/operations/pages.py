@@ -82,16 +82,20 @@ class _Planning:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
         self._selected = Selected(resources, operation)
         self._page: list[str] = []
+        self._whole: Range | None = None
         self.last: str | None = None
         self.size = PLANNED
 
     def read(self, part: OperationRange, size: int) -> int:
         self._page = self._selected.page(part, size)
         self.last = self._page[-1] if self._page else None
+        if len(self._page) < size and not self._operation.selection:
+            self._whole = Range(part.start, part.end)
         return len(self._page)
 
     def do(self) -> Totals:
-        planned = self._kind.plan(self._operation, self._page)
+        besides = self._kind.besides(self._whole) if self._whole is not None else ()
+        planned = self._kind.plan(self._operation, [*self._page, *besides])
         self._results.insert(planned.results)
         return planned.totals
 

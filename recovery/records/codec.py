@@ -29,6 +29,7 @@ _RENAMED = {"id": "_id", "pass_key": "pass"}
 _KEPT_WHEN_EMPTY = {
     *((Graph, name) for name in ("not_finished", "links", "finished", "failed")),
     (Operation, "cuts"),  # one range has none, and is planned
+    (Operation, "sums"),  # nothing was found, and it was asked
 }
 # Always written, so that one without was not written by us: by its default a decided task would be taken to wait.
 _ALWAYS: Mapping[Any, frozenset[str]] = {Decision: frozenset({"state"}), Process: frozenset({"state"})}
@@ -154,4 +155,4 @@ def _nested(cls: Any) -> Shape:
         except DamagedRecord:
             raise Wrong("; ".join(f"its {key} is {what}" for key, what in _wrongs(cls, value))) from None
 
-    return Shape(None, decode, ("object",), parts=shapes(cls))
+    return Shape(None, decode, ("object",), parts=shapes(cls), required=required(cls))

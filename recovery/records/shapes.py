@@ -41,6 +41,8 @@ class Shape:
     """Of an array: the shape of its entries."""
     parts: Mapping[str, Shape] = field(default_factory=dict)
     """Of a record in a record: {its document's field: shape}."""
+    required: tuple[str, ...] = ()
+    """Of one: the fields without which it is none."""
 
 
 @cache

@@ -49,6 +49,7 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
             return
         yield {path: {"$type": [one for one in _TYPES if one not in (*entry.types, "array")]}}
         of_parts = [one for key, part in entry.parts.items() for one in _wrong(key, part, entries)]
+        of_parts += [{key: None} for key in entry.required]
         if of_parts:
             yield {path: {"$elemMatch": {"$or": of_parts}}}
     else:
@@ -57,3 +58,5 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
             yield {path: {"$in": _NO_NUMBERS}}
         for key, part in shape.parts.items() if entries else ():
             yield from _wrong(f"{path}.{key}", part, entries)
+        for key in shape.required if entries else ():
+            yield {path: {"$type": "object"}, f"{path}.{key}": None}

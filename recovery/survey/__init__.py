@@ -8,6 +8,6 @@ ranges need nothing of each other, wherever each is surveyed.
 """
 
 from recovery.survey.examine import Look, without_collector, wrong_in
-from recovery.survey.read import RangeCounts
+from recovery.survey.read import RangeCounts, without_process
 
-__all__ = ["Look", "RangeCounts", "without_collector", "wrong_in"]
+__all__ = ["Look", "RangeCounts", "without_collector", "without_process", "wrong_in"]

@@ -104,8 +104,9 @@ def _broken_for(outline: Outline) -> set[str]:
     if not outline.graphs:
         return {split_record_id(key)[1] for key in outline.keys}
     process, error = outline.process, outline.process.get("error")
-    named = {process.get("startTask"), error.get("task") if isinstance(error, dict) else None}
-    return _names(outline.graphs[0].get("failed")) | {task for task in named if isinstance(task, str)}
+    named = process.get("startTask"), error.get("task") if isinstance(error, dict) else None
+    # Something else may stand there, of which there is no set: even a text that is code.
+    return _names(outline.graphs[0].get("failed")) | {task for task in named if type(task) is str}
 
 
 def _names(found: Any) -> set[str]:

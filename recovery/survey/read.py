@@ -130,17 +130,20 @@ def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: 
     """Add to the orphans of a range that was read whole those of which nothing but Task records is left. Where there
     are as many as were seen, only if `thorough`."""
     if thorough or stored.how_many_tasks(part) != seen.tasks:
-        seen.orphans |= _without_process(stored, part)
+        seen.orphans |= without_process(stored, part, (schema.TASKS,))
 
 
-def _without_process(stored: Ranges, part: Range) -> set[str]:
-    """Ids of which there are Task records, and no process."""
-    tasks = Stream(stored.pages(schema.TASKS, part))
+def without_process(stored: Ranges, part: Range, names: Sequence[str] = schema.OF_PROCESSES[1:]) -> set[str]:
+    """Ids of which there are records in these collections, and no process was met; some of a great many. Reads keys
+    alone."""
+    streams = [Stream(stored.pages(name, part, KEY)) for name in names]
     for page in stored.pages(schema.PROCESSES, part, KEY):
         for process in page:
-            tasks.take(process["_id"])
-    tasks.pass_over_rest()
-    return tasks.passed_over
+            for stream in streams:
+                stream.take(process["_id"])
+    for stream in streams:
+        stream.pass_over_rest()
+    return {process_id for stream in streams for process_id in stream.passed_over}
 
 
 def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:

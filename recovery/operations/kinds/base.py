@@ -44,6 +44,11 @@ class Kind(ABC):
         whether to go on: what was planned till then counts for nothing if not."""
         raise NotImplementedError
 
+    def besides(self, part: Range) -> Sequence[str]:  # noqa: ARG002
+        """Ids of a range, beside those of its processes, of which a plan has to be made as well where all of it is gone
+        through by pages."""
+        return ()
+
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         """Do what stands in these results; each as it ended. One that fails does not hold up the others."""
         seen = self.resources.store.processes.briefs([result.process for result in results])

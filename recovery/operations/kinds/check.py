@@ -14,7 +14,7 @@ from recovery.records.operation import result_id
 from recovery.repair import Repairer, diagnose, look_at_all, readings
 from recovery.rules import Finding, Repair, Rule, Snapshot
 from recovery.store.views.ranges import Range
-from recovery.survey import Look, RangeCounts, wrong_in
+from recovery.survey import Look, RangeCounts, without_process, wrong_in
 
 SHOWN = 20
 """Findings that a result holds; the others are counted. One process may have thousands, all alike."""
@@ -36,6 +36,10 @@ class Check(Kind):
             findings = diagnose(self.resources, reading).findings
             results += _results(operation, reading.snapshots, findings, reading.begun_at)
         return Planned(results, totals_of(results, processes, decisions))
+
+    def besides(self, part: Range) -> Sequence[str]:
+        """What has lost its Process record."""
+        return sorted(without_process(self.resources.store.ranges, part))
 
     def survey(
         self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
