@@ -60,9 +60,17 @@ class TimeoutRepairs:
         return counted
 
     def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+        """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
+        was decided. The rules on that come first; where they were not carried out, the next look breaks it."""
         by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
-        for process in self._store.processes.briefs(f.record for f in findings).values():
-            if process.state is ProcessState.RUNNING:
+        running = [
+            process
+            for process in self._store.processes.briefs(f.record for f in findings).values()
+            if process.state is ProcessState.RUNNING
+        ]
+        lacking = self._store.graphs.absent(process.id for process in running)
+        for process in running:
+            if process.id not in lacking:
                 by_life[process.type, process.reopened].append(process)
         return sum(self._break_alike(key, some, around) for key, some in by_life.items())
 

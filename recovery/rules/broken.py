@@ -16,6 +16,7 @@ from recovery.rules.model import Finding, Repair, Snapshot, Surroundings
 from recovery.rules.times import time_impossible
 
 GO_ON = (
+    graphs.start_not_registered,
     graphs.graph_missing,
     graphs.not_applied,
     graphs.children_missing,
@@ -39,8 +40,12 @@ def of_broken(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
 
 
 def _is_noted(finding: Finding, snapshot: Snapshot) -> bool:
-    """Whether the graph has the task as failed, in the life that its decision is in, if it has one."""
-    graph, task = snapshot.graph, split_record_id(finding.record)[1]
+    """Whether the graph has the task as failed, in the life that its decision is in, if it has one. A start that is
+    not registered, of a process that is broken for a task: then tasks were decided, and are lost."""
+    process, graph, task = snapshot.process, snapshot.graph, split_record_id(finding.record)[1]
+    if finding.repair is Repair.REGISTER_START:
+        error = process.error if process is not None else None
+        return bool(graph is not None and graph.failed) or (error is not None and error.task is not None)
     if finding.repair not in _OF_A_TASK or graph is None or task not in graph.failed:
         return False
     decision = snapshot.decisions.get(task)

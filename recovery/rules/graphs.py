@@ -14,6 +14,27 @@ from recovery.rules.contradictions import is_untouched
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
+def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """START_NOT_REGISTERED: the client was told 'started', and then it was cut off."""
+    process, graph = snapshot.process, snapshot.graph
+    assert process is not None
+    start = process.start_task
+    if any(d.state is DecisionState.FINISHED for d in snapshot.decisions.values()) or (graph and graph.finished):
+        return
+    missing = [
+        name
+        for name, there in (
+            ("graph", graph is not None),
+            ("start task", start in snapshot.tasks),
+            ("start decision", start in snapshot.decisions),
+        )
+        if not there
+    ]
+    if missing and process.started_at and process.started_at < around.read_at - around.margin:
+        evidence = f"no {', no '.join(missing)}; nothing decided"
+        yield Finding(Rule.START_NOT_REGISTERED, process.id, Repair.REGISTER_START, evidence)
+
+
 def graph_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
     """GRAPH_MISSING: tasks are decided, and there is no graph that says what is open."""
     decided = _decided(snapshot)

@@ -50,27 +50,6 @@ def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     return [*contradictions.epoch_wrong(snapshot, around), *contradictions.graph_contradicted(snapshot, around)]
 
 
-def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """START_NOT_REGISTERED: the client was told 'started', and then it was cut off."""
-    process, graph = snapshot.process, snapshot.graph
-    assert process is not None
-    start = process.start_task
-    if any(d.state is DecisionState.FINISHED for d in snapshot.decisions.values()) or (graph and graph.finished):
-        return
-    missing = [
-        name
-        for name, there in (
-            ("graph", graph is not None),
-            ("start task", start in snapshot.tasks),
-            ("start decision", start in snapshot.decisions),
-        )
-        if not there
-    ]
-    if missing and process.started_at and process.started_at < around.read_at - around.margin:
-        evidence = f"no {', no '.join(missing)}; nothing decided"
-        yield Finding(Rule.START_NOT_REGISTERED, process.id, Repair.REGISTER_START, evidence)
-
-
 def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """DEADLINE_MISSING: a process that runs, or a graph with something open, that nobody would look at again."""
     process, graph = snapshot.process, snapshot.graph
@@ -136,7 +115,6 @@ def orphan(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 _OF_RUNNING = (
-    start_not_registered,
     *GO_ON,
     graphs.not_recorded,
     time_impossible,

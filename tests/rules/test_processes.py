@@ -11,11 +11,16 @@ import pytest
 
 from recovery.records import Child, Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Repair, Rule, Snapshot, judge_process
-from recovery.rules.processes import start_not_registered
+from recovery.rules.graphs import start_not_registered
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, SOON, TICK, around
 from tests.sweep import shapes
 
 WAITING, QUEUED, WORKING = DecisionState.WAITING, DecisionState.QUEUED, DecisionState.WORKING
+LATE = {
+    "state": ProcessState.BROKEN,
+    "error": ErrorInfo(kind="ProcessTimeout", message="too late"),
+    "recovery_time": None,
+}
 FINISHED = DecisionState.FINISHED
 
 
@@ -307,6 +312,11 @@ FOUND: list[Case] = [
         Rule.CYCLE, "p/y", Repair.BREAK, "y waits for z waits for y",
     ),
     (
+        "broken for its time, its start cut off before the decision",
+        snapshot(graph={"not_finished": is_open("start")}, tasks=["start"], **LATE),
+        Rule.START_NOT_REGISTERED, "p", Repair.REGISTER_START, "no start decision; nothing decided",
+    ),
+    (
         "broken, a deadline of a sibling is far off",
         broken(decision("y", QUEUED, recovery_time=NOW + timedelta(days=40))),
         Rule.TIME_IMPOSSIBLE, "p/y", Repair.SET_TIME,
@@ -377,6 +387,10 @@ HEALTHY: list[tuple[str, Snapshot]] = [
     ("broken for a circle", broken(decision("y"), {
         "finished": ("start", "x"), "not_finished": is_open("bad", "y"), "failed": {"bad": True},
         "links": {"bad": {"y": True}, "y": {"bad": True}}}, bad=decision("bad"))),
+    ("broken for its start, whose records are lost",
+     snapshot(**{**LATE, "error": ErrorInfo(kind="ValueError", message="no", task="start")})),
+    ("broken for its start, whose decision is lost",
+     snapshot(graph={"not_finished": is_open("start"), "failed": {"start": True}}, tasks=["start"], **LATE)),
     ("broken, and its own times are odd", broken(decision("y"), started_at=NOW + timedelta(days=9))),
 ]  # fmt: skip
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from pymongo.errors import AutoReconnect
 
 from recovery import ProcessBroken, heartbeat
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
+from recovery.repair import processes
 from recovery.rules import Rule
 from recovery.store.lifecycle import preferences
-from tests.scan.making import after_find, overdue, scanner
+from tests.scan.making import DAY, after_find, overdue, scanner
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -137,6 +139,31 @@ def test_a_process_that_takes_too_long_is_broken(world: World) -> None:
     assert broken(world, process_id) == (
         "ProcessTimeout", "the process was not done within its process_timeout of 0.05 s"
     )  # fmt: skip
+
+
+def test_a_process_that_is_not_registered_is_not_broken_before_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken without a graph it would be at rest, and nobody would ever finish its start."""
+    process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    for name in ("graphs", "decisions", "tasks"):
+        world.store.database[name].delete_many({})
+    past = world.store.now() - DAY
+    a_day_ago = {"$set": {"startedAt": past, "recoveryTime": past}}
+    world.store.database["processes"].update_one({}, a_day_ago)
+
+    def cut_off(*_: object) -> int:
+        raise AutoReconnect("the primary is gone")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(processes, "register", cut_off)
+        assert scanner(world, "processes").run_once().looked_at == 1
+    assert world.process(process_id).state is ProcessState.RUNNING
+    assert world.process(process_id).recovery_time is not None
+    world.store.database["processes"].update_one({}, a_day_ago)
+    found(world, "processes", {Rule.START_NOT_REGISTERED: 1, Rule.PROCESS_TIMEOUT: 1})
+    assert world.process(process_id).state is ProcessState.BROKEN
+    assert world.store.graphs.get(process_id) is not None
 
 
 def test_a_blocked_task_waits_without_being_queued_again(world: World) -> None:
