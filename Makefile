@@ -29,7 +29,7 @@ venv: .venv/installed
 	@touch $@
 
 test: check
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 
 check: venv
 	$(BIN)/python -m ruff format --check .

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 from pymongo import MongoClient
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from recovery.settings import Settings, load
 from recovery.stack import Stack
@@ -19,14 +21,26 @@ from recovery.stack import Stack
 _tests = itertools.count()
 # Valkey's own limit without configuration.
 _REDIS_DATABASES = 16
+_ON_SPARK = "tests/sweep/"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+class _ByFile(LoadScopeScheduling):
+    """Tests of one file run in one process, and those on Spark's session as well: one JVM for them all."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return _ON_SPARK if file.startswith(_ON_SPARK) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return _ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file run in one process, and so do those that share the Spark session: one JVM for them all."""
-    for item in items:
-        shares = "session" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if shares else item.nodeid.partition("::")[0]))
+    """What takes longest is begun first: else one process is at it when the others are done."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_ON_SPARK))
 
 
 @pytest.fixture(scope="session")
