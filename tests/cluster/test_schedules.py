@@ -116,6 +116,7 @@ def fails(signs: Path, how: str) -> None:
     (signs / "error").write_text(how)
 
 
+@pytest.mark.soak
 def test_what_keeps_failing_is_disabled_through_a_restart_of_everything_and_enabled(
     cluster: Cluster, signs: Path, mongod: Mongod, valkey: Valkey
 ) -> None:

@@ -72,7 +72,12 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize(
-    "kind", [Kind.DIES, Kind.DIES_AFTER, Kind.AFTER, pytest.param(Kind.BEFORE, marks=pytest.mark.soak)]
+    "kind",
+    [
+        Kind.DIES,
+        Kind.AFTER,
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in (Kind.DIES_AFTER, Kind.BEFORE)),
+    ],
 )
 def test_an_attempt_is_counted_once(emptied: Settings, kind: Kind) -> None:
     place = 0

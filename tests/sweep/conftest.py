@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,12 +13,23 @@ from recovery.sweep.session import spark as started
 from recovery.sweep.source import register
 from tests.sweep.database import Database
 
+POLLED = 600.0
+"""Seconds. The first job in a session takes its time, and what was polled before it has to count as polled after it."""
+
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[None]:
-    """A Spark session that outlives the tests' sweeps."""
-    with started(Settings(spark_master="local[2]")):
+    """A Spark session that outlives the tests' sweeps. Its Python workers have the environment of its start."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RECOVERY_HEARTBEAT_TIMEOUT", str(POLLED))
+            stack.enter_context(started(Settings(spark_master="local[2]")))
         yield
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"heartbeat_timeout": POLLED})
 
 
 @pytest.fixture

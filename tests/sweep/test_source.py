@@ -68,13 +68,10 @@ def test_a_snapshot_sums_up_each_process(tables: Tables, database: Database) -> 
         assert row.timeouts == sum(one["timeouts"] for one in own)
 
 
-def test_findings_are_those_of_a_sweep(
-    tables: Tables, database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RECOVERY_HEARTBEAT_TIMEOUT", "600")  # so long a queue counts as polled
+def test_findings_are_those_of_a_sweep(tables: Tables, database: Database, settings: Settings) -> None:
     fill(database)
     rows = tables.read("findings").collect()
-    told = sweep(settings.model_copy(update={"heartbeat_timeout": 600.0}))
+    told = sweep(settings)
     by_rule = {rule: sum(row.rule == rule.value for row in rows) for rule in told.findings}
     assert by_rule == dict(told.findings)
     assert len({row.process for row in rows}) == told.suspects

@@ -69,8 +69,6 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
     told = CliRunner().invoke(app, ["sweep", "--here", "--type", process.type]).stdout
     (sample,) = (line.split() for line in told.splitlines() if "sample" in line)
     assert sample[:2] == ["sample", "DEADLINE_MISSING"] and sample[2].startswith(process_id) and "{" not in told
-    wrapped = CUT.sub("", in_terminal("sweep", "--here", "--type", process.type, env=settings.environment()))
-    assert too_wide(wrapped) == [] and process_id in wrapped and "DEADLINE_MISSING" in wrapped
     found = schemas.read("sweep", CliRunner().invoke(app, ["sweep", "--here", "--type", process.type, "--json"]).stdout)
     assert found["findings"] == {"DEADLINE_MISSING": 1}
     error = CliRunner().invoke(app, ["sweep", "--here", "--type", "nosuch"]).exception
@@ -81,13 +79,19 @@ def test_command_line(database: Database, settings: Settings, monkeypatch: pytes
     assert CliRunner().invoke(app, ["sweep", "--here", "--type", "nosuchs"]).exit_code == 0, "a worker has told of it"
 
 
+@pytest.mark.soak
+def test_in_a_terminal(database: Database, settings: Settings) -> None:
+    process_id = database.add(deadline_missing)
+    wrapped = CUT.sub("", in_terminal("sweep", "--here", env=settings.environment()))
+    assert too_wide(wrapped) == [] and process_id in wrapped and "DEADLINE_MISSING" in wrapped
+
+
 def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
     for _ in range(5):
         for shape in HEALTHY:
             database.add(shape)
     broken = {database.add(shape): rule for shape, rule in BROKEN.items()}
-    # The first job in a session takes its time: a queue polled before it is one that is polled.
-    report = sweep(settings.model_copy(update={"heartbeat_timeout": 600.0}))
+    report = sweep(settings)
     assert report.processes == 20 + len(broken)
     assert report.suspects == len(broken)
     assert [(suspect.process_id, suspect.rule) for suspect in report.sample] == sorted(broken.items())[:SHOWN]
