@@ -7,7 +7,8 @@ from typing import Any
 
 from recovery import operations
 from recovery.operations import Asked, OperationWorker
-from recovery.records import Operation, OperationResult, OperationState, ProcessState
+from recovery.operations.kinds import Kind, kind_of
+from recovery.records import Operation, OperationKind, OperationResult, OperationState, ProcessState
 from recovery.settings import Settings
 from tests.waiting import wait_until
 from tests.world import World
@@ -40,6 +41,10 @@ class Ordering(World):
 
     def worker(self, name: str = "worker") -> OperationWorker:
         return OperationWorker(self.app.resources, self.app.applier, name)
+
+    def kind(self, name: str) -> type[Kind]:
+        """What carries out operations of this kind."""
+        return type(kind_of(OperationKind(name), self.app.resources, self.app.applier))
 
     def ask(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Order an operation."""

@@ -29,12 +29,38 @@ def abort(
 ) -> int:
     """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
     before."""
-    store = resources.store
-    error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
-    ended = 0
+    store, error = resources.store, _error(reason)
     store.aborts.announce(process_ids)
-    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
-        ended += store.aborts.end([process.id for process in processes], epoch, error, among)
+    seen = _by_epoch(store.processes.briefs(process_ids).values())
+    return _finish(
+        resources,
+        process_ids,
+        sum(store.aborts.end([one.id for one in some], epoch, error, among) for epoch, some in seen.items()),
+    )
+
+
+def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) -> int:
+    """The same of those of these processes that are as they were seen, running or broken: one that was reopened or done
+    again since then is left alone."""
+    store, error = resources.store, _error(reason)
+    process_ids = [process.id for process in seen]
+    store.aborts.announce(process_ids)
+    alike: dict[tuple[ProcessState, int, int | None], list[str]] = defaultdict(list)
+    for one in seen:
+        alike[one.state, one.epoch, one.reopened].append(one.id)
+    ended = sum(
+        store.aborts.end(ids, epoch, error, [state], reopened=[reopened])
+        for (state, epoch, reopened), ids in alike.items()
+        if state in ENDABLE
+    )
+    return _finish(resources, process_ids, ended)
+
+
+def _error(reason: str) -> ErrorInfo:
+    return ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
+
+
+def _finish(resources: Resources, process_ids: Sequence[str], ended: int) -> int:
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
     metrics.OPERATIONS.labels("abort").inc(ended)
     finish_abort(resources, process_ids)

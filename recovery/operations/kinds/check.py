@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from recovery.engine.isolation import in_a_line, is_of_servers
@@ -18,6 +18,8 @@ from recovery.survey import Look, RangeCounts, without_process, wrong_in
 
 SHOWN = 20
 """Findings that a result holds; the others are counted. One process may have thousands, all alike."""
+SAVED_TOGETHER = 1000
+"""Results of a range that is gone through as a whole: what is found is not held in memory till its end."""
 ROUNDS = 10
 """A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
 
@@ -43,22 +45,25 @@ class Check(Kind):
 
     def survey(
         self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
-    ) -> Planned:
+    ) -> Iterator[Planned]:
         """A range gone through in key order: ten times as fast, and it meets what has lost its Process record."""
         store, seen, results = self.resources.store, RangeCounts(), list[OperationResult]()
         look = Look(look_at_all(self.resources), chosen, bool(operation.thorough))
         for snapshots, findings in wrong_in(store, look, part, seen):
             results += _results(operation, snapshots, findings, look.around.now)
             if not hold():
-                break
-        return Planned(results, totals_of(results, seen.processes, seen.decisions))
+                return
+            if len(results) >= SAVED_TOGETHER:
+                yield Planned(results, totals_of(results))
+                results = []
+        yield Planned(results, totals_of(results, seen.processes, seen.decisions))
 
 
 class RepairAll(Check):
     """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
     and judged once more, and what it needs now is done."""
 
-    page = 1000
+    page = step = 1000
 
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         try:
