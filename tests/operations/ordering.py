@@ -7,6 +7,7 @@ from typing import Any
 
 from recovery import operations
 from recovery.operations import Asked, OperationWorker
+from recovery.operations.advance import advance
 from recovery.operations.kinds import Kind, kind_of
 from recovery.records import Operation, OperationKind, OperationResult, OperationState, ProcessState
 from recovery.settings import Settings
@@ -68,6 +69,10 @@ class Ordering(World):
 
         wait_until(there, 40, f"operation {operation.id} to be {', '.join(wanted)}")
         return self.now(operation)
+
+    def advance(self, operation: Operation) -> Operation | None:
+        """Take it a step further, without any work at its ranges."""
+        return advance(self.app.resources, self.now(operation))
 
     def run_through(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Ask for it, have it planned, apply it, and have it finished."""
