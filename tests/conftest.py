@@ -6,7 +6,7 @@ import itertools
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from recovery.settings import Settings, load
 from recovery.stack import Stack
+from tests.built_once import build_commands_once
+
+build_commands_once()
 
 _tests = itertools.count()
 # Valkey's own limit without configuration.
@@ -54,6 +57,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         shutil.rmtree(data_dir / data)
 
 
+def forget_metrics(pids: Iterable[int]) -> None:
+    """Remove what the next worker to start here would remove of these, which are killed."""
+    for pid in pids:
+        for left in Path(tempfile.gettempdir()).glob(f"recovery-metrics-{pid}-*"):
+            shutil.rmtree(left)
+
+
 @pytest.fixture
 def settings(stack: Stack) -> Iterator[Settings]:
     """Settings with an empty database and an empty broker. Workers that the test started end with it."""
@@ -65,8 +75,6 @@ def settings(stack: Stack) -> Iterator[Settings]:
     # Not stopped: that takes seconds, and the tests that are about it wait for it themselves.
     pids = [worker.pid for worker in stack.workers]
     stack.kill_workers()
-    for pid in pids:  # what the next worker to start here would remove
-        for left in Path(tempfile.gettempdir()).glob(f"recovery-metrics-{pid}-*"):
-            shutil.rmtree(left)
+    forget_metrics(pids)
     with MongoClient[dict[str, object]](stack.mongo_uri) as client:
         client.drop_database(database)

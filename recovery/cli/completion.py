@@ -116,9 +116,10 @@ OF_FIELDS: dict[str, Callable[[Store, str], Iterable[str]]] = {
 def _ask(find: Callable[[Store], Iterable[str]], incomplete: str) -> list[str]:
     try:
         from recovery.settings import load
-        from recovery.store import Store
+        from recovery.store import Store, wait_for_no_monitor
         from recovery.store.views.overview import time_limit
 
+        wait_for_no_monitor()
         with time_limit(TIMEOUT):
             return [name for name in find(Store(load())) if name.startswith(incomplete)]
     except Exception:  # whatever it is: nothing is offered

@@ -1,12 +1,14 @@
 """A program that has imported what the command takes, and is forked for each command that a test runs.
 
 What is forked is a process of its own, with its own environment, folder and streams, that runs `python -m recovery` to
-its end; only the imports, which take longer than most commands, are not done again. Orders come over a socket as JSON,
+its end; only the imports, which take longer than most commands, are not done again, nor is all that was imported taken
+down at the end. Orders come over a socket as JSON,
 as many at once as there are, and are answered with the exit code. It has one thread, so what is forked may have others.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -15,13 +17,18 @@ import runpy
 import select
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import typer.main
+
+from tests.built_once import build_commands_once
+
 MOST = 1_000_000
 """Bytes of an order."""
-IMPORTED = ("cli.main", "engine", "health", "operations", "scan", "schedule", "search", "stack", "wfformat")
+IMPORTED = ("cli.main", "engine", "health", "operations", "scan", "schedule", "search", "stack", "wfformat", "worker")
 
 
 def serve(path: str) -> None:
@@ -31,6 +38,8 @@ def serve(path: str) -> None:
     for found in pkgutil.iter_modules(import_module("recovery.cli").__path__):
         import_module(f"recovery.cli.{found.name}")
     import_module("typer.rich_utils")
+    build_commands_once()
+    typer.main.get_command(import_module("recovery.cli.main").app)
     gc.collect()
     gc.freeze()  # else each collection in what is forked copies all that is here
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -82,7 +91,21 @@ def become(order: Mapping[str, Any]) -> None:
     os.chdir(order["cwd"])
     sys.path.insert(0, order["cwd"])
     sys.argv[1:] = order["arguments"]
-    runpy.run_module("recovery", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("recovery", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        _finish()
+        os._exit(end.code)
+
+
+def _finish() -> None:
+    """What Python does at the end of a process, but for taking down its modules."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -15,25 +15,24 @@ from recovery.cli import settings as texts
 from recovery.cli.main import app
 from recovery.errors import InputError
 from recovery.records import ActorPreferences, ProcessTypePreferences, Worker
-from recovery.store import Store, schema
+from recovery.store import Store
 
 ACTOR = ActorPreferences(id="charge", worker_timeout=30)
 TYPE = ProcessTypePreferences(id="order", idle_timeout=7)
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
+def store(emptied: Settings) -> Store:
     """A database in which a worker has told of an actor and a process type."""
-    store = Store(settings)
-    schema.create(store.database)
+    store = Store(emptied)
     store.actors.save([ACTOR, ActorPreferences(id="send")])
     store.process_types.save([TYPE])
     return store
 
 
 @pytest.fixture(autouse=True)
-def env(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {**settings.environment(), "COLUMNS": "200"}.items():
+def env(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**emptied.environment(), "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
 
 

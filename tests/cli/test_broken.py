@@ -16,7 +16,7 @@ from recovery.engine.lifecycle.breaking import break_process
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings
-from recovery.store import Selection, schema
+from recovery.store import Selection
 from tests.cli.command import recovery
 from tests.world import World
 
@@ -25,9 +25,8 @@ MANY = 3
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    made = World(settings)
-    schema.create(made.store.database)
+def world(emptied: Settings) -> World:
+    made = World(emptied)
     made.refused = True  # type: ignore[attr-defined]
 
     @made.app.actor()

@@ -10,32 +10,31 @@ import pytest
 from recovery import Recovery
 from recovery.records import Worker
 from recovery.settings import Settings
-from recovery.store import Store, schema
+from recovery.store import Store
 from tests.cli import shop
 from tests.cli.command import recovery, refused
 
 
 @pytest.fixture
-def env(settings: Settings) -> dict[str, str]:
-    return settings.environment()
+def env(emptied: Settings) -> dict[str, str]:
+    return emptied.environment()
 
 
 @pytest.fixture
-def process_id(settings: Settings) -> str:
+def process_id(emptied: Settings) -> str:
     """A process whose start task is queued for a worker that lives, and whose message is not missed while this test
     runs."""
-    store = Store(settings)
-    schema.create(store.database)
+    store = Store(emptied)
     store.workers.beat(Worker(id="w", name="w", host="", pid=1, pid_started=1, queues=("twice", "double")), 600)
-    app = Recovery(settings.model_copy(update={"message_timeout": 600.0}))
+    app = Recovery(emptied.model_copy(update={"message_timeout": 600.0}))
     app.actors = shop.app.actors
     app.resources.store.actors.save(actor.preferences for actor in app.actors.values())
     return app.start("twice", 3)
 
 
-def lose_worker(settings: Settings, process_id: str) -> None:
+def lose_worker(emptied: Settings, process_id: str) -> None:
     """As a worker leaves it that claimed the start task and was not heard of again."""
-    store = Store(settings)
+    store = Store(emptied)
     past = store.now() - timedelta(hours=1)
     claimed = {"state": "working", "worker": "gone#1", "recoveryTime": past}
     store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": claimed})
@@ -54,8 +53,8 @@ def test_healthy(env: dict[str, str], process_id: str) -> None:
     assert {one["scanner"] for one in found["deadlines"]} == {"decisions", "graphs", "processes"}
 
 
-def test_a_finding_stays_until_it_is_repaired(settings: Settings, env: dict[str, str], process_id: str) -> None:
-    lose_worker(settings, process_id)
+def test_a_finding_stays_until_it_is_repaired(emptied: Settings, env: dict[str, str], process_id: str) -> None:
+    lose_worker(emptied, process_id)
     done = recovery("check", process_id, env=env)
     assert done.returncode == 1
     assert f"found      WORK_TIMEOUT  {process_id}/start  working for gone#1" in done.stdout
@@ -67,8 +66,8 @@ def test_a_finding_stays_until_it_is_repaired(settings: Settings, env: dict[str,
     assert "healthy" in done.stdout
 
 
-def test_json_of_a_repair(settings: Settings, env: dict[str, str], process_id: str) -> None:
-    lose_worker(settings, process_id)
+def test_json_of_a_repair(emptied: Settings, env: dict[str, str], process_id: str) -> None:
+    lose_worker(emptied, process_id)
     found = json.loads(recovery("check", process_id, "--repair", "--json", env=env).stdout)
     (finding,) = found["findings"]
     assert (finding["rule"], finding["record"]) == ("WORK_TIMEOUT", f"{process_id}/start")
@@ -76,8 +75,8 @@ def test_json_of_a_repair(settings: Settings, env: dict[str, str], process_id: s
     assert found["decisions"] == {"queued": 1}
 
 
-def test_a_repair_that_breaks_the_process_says_so(settings: Settings, env: dict[str, str], process_id: str) -> None:
-    database = Store(settings).database
+def test_a_repair_that_breaks_the_process_says_so(emptied: Settings, env: dict[str, str], process_id: str) -> None:
+    database = Store(emptied).database
     database["graphs"].update_one({"_id": process_id}, {"$set": {"links": {"start": {"start": True}}}})
     done = recovery("check", process_id, "--repair", env=env)
     assert done.returncode == 0
@@ -87,9 +86,9 @@ def test_a_repair_that_breaks_the_process_says_so(settings: Settings, env: dict[
     assert found["state"] == "broken" and "start waits for start" in found["error"]
 
 
-def test_what_can_only_wait_is_left(settings: Settings, env: dict[str, str], process_id: str) -> None:
+def test_what_can_only_wait_is_left(emptied: Settings, env: dict[str, str], process_id: str) -> None:
     """Nobody serves the queue."""
-    store = Store(settings)
+    store = Store(emptied)
     store.workers.remove(["w"])
     past = {"recoveryTime": store.now() - timedelta(hours=1)}
     store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": past})

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pymongo import MongoClient
 
 from recovery.cli.main import exit_code, told
 from recovery.cli.start import value
@@ -23,6 +22,8 @@ from recovery.stack import Stack
 from recovery.stack.ports import free_port, is_free
 from recovery.store import Store, schema
 from tests.cli.command import ROOT, command, environment, recovery, refused
+from tests.conftest import forget_metrics
+from tests.emptied import empty
 from tests.waiting import wait_until
 
 APP = "tests.cli.shop:app"
@@ -50,15 +51,27 @@ def env(settings: Settings) -> dict[str, str]:
     return settings.environment() | {"RECOVERY_APP": APP}
 
 
-@pytest.fixture
-def served(stack: Stack, settings: Settings, env: dict[str, str]) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def cluster(stack: Stack, lasting: Settings) -> Iterator[dict[str, str]]:
     """The environment of a cluster with one worker."""
+    empty(lasting)
+    env = lasting.environment() | {"RECOVERY_APP": APP}
     worker = stack.start_worker(APP, env=env)
-    with MongoClient[dict[str, object]](settings.mongo_uri) as client:
-        workers = client[settings.database]["workers"]
-        wait_until(lambda: workers.count_documents({}) or not worker.running, 30, "the worker")
+    stack.workers.remove(worker)  # else the end of a test that has workers of its own is its end
+    workers = Store(lasting).database["workers"]
+    wait_until(lambda: workers.count_documents({}) or not worker.running, 30, "the worker")
     assert worker.running, "\n".join(worker.last_lines())
     yield env
+    worker.kill_group()
+    forget_metrics([worker.pid])
+
+
+@pytest.fixture
+def served(cluster: dict[str, str], lasting: Settings) -> dict[str, str]:
+    """The same, without processes."""
+    for name in ("processes", "graphs", "decisions", "interruptions"):
+        Store(lasting).database[name].delete_many({})
+    return cluster
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])

@@ -15,7 +15,6 @@ from recovery.cli.bash_words import joined_words
 from recovery.cli.completion import complete_search
 from recovery.engine.operations.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, ProcessTypePreferences
-from recovery.store import schema
 from tests.cli.command import environment, recovery
 from tests.cli.terminal import DISCARD, Typing
 from tests.world import World
@@ -30,9 +29,8 @@ def offered(env: dict[str, str], *words: str) -> list[str]:
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    made = World(settings)
-    schema.create(made.store.database)
+def world(emptied: Settings) -> World:
+    made = World(emptied)
 
     @made.app.process()
     def order() -> None: ...

@@ -18,10 +18,10 @@ from recovery.engine.operations.overrides import ActorOverrides
 from recovery.engine.operations.saved_searches import save_search
 from recovery.engine.operations.schedules import Schedules, declare_schedules
 from recovery.records import Marker, ProcessTypePreferences, Worker
-from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
 from tests.cli.terminal import CUT, WIDTH, in_terminal, too_wide
+from tests.emptied import Kept, empty
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -145,11 +145,11 @@ TABLES = {
 HEADER = re.compile(r"\S+")
 
 
-@pytest.fixture
-def world(settings: Settings) -> World:
+@pytest.fixture(scope="module")
+def kept(lasting: Settings) -> Kept:
     """With a process that is broken, and has a task that no worker serves."""
-    made = World(settings, apply_timeout=60, message_timeout=60, idle_timeout=60)
-    schema.create(made.store.database)
+    empty(lasting)
+    made = World(lasting, apply_timeout=60, message_timeout=60, idle_timeout=60)
 
     @made.app.actor()
     def pack(item: str) -> str:
@@ -181,7 +181,7 @@ def world(settings: Settings) -> World:
     save_search(made.app.resources, "orders", "type:order", "what the shop asks for", by="me@here")
     _order(made)
     made.store.catch_up(10)
-    return made
+    return Kept(lasting)
 
 
 def _order(made: World) -> None:
@@ -199,8 +199,9 @@ def _order(made: World) -> None:
 
 
 @pytest.fixture
-def env(world: World) -> dict[str, str]:
-    return {**world.settings.environment(), "RECOVERY_APP": "tests.cli.shop:app", "TERM": "xterm"}
+def env(lasting: Settings, kept: Kept) -> dict[str, str]:
+    kept.restore()
+    return {**lasting.environment(), "RECOVERY_APP": "tests.cli.shop:app", "TERM": "xterm"}
 
 
 def names(group: typer.core.TyperGroup, before: str = "") -> Iterator[tuple[str, Command]]:

@@ -10,8 +10,6 @@ from recovery.cli.main import app
 from recovery.demo.app import app as demo_app
 from recovery.records import Worker
 from recovery.store import Store
-from tests.emptied import emptied as emptied
-from tests.emptied import lasting as lasting
 
 
 @pytest.fixture

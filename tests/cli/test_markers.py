@@ -40,12 +40,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def world(settings: Settings, folder: Path) -> World:
+def world(emptied: Settings, folder: Path) -> World:
     """With the page's application, one of whose processes has broken."""
     app = runpy.run_path(str(folder / "copies.py"))["app"]
-    made = World(settings)
+    made = World(emptied)
     made.app.actors = app.actors
-    made.store.layout.create()
     made.tell()
     process_id = made.app.start("replicate", "sales")
     assert made.bring_to_end(process_id).state is ProcessState.BROKEN

@@ -8,7 +8,6 @@ import shlex
 import pytest
 
 from recovery import Settings
-from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import recovery
 from tests.docs.blocks import DOCS
@@ -18,10 +17,8 @@ PAGE = (DOCS / "search.md").read_text()
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    made = World(settings)
-    schema.create(made.store.database)
-    return made
+def world(emptied: Settings) -> World:
+    return World(emptied)
 
 
 def test_the_page_shows_what_is_said(world: World) -> None:

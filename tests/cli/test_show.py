@@ -20,8 +20,6 @@ from recovery.cli.calls import call_line
 from recovery.cli.main import _unless_half_made, app
 from recovery.store.views.calls import CallTexts
 from tests.cli.command import command, environment
-from tests.emptied import emptied as emptied
-from tests.emptied import lasting as lasting
 from tests.world import World
 
 LONG = "x" * 1000

@@ -14,8 +14,6 @@ from recovery.health.workers import actors as doctors_actors
 from recovery.metrics.asked import Asked
 from recovery.records import ErrorInfo
 from tests.cli.test_waiting import done, refused, serve
-from tests.emptied import emptied as emptied
-from tests.emptied import lasting as lasting
 from tests.world import World
 
 LONELY = "no worker serves {}"

@@ -15,8 +15,6 @@ from recovery.errors import InputError, ResultTimeout, UnknownActor
 from recovery.records import ActorPreferences, Decision, DecisionState, Worker
 from recovery.store import Store
 from tests.cli import shop
-from tests.emptied import emptied as emptied
-from tests.emptied import lasting as lasting
 from tests.store.writing import put
 
 LONELY = "no worker serves twice"

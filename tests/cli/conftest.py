@@ -1,0 +1,6 @@
+"""A database whose collections are made once; tests that change the collections themselves take `settings`."""
+
+from __future__ import annotations
+
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
