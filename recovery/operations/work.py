@@ -16,11 +16,12 @@ from math import ceil
 
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
-from recovery.errors import BrokerError, DamagedRecord, InputError, StoreError
+from recovery.errors import BrokerError, InputError, StoreError
 from recovery.operations.advance import advance
 from recovery.operations.pages import Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Phase
 from recovery.records.ids import new_pass
+from recovery.rules import SPOILT
 from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class OperationWorker:
             return False
         try:
             done = self._work(operation, leased, until)
-        except (DamagedRecord, InputError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except (*SPOILT, InputError) as error:
             log.exception("operation %d, range %s: given back", operation.id, leased.id)
             ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
             return True
