@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from recovery import InputError, operations
 from recovery.engine.operations.saved_searches import remove_search, save_search
 from recovery.operations import Asked
 from recovery.operations.advance import advance
-from recovery.operations.kinds import check
+from recovery.operations.kinds import repairing
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.repair import Reading, readings
 from recovery.settings import Settings
@@ -79,11 +80,11 @@ def test_single_tasks_are_repaired_without_their_processes(world: Ordering, monk
     world.app.abort(started[1], "not wanted")
     read: list[list[str]] = []
 
-    def noted(store: Store, process_ids: list[str]) -> Iterator[Reading]:
+    def noted(store: Store, process_ids: list[str], **more: Any) -> Iterator[Reading]:
         read.append([*process_ids])
-        return readings(store, process_ids)
+        return readings(store, process_ids, **more)
 
-    monkeypatch.setattr(check, "readings", noted)
+    monkeypatch.setattr(repairing, "readings", noted)
     operations.apply(world.app.resources, planned.id)
     done = world.bring_on(planned)
     states = {key: one.state for key, one in world.results(done).items()}

@@ -67,9 +67,9 @@ def _finish(resources: Resources, process_ids: Sequence[str], ended: int) -> int
     return ended
 
 
-def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
-    """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
-    store, finished = resources.store, 0
+def finish_abort(resources: Resources, process_ids: Sequence[str]) -> list[str]:
+    """Bring the records of those of these processes to rest that are aborted; which they are. May be run again."""
+    store, finished = resources.store, list[str]()
     aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
     for epoch, processes in _by_epoch(aborted).items():
         ids = [process.id for process in processes]
@@ -77,7 +77,7 @@ def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
         store.aborts.end_decisions(processes, epoch, new_pass())
         store.interruptions.remove_all(ids)
         store.aborts.clear_graph_deadlines(ids)
-        finished += len(ids)
+        finished += ids
     return finished
 
 

@@ -24,7 +24,7 @@ def restart_many(resources: Resources, seen: Sequence[Process]) -> Restarts:
     nothing to be restarted. Raises DamagedRecord where one can't be read."""
     store = resources.store
     if lost := store.graphs.absent([process.id for process in seen]):
-        batch_or_each(sorted(lost), lambda some: rebuild_graphs(resources, some))  # they tell what failed
+        batch_or_each(sorted(lost), lambda some: len(rebuild_graphs(resources, some)))  # they tell what failed
     # Before it is asked what has failed: what fails from then on stays listed.
     listed = {one.id: one.restarts for one in store.interruptions.of_processes([process.id for process in seen])}
     failed = store.restarts.failed([process.id for process in seen])
