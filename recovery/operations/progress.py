@@ -14,6 +14,12 @@ KNOWN_AFTER_SECONDS, KNOWN_AFTER_SHARE = 3.0, 0.02
 """An estimate from less than this is no better than a guess, and none is made."""
 
 
+NO_PARQUET = (
+    "its Parquet files are written by a worker that serves the queue spark, and there is none: start one, "
+    "`recovery worker --queues spark`, or cancel it"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Of the phase that an operation is in, or ended in."""
@@ -34,7 +40,7 @@ class Progress:
     ranges_done: int
     workers: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Why ranges were given back."""
+    """Why ranges were given back, and why it does not go on."""
 
 
 def progress(resources: Resources, operation: Operation) -> Progress:
@@ -61,8 +67,21 @@ def progress(resources: Resources, operation: Operation) -> Progress:
         ranges=len(parts),
         ranges_done=sum(part.state is RangeState.DONE for part in parts),
         workers=tuple(sorted({part.worker for part in parts if part.lease and part.worker})),
-        errors=tuple(dict.fromkeys(part.error for part in parts if part.error)),
+        errors=_errors(resources, operation, parts),
     )
+
+
+def _errors(resources: Resources, operation: Operation, parts: list[OperationRange]) -> tuple[str, ...]:
+    told = dict.fromkeys(part.error for part in parts if part.error)
+    if operation.state is OperationState.PLANNING and operation.awaits_parquet and not _is_driven(resources, operation):
+        told[NO_PARQUET] = None
+    return tuple(told)
+
+
+def _is_driven(resources: Resources, operation: Operation) -> bool:
+    """Whether somebody drives it, `recovery sweep --here` perhaps, or a worker may."""
+    until = operation.driven_until
+    return (until is not None and until > resources.store.now()) or resources.store.workers.serve_spark()
 
 
 def _seen(operation: Operation, totals: Totals) -> int:
