@@ -11,7 +11,7 @@ graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
@@ -25,15 +25,20 @@ ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 
 
 def abort(
-    resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = ENDABLE
+    resources: Resources,
+    process_ids: Sequence[str],
+    reason: str,
+    among: Collection[ProcessState] = ENDABLE,
+    epochs: Mapping[str, int] | None = None,
 ) -> int:
     """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
-    before."""
+    before. `epochs`: {process: its epoch} when somebody decided this; one that has another by now is left alone."""
     store = resources.store
     error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
     ended = 0
     store.aborts.announce(process_ids)
-    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
+    found = store.processes.briefs(process_ids).values()
+    for epoch, processes in _by_epoch(p for p in found if epochs is None or epochs.get(p.id) == p.epoch).items():
         ended += store.aborts.end([process.id for process in processes], epoch, error, among)
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
     metrics.OPERATIONS.labels("abort").inc(ended)
