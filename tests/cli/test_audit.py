@@ -77,7 +77,7 @@ def test_what_takes_none_changes_nothing(env: dict[str, str], kept: Kept) -> Non
 
 def test_a_sweep(env: dict[str, str], lasting: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is ordered; nobody is waited for."""
-    worker = Worker(id="s", name="s", host="h", pid=1, pid_started=1, queues=("spark",))
+    worker = Worker(id="s", name="s", host="h", pid=1, pid_started=1, queues=("spark",), spark=True)
     Store(lasting).workers.beat(worker, 60)
     Store(lasting).catch_up(10)
     monkeypatch.setattr(sweep, "_followed", lambda *_, **__: None)
