@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.demo.audit import Audit
+from recovery.demo.bulk_repair import Killed, Repair
 from recovery.demo.lost_records import unexplained
 from recovery.demo.workload import Run
 from recovery.metrics import multiprocess
@@ -53,6 +54,7 @@ class Report:
 
     processes: int
     finished: int
+    """Without those whose record was destroyed since."""
     tasks: int
     executions: int
     requeued: int
@@ -78,6 +80,8 @@ class Report:
     broken: int = 0
     unrecoverable: Mapping[str, str] = field(default_factory=dict)
     """{process: why}: after a disaster, those that nobody can bring back."""
+    killed_half_way: Killed | None = None
+    """After a disaster: where its repair was when all who were at it were killed."""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What the run did not bring about, so that nothing is proved about it."""
@@ -104,13 +108,15 @@ def report(
     live_without_deadline: int,
     chaos: bool,
     unrecoverable: Mapping[str, str] | None = None,
+    repair: Repair | None = None,
 ) -> Report:
-    """Put together what a demo found. `unrecoverable`: after a disaster, processes that can't be brought back."""
+    """Put together what a demo found. `unrecoverable`: after a disaster, processes that can't be brought back, and what
+    came of its `repair`."""
     beyond = unrecoverable or {}
     lost_records = unexplained(counts.repairs, faults) if unrecoverable is None else ()
     return Report(
         processes=len(runs),
-        finished=sum(run.state is ProcessState.FINISHED for run in runs),
+        finished=sum(run.state is ProcessState.FINISHED and run.id not in beyond for run in runs),
         tasks=sum(len(run.workflow.tasks) for run in runs),
         executions=found.executions,
         requeued=counts.requeued,
@@ -129,20 +135,26 @@ def report(
         live_without_deadline=live_without_deadline,
         broken=sum(run.state is ProcessState.BROKEN for run in runs),
         unrecoverable=beyond,
+        killed_half_way=repair.killed if repair is not None else None,
         problems=tuple(
-            _problems([run for run in runs if run.id not in beyond], found, live_without_deadline, lost_records)
+            _problems(
+                [run for run in runs if run.id not in beyond],
+                found,
+                live_without_deadline,
+                [*([repair.problem] if repair is not None and repair.problem else []), *lost_records],
+            )
         ),
         notes=(NO_STALE_RESULT,) if chaos and not counts.stale_results else (),
     )
 
 
-def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int, lost_records: Iterable[str]) -> list[str]:
-    problems = [
+def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int, others: Iterable[str]) -> list[str]:
+    problems = [*others]
+    problems += [
         f"process {run.id} ({run.workflow.name}) is {_how(run)}"
         for run in runs
         if run.state is not ProcessState.FINISHED
     ]
-    problems += lost_records
     for what, places in (("lost", found.lost), ("accepted twice", found.accepted_twice)):
         problems += [
             f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()

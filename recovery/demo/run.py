@@ -20,8 +20,9 @@ from typing import Any
 from recovery.demo import failures, ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
+from recovery.demo.bulk_repair import BulkRepair, Repair
 from recovery.demo.chaos import Chaos
-from recovery.demo.disaster import Destroyed, repair_all, strike
+from recovery.demo.disaster import Destroyed, strike
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
@@ -91,6 +92,7 @@ class _Demo:
         quiet = options.chaos or options.disaster is not None
         self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
         self.destroyed: Destroyed | None = None
+        self.repaired: Repair | None = None
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):
             part.mkdir()
@@ -153,15 +155,15 @@ class _Demo:
         began = time.monotonic()
         gone = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
         self.progress.struck(gone.what)
-        half_way = self._kill_all if self.options.kill_half_way else None
-        repair_all(
+        kill = self._kill_all if self.options.kill_half_way else None
+        repair = BulkRepair(
             resources,
-            len(self.watch.runs),
             self.progress.note,
             lambda: self._follow(resources, pause, until),
-            half_way,
+            kill,
             spark=self.options.spark,
         )
+        self.repaired = repair.run(until)
         while any(run.id not in gone.processes for run in self.watch.running()) and time.monotonic() < until:
             self._follow(resources, pause, until)
         took = time.monotonic() - began
@@ -218,7 +220,7 @@ class _Demo:
         beyond = {run.id: why for run in runs if gone is not None and (why := gone.unrecoverable(run)) is not None}
         return report(
             runs,
-            gone.told_by(found, lines, beyond) if gone is not None else found,
+            gone.told_by(found, lines, beyond, runs) if gone is not None else found,
             Counts.read(self.metrics),
             wall,
             kills=self.workforce.kills,
@@ -227,6 +229,7 @@ class _Demo:
             live_without_deadline=self.watch.without_deadline,
             chaos=self.options.chaos,
             unrecoverable=beyond if gone is not None else None,
+            repair=self.repaired,
         )
 
     def _environment(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ import logging
 from math import ceil
 
 from recovery.engine import Resources
-from recovery.operations.conflicts import conflict
+from recovery.operations.conflicts import conflict, refuse
 from recovery.operations.placing import is_for_spark, is_left_alone
 from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
 from recovery.store.operations.operation_ranges import range_id
@@ -113,8 +113,7 @@ def _admit(resources: Resources, operation: Operation) -> Operation | None:
     It is `admitting` already: of two that are admitted at once at least one sees the other, and the older one wins.
     """
     if refusal := conflict(resources, operation):
-        refused = operation.evolve(state=OperationState.PLANNED, refusal=refusal, apply_at_once=None)
-        return resources.store.operations.save(refused, None)
+        return refuse(resources, operation, refusal)
     running = operation.evolve(
         state=OperationState.RUNNING, phase=Phase.APPLY, cuts=None, ready=None, refusal=None, paused_seconds=0.0
     )

@@ -7,6 +7,7 @@ got ahead of is decided again from what is there then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
@@ -17,7 +18,10 @@ from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.asked import Asked, checked_rate
 from recovery.records import Operation, OperationState, Phase, given
 from recovery.records.operation import OVER
+from recovery.store.schema import KEPT_RESULTS
 
+KEPT = timedelta(seconds=KEPT_RESULTS) - timedelta(days=5)
+"""For which a plan can be carried out: it takes some days, perhaps."""
 TRIES = 20
 """Somebody else may be first each time; a limiter is no version, and pages are none either."""
 
@@ -48,6 +52,7 @@ def find(resources: Resources, number: int) -> Operation:
 def apply(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
     """Run the very plan that was shown. Raises InputError where it is not complete, is over, or another operation is
     at one of its processes."""
+    now = resources.store.now()
 
     def decide(operation: Operation) -> Operation:
         if not operation.changes:
@@ -56,6 +61,7 @@ def apply(resources: Resources, number: int, why: str = "", *, by: str | None = 
             raise InputError(f"operation {number} is {_told(operation)}; only a plan that is complete can be applied")
         if not operation.planned or not operation.planned.found:
             raise InputError(f"operation {number} found nothing to do; there is nothing to apply")
+        _see_that_kept(operation, now)
         return operation.evolve(state=OperationState.ADMITTING, refusal=None)
 
     with audited(resources, "operation apply", str(number), why, by=by, operation=number):
@@ -86,6 +92,7 @@ def resume(resources: Resources, number: int, why: str = "", *, by: str | None =
     def decide(operation: Operation) -> Operation:
         if operation.state is not OperationState.PAUSED:
             raise InputError(f"operation {number} is {_told(operation)}; only one that is paused can be resumed")
+        _see_that_kept(operation, now)
         paused = (now - operation.paused_at).total_seconds() if operation.paused_at is not None else 0.0
         return operation.evolve(
             state=OperationState.PLANNING if operation.phase is Phase.PLAN else OperationState.RUNNING,
@@ -124,19 +131,29 @@ def set_rate(
         return operation.evolve(rate=rate)
 
     with audited(resources, "operation rate", str(number), why, by=by, operation=number, rate=rate or "unlimited"):
-        return _change(resources, number, decide)
+        return _change(resources, number, decide, anew=True)
 
 
-def _change(resources: Resources, number: int, decide: Callable[[Operation], Operation]) -> Operation:
+def _change(
+    resources: Resources, number: int, decide: Callable[[Operation], Operation], *, anew: bool = False
+) -> Operation:
     for _ in range(TRIES):
         wanted = decide(find(resources, number))
         deadline = LOOK_EVERY if wanted.state in _AT_WORK else None
-        if saved := resources.store.operations.save(wanted, deadline):
+        if saved := resources.store.operations.save(wanted, deadline, anew=anew):
             return saved
     raise InputError(f"operation {number} is changed by others all the time; try again")
 
 
 _AT_WORK = (OperationState.PLANNING, OperationState.ADMITTING, OperationState.RUNNING)
+
+
+def _see_that_kept(operation: Operation, now: datetime) -> None:
+    if operation.asked_at is not None and now - operation.asked_at > KEPT:
+        raise InputError(
+            f"operation {operation.id} was ordered on {operation.asked_at:%Y-%m-%d}; what it found is kept for "
+            f"{KEPT_RESULTS // 86_400} days, so its plan is not whole any more: cancel it, and order it anew"
+        )
 
 
 def _told(operation: Operation) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol
 
 from recovery.engine import Applier, Resources
+from recovery.operations.hold import Hold
 from recovery.operations.kinds import Kind, kind_of, totals_of
 from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
+from recovery.store.batches import batches
+from recovery.store.operations.operation_results import PlannedPage
 from recovery.store.views.ranges import Range
 from recovery.survey import without_collector
 
 PLANNED = 100
 """Processes that are planned together."""
-HELD = 5.0
-"""Seconds after which a lease is renewed by who goes through a range as a whole."""
+LATE = "found by a worker that had lost its lease, when the plan was complete already; left alone"
 
 
 class Pages(Protocol):
@@ -30,20 +31,19 @@ class Pages(Protocol):
     def read(self, part: OperationRange, size: int) -> int:
         """Read the next page of a range, after its cursor; how many it has."""
 
-    def do(self) -> Totals:
-        """Do what is to be done with it, and save what came of it; what it adds up to."""
+    def do(self) -> Totals | None:
+        """Do what is to be done with it, and save what came of it; what it adds up to. None: it was broken off, and
+        nothing of it counts, since nobody is to work at it any more, or somebody else has it."""
 
 
-def pages_of(
-    resources: Resources, applier: Applier, operation: Operation, part: OperationRange, hold: Callable[[], bool]
-) -> Pages:
-    """How a range is gone through; `hold` renews its lease, and tells whether it is still ours."""
+def pages_of(resources: Resources, applier: Applier, operation: Operation, part: OperationRange, hold: Hold) -> Pages:
+    """How a range is gone through that is held."""
     kind = kind_of(operation.kind, resources, applier)
     if part.phase is Phase.APPLY:
-        return _Applying(resources, operation, kind)
+        return _Applying(resources, operation, kind, hold)
     if kind.surveys and operation.rate is None and part.cursor is None:
         return _Surveying(resources, operation, kind, hold)
-    return _Planning(resources, operation, kind)
+    return _Planning(resources, operation, kind, hold)
 
 
 class _Surveying:
@@ -52,35 +52,33 @@ class _Surveying:
     last: str | None = None
     size = 1
 
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Callable[[], bool]) -> None:
+    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Hold) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._selected = Selected(resources, operation)
-        self._hold, self._held = hold, time.monotonic()
+        self._selected, self._hold = Selected(resources, operation), hold
         self._part = Range()
 
     def read(self, part: OperationRange, size: int) -> int:  # noqa: ARG002
         self._part = Range(part.start, part.end)
         return 0
 
-    def do(self) -> Totals:
+    def do(self) -> Totals | None:
+        totals = Totals()
+        chosen = self._selected.all(self._part)
         with without_collector():
-            planned = self._kind.survey(self._operation, self._part, self._selected.all(self._part), self._still_ours)
-        self._results.insert(planned.results)
-        return planned.totals
-
-    def _still_ours(self) -> bool:
-        if time.monotonic() - self._held < HELD:
-            return True
-        self._held = time.monotonic()
-        return self._hold()
+            for planned in self._kind.survey(self._operation, self._part, chosen, self._hold.goes_on):
+                if planned.results and not self._hold.leased():
+                    return None  # the plan may be complete without us
+                self._results.insert(planned.results)
+                totals += planned.totals
+        return totals if self._hold.goes_on() else None
 
 
 class _Planning:
     """Pages of process ids, of which a plan is made."""
 
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
+    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Hold) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._selected = Selected(resources, operation)
+        self._selected, self._hold = Selected(resources, operation), hold
         self._page: list[str] = []
         self._whole: Range | None = None
         self.last: str | None = None
@@ -93,9 +91,11 @@ class _Planning:
             self._whole = Range(part.start, part.end)
         return len(self._page)
 
-    def do(self) -> Totals:
+    def do(self) -> Totals | None:
         besides = self._kind.besides(self._whole) if self._whole is not None else ()
         planned = self._kind.plan(self._operation, [*self._page, *besides])
+        if planned.results and not self._hold.leased():
+            return None  # the plan may be complete without us
         self._results.insert(planned.results)
         return planned.totals
 
@@ -103,23 +103,45 @@ class _Planning:
 class _Applying:
     """Pages of what is planned, which is done."""
 
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind) -> None:
+    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Hold) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._page: list[OperationResult] = []
+        self._hold = hold
+        self._page = PlannedPage()
         self.last: str | None = None
         self.size = kind.page
 
     def read(self, part: OperationRange, size: int) -> int:
         self._page = self._results.planned(part.operation, part.cursor, size, part.start, part.end, part.only, part.but)
-        self.last = self._page[-1].process if self._page else None
-        return len(self._page)
+        self.last = self._page.last
+        return len(self._page.read)
 
-    def do(self) -> Totals:
-        ended = [one for one in self._page if one.state is not ResultState.FOUND]
-        wanted = [one for one in self._page if one.state is ResultState.FOUND]
-        if wanted:
-            self._results.begin(wanted)
-            done = self._kind.apply(self._operation, wanted)
-            self._results.end(done)
+    def do(self) -> Totals | None:
+        damaged = self._page.read.damaged
+        self._results.end_damaged(damaged)
+        wanted = [one for one in self._page.read.records if one.state is ResultState.FOUND]
+        ended = [one for one in self._page.read.records if one.state is not ResultState.FOUND]
+        late = [one.evolve(state=ResultState.CHANGED, error=LATE) for one in wanted if not self._was_shown(one)]
+        self._results.end(late)
+        for some in batches((one for one in wanted if self._was_shown(one)), self._kind.step):
+            done = self._together(some)
+            if done is None:
+                return None
             ended += done
-        return totals_of(ended, processes=len(self._page))
+        spoilt = Totals(found=len(damaged), errors=len(damaged))
+        return totals_of([*ended, *late], processes=len(self._page.read)) + spoilt
+
+    def _together(self, wanted: Sequence[OperationResult]) -> list[OperationResult] | None:
+        """Do it to some processes; each as it ended. None: it is for somebody else to say what became of them."""
+        if not self._hold.ours():
+            return None
+        self._results.begin(wanted)
+        done = self._kind.apply(self._operation, wanted)
+        if not self._hold.leased():
+            return None
+        self._results.end(done)
+        return done
+
+    def _was_shown(self, result: OperationResult) -> bool:
+        """Whether it was in the plan when that was complete, and not put there since by who had lost his lease."""
+        saved, complete = result.saved_at, self._operation.planned_at
+        return saved is not None and complete is not None and saved <= complete

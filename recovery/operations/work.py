@@ -15,24 +15,21 @@ import time
 from math import ceil
 
 from recovery.engine import Applier, Resources
-from recovery.engine.isolation import in_a_line
-from recovery.errors import BrokerError, DamagedRecord, InputError, StoreError
+from recovery.engine.isolation import in_a_line, is_of_servers
+from recovery.errors import BrokerError, StoreError
 from recovery.operations.advance import advance
+from recovery.operations.hold import LEASE, STATES, Hold
 from recovery.operations.pages import Pages, pages_of
-from recovery.records import Operation, OperationRange, OperationState, Phase
+from recovery.records import Operation, OperationRange, OperationState
 from recovery.records.ids import new_pass
 from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
 
-LEASE = 30.0
-"""Seconds that a range is leased for, renewed with each page and while its worker waits for the limiter: whoever is
-killed is followed by somebody after so long."""
 RETRY_AFTER = 5.0
 """Seconds until a range is taken again that could not be worked on."""
-WAIT = 1.0
-"""Seconds after which who waits for the limiter looks whether its operation still runs."""
-STATES = {Phase.PLAN: OperationState.PLANNING, Phase.APPLY: OperationState.RUNNING}
+SPOILT_AFTER = 60.0
+"""Seconds until an operation is looked at again whose own record or results stop it."""
 
 
 class OperationWorker:
@@ -41,6 +38,7 @@ class OperationWorker:
     def __init__(self, resources: Resources, applier: Applier, name: str) -> None:
         self._resources, self._applier, self._name = resources, applier, name
         self._ending = threading.Event()
+        self._put_off: dict[int, float] = {}
 
     def stop(self) -> None:
         """End with the page that is under way."""
@@ -66,17 +64,16 @@ class OperationWorker:
         found = self._resources.store.operations.overdue(100)
         for damage in found.damaged:
             tell(damage)
-            self._resources.store.operations.postpone(damage.record, 60.0)
+            self._resources.store.operations.postpone(damage.record, SPOILT_AFTER)
         for operation in found.records:
-            advance(self._resources, operation)
+            self._advance(operation)
 
     def _turn(self, until: float) -> bool:
         """One range of each operation; whether any was there."""
         worked = False
         for operation in self._resources.store.operations.at_work():
             if operation.state is OperationState.ADMITTING or not operation.ready:
-                advance(self._resources, operation)
-                worked = True
+                worked |= self._advance(operation)
             elif not operation.driven:
                 worked |= self.work_at(operation, until)
             if self._ending.is_set():
@@ -97,30 +94,46 @@ class OperationWorker:
             return False
         try:
             done = self._work(operation, leased, until)
-        except (DamagedRecord, InputError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except Exception as error:  # of servers, or of whatever another program wrote
+            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
+            if is_of_servers(error):
+                raise
             log.exception("operation %d, range %s: given back", operation.id, leased.id)
-            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
             return True
-        except (StoreError, BrokerError) as error:
-            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
-            raise
         if done and not operation.driven and not ranges.how_many_open(operation.id, operation.phase):
+            self._advance(operation)
+        return True
+
+    def _advance(self, operation: Operation) -> bool:
+        """Take one a step further; whether it could be. One that fails, for what another program wrote into its
+        records, holds up none of the others."""
+        if time.monotonic() < self._put_off.get(operation.id, 0.0):
+            return False
+        try:
             advance(self._resources, operation)
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            log.exception("operation %d can't go on; it is tried again", operation.id)
+            self._put_off[operation.id] = time.monotonic() + SPOILT_AFTER
+            return False
         return True
 
     def _work(self, operation: Operation, leased: OperationRange, until: float) -> bool:
         """Page after page; whether the range is done."""
         ranges = self._resources.store.operation_ranges
-        pages = pages_of(self._resources, self._applier, operation, leased, lambda: ranges.extend(leased, LEASE))
+        hold = Hold(self._resources, operation, leased, self._ending)
+        pages = pages_of(self._resources, self._applier, operation, leased, hold)
         size = _page_size(operation, pages, operation.rate)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)
-            turn = self._take_turn(operation, current, count)
-            if turn is None:
+            turn = hold.take_turn(count)
+            totals = pages.do() if turn is not None else None
+            if turn is None or totals is None:
                 ranges.give_back(current, None)
                 return False
-            totals, done = pages.do(), count < size
+            done = count < size
             current = ranges.commit(current, pages.last or current.cursor, totals, LEASE, done=done)
             if done:
                 return current is not None
@@ -129,28 +142,6 @@ class OperationWorker:
                 return False
             size = _page_size(operation, pages, turn)
         return False
-
-    def _take_turn(self, operation: Operation, leased: OperationRange, count: int) -> float | None:
-        """Wait until the limiter lets so many pass; the rate that holds, 0 for none. None: no more is to be done, or by
-        somebody else."""
-        state, store = STATES[leased.phase], self._resources.store
-        turn = store.operations.take_turn(operation.id, state, count)
-        if turn is None:
-            return None
-        left = turn.seconds
-        while left > 0:
-            if self._ending.wait(min(WAIT, left)):
-                return None
-            left -= WAIT
-            if left > 0:
-                if not store.operation_ranges.extend(leased, LEASE):
-                    return None
-                if store.operations.take_turn(operation.id, state, 0) is None:
-                    return None
-        # What was read before the wait may be done by now, or paused.
-        if turn.seconds and store.operations.take_turn(operation.id, state, 0) is None:
-            return None
-        return turn.rate or 0.0
 
 
 def _page_size(operation: Operation, pages: Pages, rate: float | None) -> int:

@@ -186,6 +186,8 @@ class Operation(Record):
     """When the limiter lets the next process pass."""
     planned: Totals | None = None
     """What the plan says; absent until it is complete."""
+    planned_at: datetime | None = None
+    """When it was complete: what is saved from then on, by somebody who had lost his lease, is not in it."""
     applied: Totals | None = None
     sums: tuple[Sum, ...] = ()
     """What the plan found, by type, rule and actor, the largest first."""
@@ -293,6 +295,9 @@ class OperationResult(Record):
     """Whether somebody began to do it: where he was cut off, a change may be his own."""
     error: str | None = None
     at: datetime | None = None
+    """When it was found."""
+    saved_at: datetime | None = None
+    """When it was put into the plan; absent: whoever found it was cut off before."""
     ended_at: datetime | None = None
 
 

@@ -75,6 +75,10 @@ class Process(Record):
     """It broke, and its marker is to be written. Its deadline stands until that is done."""
     recovery_time: datetime | None = None
 
+    def is_as(self, seen: Process) -> bool:
+        """Whether nobody has ended, reopened, aborted or restarted it since it was seen."""
+        return (self.state, self.epoch, self.reopened or 0) == (seen.state, seen.epoch, seen.reopened or 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(Record):

@@ -17,6 +17,7 @@ from typing import Any, get_args
 from recovery.records.given import shown
 
 NUMBERS = ("int", "long", "double")
+_LONG = 2**63
 _WORDS: Mapping[type, str] = {
     str: "a text", bool: "a boolean", int: "a number", float: "a number", datetime: "a date", dict: "an object",
     list: "an array", type(None): "null",
@@ -76,7 +77,8 @@ def _whole(value: Any) -> int:
     # A shell writes all numbers as doubles; a long is a type of its own.
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    if isinstance(value, float) and value.is_integer():
+    # One of more than 64 bits could be read, and never be written or asked for.
+    if isinstance(value, float) and value.is_integer() and -_LONG <= value < _LONG:
         return int(value)
     raise Wrong(f"{shown(value) if isinstance(value, float) else kind_of(value)}, not a whole number")
 

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from recovery import metrics
-from recovery.engine import Applied, Applier, Ended, Resources, for_each
+from recovery.engine import Applied, Applier, Ended, Resources
 from recovery.errors import DamagedRecord
+from recovery.repair.changed import Changed, of_each
 from recovery.store import PORTION_BYTES, portions
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,11 @@ class Applying:
         self._store = resources.store
         self._applier, self._apply_timeout = applier, resources.settings.apply_timeout
 
-    def apply(self, ids: Sequence[str]) -> int:
-        """Apply these decisions, as far as they and their tasks are there; how many of them had an effect."""
-        changed = 0
+    def apply(self, ids: Sequence[str]) -> Changed:
+        """Apply these decisions, as far as they and their tasks are there; which of them had an effect."""
+        changed = Changed()
         for portion in self._portions(ids):
-            changed += for_each(self._ended(portion), self._apply, lambda one: one.decision.id, self._postpone)
+            changed += of_each(self._ended(portion), self._apply, lambda one: one.decision.id, self._postpone)
         self._applier.flush()
         return changed
 

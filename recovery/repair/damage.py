@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recovery.engine import Resources, for_each, rebuild_graphs, remake_graph
+from recovery.engine import Resources, rebuild_graphs, remake_graph
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
+from recovery.repair.changed import Changed, of_count, of_each
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.client import Document
 
@@ -40,10 +41,10 @@ class DamageRepairs:
             Repair.SET_TIME: self._set_time,
         }
 
-    def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._then_look([finding.record for finding in findings], self._drop)
 
-    def _then_look(self, records: Sequence[str], step: Callable[[str], bool]) -> int:
+    def _then_look(self, records: Sequence[str], step: Callable[[str], bool]) -> Changed:
         """Take a step that mends a record, and look at its process soon: while a record of it could not be read nobody
         looked for what else is wrong."""
 
@@ -53,7 +54,7 @@ class DamageRepairs:
                 self._store.graphs.look_soon(split_record_id(record)[0], self._soon)
             return mended
 
-        return for_each(records, mend)
+        return of_each(records, mend)
 
     def _drop(self, record: str) -> bool:
         found = self._store.mending.look(Decision if "/" in record else Process, record)
@@ -70,7 +71,7 @@ class DamageRepairs:
         children = (child for parent in parents.values() for child in parent.children)
         return next(({"actor": child.actor} for child in children if record.endswith(f"/{child.id}")), None)
 
-    def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._then_look([finding.record for finding in findings], self._run_again)
 
     def _run_again(self, record: str) -> bool:
@@ -83,8 +84,8 @@ class DamageRepairs:
         # What was accepted stays, whatever else of it can't be read.
         return self._store.mending.mend_end(damage, document)
 
-    def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([finding.record for finding in findings], self._make_again)
+    def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([finding.record for finding in findings], self._make_again)
 
     def _make_again(self, record: str) -> bool:
         """By its parent's decision applied again. Cut off in between it is missing, and found so."""
@@ -95,18 +96,18 @@ class DamageRepairs:
         self._applying.apply([parents[record]])
         return True
 
-    def _replace_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([finding.record for finding in findings], self._rebuild)
+    def _replace_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([finding.record for finding in findings], self._rebuild)
 
     def _rebuild(self, process_id: str) -> bool:
         """Cut off in between it is missing, and found so."""
         found = self._store.mending.look(Graph, process_id)
         if found is None or not self._store.mending.remove(*found):
             return False
-        return rebuild_graphs(self._resources, [process_id]) == 1
+        return bool(rebuild_graphs(self._resources, [process_id]))
 
-    def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([finding.record for finding in findings], self._remake)
+    def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([finding.record for finding in findings], self._remake)
 
     def _remake(self, process_id: str) -> bool:
         try:
@@ -118,12 +119,12 @@ class DamageRepairs:
         self._store.graphs.look_soon(process_id, self._soon)
         return False
 
-    def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
+    def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
 
-    def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         processes = dict.fromkeys(f.record for f in findings if f.decision is None)
-        changed = for_each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
+        changed = of_each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
         tasks = {f.record: f.decision.actor for f in findings if f.decision is not None}
         timeouts = {name: around.actor(name).worker_timeout for name in tasks.values()}
-        return changed + (self._store.setting.set_task_times(list(tasks), timeouts) if tasks else 0)
+        return changed + of_count(tasks, self._store.setting.set_task_times(list(tasks), timeouts) if tasks else 0)

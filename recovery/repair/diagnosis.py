@@ -9,7 +9,7 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.records import DecisionState
 from recovery.repair.surroundings import look_around
-from recovery.rules import Finding, Snapshot, Surroundings, judge_process
+from recovery.rules import SPOILT, Finding, Snapshot, Surroundings, judge_process, not_judged
 from recovery.store import Store
 
 
@@ -49,5 +49,13 @@ def diagnose(resources: Resources, reading: Reading) -> Diagnosis:
 
 
 def judge(snapshots: Iterable[Snapshot], around: Surroundings) -> list[Finding]:
-    """All findings on these processes, one process after the other."""
-    return [finding for snapshot in snapshots for finding in judge_process(snapshot, around)]
+    """All findings on these processes, one process after the other. One that no rule can judge is told, and hides none
+    of the others."""
+    return [finding for snapshot in snapshots for finding in _judge(snapshot, around)]
+
+
+def _judge(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
+    try:
+        return judge_process(snapshot, around)
+    except SPOILT as error:
+        return [not_judged(snapshot.process_id, error)]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from recovery.engine import Resources, batch_or_each, enqueue, rebuild_graphs
+from recovery.engine import Resources, enqueue, rebuild_graphs
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
+from recovery.repair.changed import Changed, of_batch, of_records
 from recovery.rules import Finding, Repair, Rule, Surroundings, still_to_come
 
 Tasks = dict[str, list[str]]
@@ -29,18 +30,18 @@ class GraphRepairs:
             Repair.DROP_LINKS: self._relink,
         }
 
-    def _rebuild(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return batch_or_each([f.record for f in findings], lambda ids: rebuild_graphs(self._resources, ids))
+    def _rebuild(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_batch([f.record for f in findings], lambda ids: of_records(rebuild_graphs(self._resources, ids)))
 
-    def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._by_portion(findings, self._reopen_page)
 
-    def _reopen_page(self, found: Tasks) -> int:
+    def _reopen_page(self, found: Tasks) -> Changed:
         graphs = self._store.graphs.get_many(found)
         keys = _keys(found)
         states = self._store.decisions.states(keys)  # after the graphs: these can't have been finished by then
         dependents = self._store.tasks.dependents(keys)
-        changed, waiting = 0, []
+        changed, waiting = Changed(), []
         for graph in graphs.values():
             undecided = {
                 task: dependents.get(key, ())
@@ -48,19 +49,19 @@ class GraphRepairs:
                 if states.get(key := record_id(graph.id, task), DecisionState.FINISHED) is not DecisionState.FINISHED
             }
             if undecided and self._store.graphs.reopen(graph, undecided):
-                changed += len(undecided)
+                changed[graph.id] += len(undecided)
                 for_others = {dependent for others in undecided.values() for dependent in others}
                 waiting += [record_id(graph.id, task) for task in undecided.keys() - for_others]
         enqueue(self._resources, waiting)
         return changed
 
-    def _relink(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _relink(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._by_portion(findings, self._relink_page)
 
-    def _relink_page(self, found: Tasks) -> int:
+    def _relink_page(self, found: Tasks) -> Changed:
         """A link to a task that promised its children's values is one to those children, where they are open."""
         graphs = self._store.graphs.get_many(found)
-        changed, ready = 0, []
+        changed, ready = Changed(), []
         # Read after the graphs: what they have as finished is decided.
         for process_id, decisions in self._store.decisions.of_processes(list(graphs)):
             graph = graphs[process_id]
@@ -74,19 +75,22 @@ class GraphRepairs:
                 if dead:
                     waits[task] = [one for one in others if one in graph.not_finished]
             if waits and self._store.graphs.relink(graph, waits):
-                changed += len(waits)
+                changed[process_id] += len(waits)
                 ready += [record_id(graph.id, task) for task, others in waits.items() if _is_free(graph, task, others)]
         enqueue(self._resources, ready)
         return changed
 
-    def _by_portion(self, findings: Sequence[Finding], step: Callable[[Tasks], int]) -> int:
+    def _by_portion(self, findings: Sequence[Finding], step: Callable[[Tasks], Changed]) -> Changed:
         """Take a step for all that was found, for so many processes at once as may be held in memory."""
         found: Tasks = defaultdict(list)
         for finding in findings:
             process_id, task = split_record_id(finding.record)
             found[process_id].append(task)
         portions = self._store.portions(found)
-        return sum(batch_or_each(portion, lambda some: step({key: found[key] for key in some})) for portion in portions)
+        changed = Changed()
+        for portion in portions:
+            changed += of_batch(portion, lambda some: step({key: found[key] for key in some}))
+        return changed
 
 
 def _is_free(graph: Graph, task: str, others: Sequence[str]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine import Resources, for_each, list_again
+from recovery.engine import Resources, list_again
+from recovery.repair.changed import Changed, of_each
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 
@@ -15,5 +16,5 @@ class InterruptionRepairs:
         self._resources = resources
         self.actions = {Repair.LIST_AGAIN: self._list}
 
-    def _list(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([finding.record for finding in findings], lambda record: list_again(self._resources, record))
+    def _list(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([finding.record for finding in findings], lambda record: list_again(self._resources, record))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine import Resources, batch_or_each
+from recovery.engine import Resources
 from recovery.engine.lifecycle.marking import mark
+from recovery.repair.changed import Changed, of_batch, of_records
 from recovery.rules import Finding, Repair, Rule, Surroundings
 
 
@@ -16,5 +17,5 @@ class MarkerRepairs:
         self._resources = resources
         self.actions = {Repair.WRITE_MARKER: self._write}
 
-    def _write(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return batch_or_each([finding.record for finding in findings], lambda some: mark(self._resources, some))
+    def _write(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_batch([f.record for f in findings], lambda some: of_records(mark(self._resources, some)))

@@ -30,8 +30,9 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Records to be looked at again between so many seconds from now and so many."""
+    """Records of one actor's tasks to be looked at again between so many seconds from now and so many."""
 
+    actor: str
     ids: list[str]
     least: float
     most: float
@@ -64,7 +65,7 @@ class Pace:
             now += wanted[:count]
             if rest := wanted[count:]:
                 least, budget.postponed = budget.postponed / rate, budget.postponed + len(rest)
-                later.append(Later([f.record for f in rest], least, budget.postponed / rate))
+                later.append(Later(actor, [f.record for f in rest], least, budget.postponed / rate))
         return now, later
 
     def _refilled(self, actor: str, rate: float) -> _Budget:

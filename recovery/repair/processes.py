@@ -7,13 +7,14 @@ import logging
 from collections.abc import Sequence
 from itertools import islice
 
-from recovery.engine import Resources, break_off, enqueue, finish_process, for_each, register
+from recovery.engine import Resources, break_off, enqueue, finish_process, register
 from recovery.engine.lifecycle.abort import finish_abort
 from recovery.engine.lifecycle.redo import carry_out
 from recovery.engine.lifecycle.removal import finish_removal
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
+from recovery.repair.changed import Changed, of_count, of_each, of_records
 from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
 
 log = logging.getLogger(__name__)
@@ -39,26 +40,26 @@ class ProcessRepairs:
             Repair.REPORT: self._report,
         }
 
-    def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         ids, store = [f.record for f in findings], self._store
         lacking = store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
-        return lacking + store.unreachable_deadlines.stamp(ids)
+        return of_count(ids, lacking + store.unreachable_deadlines.stamp(ids))
 
-    def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._applying.apply([f.record for f in findings])
 
-    def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return enqueue(self._resources, [f.record for f in findings])
+    def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_records(enqueue(self._resources, [f.record for f in findings]))
 
-    def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        return for_each([f.record for f in findings], lambda key: self._register(key, around))
+    def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        return of_each([f.record for f in findings], lambda key: self._register(key, around))
 
     def _register(self, process_id: str, around: Surroundings) -> bool:
         # One at a time: with their arguments. Of a start that is not acknowledged nothing is run.
         process = self._store.processes.get_committed(process_id)
         return process is not None and register(self._resources, process, around.now) > 0
 
-    def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         processes = self._store.processes.briefs(f.record for f in findings)
         over: list[str] = []
 
@@ -68,20 +69,20 @@ class ProcessRepairs:
                 over.append(process.id)
             return bool(ended)
 
-        changed = for_each(processes.values(), finish, lambda process: process.id)
+        changed = of_each(processes.values(), finish, lambda process: process.id)
         self._store.clear_graph_deadlines(over)
         return changed
 
-    def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         """The parents' decisions applied again make what is missing; the start's is made from the process. What that
         does not bring back, since the parent's own records are lost, nobody can."""
-        before, told = len(self._there(findings)), self._told(findings)
+        before, told = self._there(findings), self._told(findings)
         self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
         starts = dict.fromkeys(f.process_id for f in findings if f.decision is None)
-        for_each(starts, lambda key: self._register(key, around))
+        of_each(starts, lambda key: self._register(key, around))
         there = self._there(findings)
         lost = [f for f in told if not {(Task, f.record), (Decision, f.record)} <= there]
-        return len(there) - before + self._break(rule, lost, around)
+        return of_records(key for _, key in there - before) + self._break(rule, lost, around)
 
     def _told(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that a majority has all it takes for. The others could not be restored yet, and are not lost for
@@ -96,12 +97,12 @@ class ProcessRepairs:
         tasks, decisions = self._store.tasks.present(ids), self._store.decisions.present(ids)
         return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
-    def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         """Judged once more by records that were read while the graph stayed as it was, and noted in that version of
         the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
         wanted, ids = {(f.record, f.repair) for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
         versions = self._store.graphs.versions(ids)
-        broken = 0
+        broken = Changed()
         for page in self._store.snapshot_pages(ids):
             still: list[tuple[Snapshot, Finding]] = []
             for snapshot in page:
@@ -109,7 +110,7 @@ class ProcessRepairs:
                     found = judge_process(snapshot, around)
                     again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
                     still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
-            broken += for_each(still, lambda one: self._break_off(*one), lambda one: one[1].record)
+            broken += of_each(still, lambda one: self._break_off(*one), lambda one: one[1].record)
         return broken
 
     def _break_off(self, snapshot: Snapshot, finding: Finding) -> bool:
@@ -122,19 +123,19 @@ class ProcessRepairs:
         # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
         return break_off(self._resources, process, error, restarts=restarts)
 
-    def _finish_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return finish_abort(self._resources, [f.record for f in findings])
+    def _finish_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_records(finish_abort(self._resources, [f.record for f in findings]))
 
-    def _finish_redo(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return for_each([f.record for f in findings], lambda key: carry_out(self._resources, key))
+    def _finish_redo(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([f.record for f in findings], lambda key: carry_out(self._resources, key))
 
-    def _finish_removal(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
-        return finish_removal(self._resources, [f.record for f in findings])
+    def _finish_removal(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_records(finish_removal(self._resources, [f.record for f in findings]))
 
-    def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         for finding in findings:
             log.warning("%s: %s: %s; nothing was changed", rule, finding.record, finding.evidence)
-        return 0
+        return Changed()
 
 
 _KINDS = {Rule.CYCLE: "Cycle", Rule.TASK_MISSING: "RecordsLost", Rule.DECISION_MISSING: "RecordsLost"}

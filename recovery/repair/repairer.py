@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.repair.applying import Applying
+from recovery.repair.changed import Changed
 from recovery.repair.damage import DamageRepairs
 from recovery.repair.graphs import GraphRepairs
 from recovery.repair.handover import HandOver
 from recovery.repair.interruptions import InterruptionRepairs
 from recovery.repair.markers import MarkerRepairs
+from recovery.repair.pace import Later, Pace
 from recovery.repair.processes import ProcessRepairs
 from recovery.repair.tasks import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
@@ -28,20 +31,37 @@ from recovery.store import batches
 log = logging.getLogger(__name__)
 
 Done = Counter[Rule]
-Action = Callable[[Rule, Sequence[Finding], Surroundings], int]
+Action = Callable[[Rule, Sequence[Finding], Surroundings], Changed]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What came of a repair."""
+
+    changed: Mapping[Rule, Changed]
+    """{rule: what its repairs changed, by process}."""
+    postponed: Sequence[Later] = ()
+    """Tasks that are to be requeued, and are not yet, for the `requeue_rate` of their actors: scanners do it then."""
+
+    @property
+    def done(self) -> Done:
+        """{rule: repairs that changed something}."""
+        return Counter({rule: changed.total() for rule, changed in self.changed.items()})
 
 
 class Repairer:
-    """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair."""
+    """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair. `pace`
+    is that of requeues; by default one of its own."""
 
-    def __init__(self, resources: Resources, applier: Applier, source: str = "auto") -> None:
+    def __init__(self, resources: Resources, applier: Applier, source: str = "auto", pace: Pace | None = None) -> None:
         self._source = source
         self.hand_over = HandOver(resources)
         applying = Applying(resources, applier)
+        self._tasks = TaskRepairs(resources, applying, self.hand_over, pace)
         self._actions: dict[Repair, Action] = {
             **ProcessRepairs(resources, applying).actions,
             **GraphRepairs(resources).actions,
-            **TaskRepairs(resources, applying, self.hand_over).actions,
+            **self._tasks.actions,
             **TimeoutRepairs(resources, applying).actions,
             **DamageRepairs(resources, applying).actions,
             **InterruptionRepairs(resources).actions,
@@ -50,18 +70,25 @@ class Repairer:
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:
         """Repair all findings; {rule: repairs that changed something}."""
+        return self.repair_each(findings, around).done
+
+    def repair_each(self, findings: Sequence[Finding], around: Surroundings) -> Repaired:
+        """The same, and of which processes."""
         groups: dict[tuple[Rule, Repair], list[Finding]] = defaultdict(list)
         for finding in findings:
             groups[finding.rule, finding.repair].append(finding)
-        done: Done = Counter()
+        done = dict[Rule, Changed]()
+        self._tasks.postponed = []
         for (rule, repair), group in groups.items():
             metrics.FINDINGS.labels(rule.value).inc(len(group))
-            changed = sum(self._actions[repair](rule, some, around) for some in batches(group))
-            if changed:
-                done[rule] += changed
+            by_process = Changed()
+            for some in batches(group):
+                by_process += self._actions[repair](rule, some, around)
+            if changed := by_process.total():
+                done[rule] = done.get(rule, Changed()) + by_process
                 metrics.REPAIRS.labels(rule.value).inc(changed)
                 log.info(
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
                 )  # fmt: skip
-        return done
+        return Repaired(done, self._tasks.postponed)

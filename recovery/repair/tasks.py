@@ -13,8 +13,9 @@ from recovery.limits import LONGEST
 from recovery.records import Decision, ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
+from recovery.repair.changed import Changed, of_records
 from recovery.repair.handover import HandOver
-from recovery.repair.pace import Pace
+from recovery.repair.pace import Later, Pace
 from recovery.retry.codes import WORK_TIMEOUT
 from recovery.retry.reasons import WORKER_LOST
 from recovery.rules import Finding, Repair, Rule, Surroundings
@@ -26,11 +27,13 @@ log = logging.getLogger(__name__)
 class TaskRepairs:
     """What can be done about one decision, without looking at its process."""
 
-    def __init__(self, resources: Resources, applying: Applying, hand_over: HandOver) -> None:
+    def __init__(self, resources: Resources, applying: Applying, hand_over: HandOver, pace: Pace | None) -> None:
         self._store = resources.store
         self._applying = applying
         self._hand_over = hand_over
-        self._pace = Pace(resources.settings.scan_interval)
+        self._pace = pace or Pace(resources.settings.scan_interval)
+        self.postponed: list[Later] = []
+        """What the pace has postponed, till somebody takes it from here."""
         self.actions = {
             Repair.REQUEUE: self._requeue,
             Repair.FAIL: self._fail,
@@ -39,7 +42,7 @@ class TaskRepairs:
             Repair.WAIT: self._wait,
         }
 
-    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         if rule is not Rule.WORKER_LOST:  # that many at most as its workers had slots
             findings = self._in_pace(findings, around)
         ids, pass_key = [f.record for f in findings], new_pass()
@@ -50,9 +53,9 @@ class TaskRepairs:
         for actor, count in Counter(one.actor for one in queued).items():
             count_timeouts(actor, count)
         self._hand_over(rule, findings, queued)
-        return len(queued)
+        return of_records(one.id for one in queued)
 
-    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         early = [f for f in findings if f.decision is not None and is_early(f.decision, around.now)]
         if early:
             self._store.requeues.await_eta([finding.record for finding in early])
@@ -60,16 +63,16 @@ class TaskRepairs:
         findings = self._in_pace(findings, around)
         queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass())
         self._hand_over(rule, findings, queued)
-        return len(queued)
+        return of_records(one.id for one in queued)
 
-    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)
         queued = self._store.requeues.requeue_message_lost([f.record for f in findings], until, new_pass())
         self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
-        return len(queued)
+        return of_records(one.id for one in queued)
 
     def _tell_of_losses(self, findings: Sequence[Finding]) -> None:
         """One that is lost again and again is no outage: something else takes it, or it ends whoever takes it."""
@@ -86,13 +89,14 @@ class TaskRepairs:
         now, later = self._pace.split(findings, around)
         for rest in later:
             self._store.requeues.postpone(rest.ids, rest.least, rest.most)
+        self.postponed += later
         return now
 
-    def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> int:
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         self._store.requeues.postpone_waiting([f.record for f in findings])
-        return 0  # looked at, nothing repaired
+        return Changed()  # looked at, nothing repaired
 
-    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         alike: dict[tuple[str, str | None], list[str]] = defaultdict(list)
         for finding in findings:
             assert finding.decision is not None
@@ -105,7 +109,7 @@ class TaskRepairs:
             failed += failed_now
             count_timeouts(actor, len(failed_now))
         self._applying.apply(failed)
-        return len(failed)
+        return of_records(failed)
 
 
 def is_early(decision: Decision, now: datetime) -> bool:

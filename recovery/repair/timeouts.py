@@ -15,6 +15,7 @@ from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
+from recovery.repair.changed import Changed, of_count, of_records
 from recovery.retry.codes import PROCESS_TIMEOUT, TASK_TIMEOUT
 from recovery.retry.reasons import UNKNOWN
 from recovery.rules import Finding, Repair, Rule, Surroundings
@@ -32,7 +33,7 @@ class TimeoutRepairs:
             Repair.BREAK_OVERDUE: self._break,
         }
 
-    def _end_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _end_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         by_actor: dict[str, list[str]] = defaultdict(list)
         for finding in findings:
             assert finding.decision is not None
@@ -48,18 +49,18 @@ class TimeoutRepairs:
             )
             failed += self._store.requeues.out_of_time(ids, actor, limit, error, new_pass())
         self._applying.apply(failed)
-        return len(failed)
+        return of_records(failed)
 
-    def _count(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
-        counted = 0
+    def _count(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        counted = Changed()
         for process_type, ids in self._by_type(findings).items():
             seconds = around.process_type(process_type).process_timeout
             late = self._store.processes.note_timeouts(ids, process_type, seconds)
             metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-            counted += late
+            counted += of_count(ids, late)
         return counted
 
-    def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> int:
+    def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
         was decided. The rules on that come first; where they were not carried out, the next look breaks it."""
         by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
@@ -72,9 +73,14 @@ class TimeoutRepairs:
         for process in running:
             if process.id not in lacking:
                 by_life[process.type, process.reopened].append(process)
-        return sum(self._break_alike(key, some, around) for key, some in by_life.items())
+        broken = Changed()
+        for key, some in by_life.items():
+            broken += self._break_alike(key, some, around)
+        return broken
 
-    def _break_alike(self, alike: tuple[str, int | None], processes: Sequence[Process], around: Surroundings) -> int:
+    def _break_alike(
+        self, alike: tuple[str, int | None], processes: Sequence[Process], around: Surroundings
+    ) -> Changed:
         """List processes of a type that were set running as often, then break them: none is broken and not listed."""
         process_type, reopened = alike
         ids = [process.id for process in processes]
@@ -86,12 +92,12 @@ class TimeoutRepairs:
         within = marker_within(self._resources, processes[0], error)
         late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, within)
         if late and within is not None:
-            batch_or_each(ids, lambda some: mark(self._resources, some))
+            batch_or_each(ids, lambda some: len(mark(self._resources, some)))
         if late < len(ids):
             remove_superseded(self._resources, ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
-        return late
+        return of_count(ids, late)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)

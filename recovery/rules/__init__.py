@@ -7,7 +7,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 
 from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.contradictions import is_intact
-from recovery.rules.damage import droppable
+from recovery.rules.damage import SPOILT, droppable, not_judged
 from recovery.rules.decisions import OF_SINGLE_TASKS, judge_decision, of_aborted
 from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
@@ -17,6 +17,7 @@ from recovery.rules.redo import Link, Redo, redo_of
 __all__ = [
     "CATALOGUE",
     "OF_SINGLE_TASKS",
+    "SPOILT",
     "Explanation",
     "Finding",
     "Link",
@@ -30,6 +31,7 @@ __all__ = [
     "is_intact",
     "judge_decision",
     "judge_process",
+    "not_judged",
     "of_aborted",
     "redo_of",
     "says",

@@ -204,7 +204,8 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.RECORD_DAMAGED: Explanation(
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
-        "A field has a value of another type than it can have, or lacks one that it must have.",
+        "A field has a value of another type than it can have, or lacks one that it must have; or something in a "
+        "process's records is such that no rule can judge it.",
         "Where nothing is lost with it, the field is dropped: a counter begins anew, a deadline is now. A graph is "
         "made again from the decisions, a task from the decision of the task that scheduled it; what ended with no "
         "outcome, and was not applied, is run again. Else it is told, its deadline is postponed, and nothing is "

@@ -12,6 +12,9 @@ from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, ProcessState, Task
 from recovery.rules.model import Finding, Repair, Rule, Snapshot
 
+SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
+"""What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
+
 DROPPABLE: Mapping[str, frozenset[str]] = {
     # Counters begin anew; times and holders are there to find what is overdue, which it is at once; a call is a copy,
     # what a task's actor is its Task says, and the cycle of its retries begins anew.
@@ -35,6 +38,12 @@ def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
     """All damaged records of a process."""
     for damage in snapshot.damaged:
         yield Finding(Rule.RECORD_DAMAGED, damage.record, _repair(snapshot, damage), str(damage))
+
+
+def not_judged(process_id: str, error: Exception) -> Finding:
+    """RECORD_DAMAGED: something stands in a record of the process that no rule can work with."""
+    evidence = f"no rule can judge it: {type(error).__name__}: {error}"
+    return Finding(Rule.RECORD_DAMAGED, process_id, Repair.REPORT, evidence)
 
 
 def droppable(damage: DamagedRecord) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, Graph, Process
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
@@ -71,7 +72,9 @@ def _too_long(decision: Decision) -> str | None:
     starts = [moment for moment in (decision.eta, decision.queued_at) if moment is not None]
     if not starts or decision.recovery_time is None:
         return None
-    late = decision.recovery_time - max(starts) - timedelta(seconds=decision.delay or 0.0)
+    # As whoever delays a task takes it: of a longer one, which another program wrote, there is no timedelta.
+    delay = timedelta(seconds=min(max(decision.delay or 0.0, 0.0), LONGEST))
+    late = decision.recovery_time - max(starts) - delay
     return f"delayed until {max(starts):%Y-%m-%d}, and its deadline is {_days(late)} later" if late > SLACK else None
 
 

@@ -31,7 +31,7 @@ from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, IndexMissing, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer
-from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
+from recovery.rules import SPOILT, Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,6 @@ Item = TypeVar("Item")
 
 MAX_SECONDS = 20.0
 """After so long a scan ends, so that its result is seen; the next nudge goes on."""
-
-
-_SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
-"""What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ class Scanner(ABC, Generic[Item]):
             diagnosis = self.judge(page)
             self._note_empty(diagnosis.around)
             return self.repairer.repair(diagnosis.findings, diagnosis.around)
-        except _SPOILT as error:
+        except SPOILT as error:
             if len(page.items) == 1:
                 key = self.key(page.items[0])
                 self._pass_over(DamagedRecord(key, f"{key}: {type(error).__name__}: {error}"))

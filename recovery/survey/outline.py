@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Process, ProcessState, from_document
 from recovery.records.ids import SEPARATOR, split_record_id
-from recovery.rules import OF_SINGLE_TASKS, Finding, Snapshot, Surroundings, judge_process
+from recovery.rules import OF_SINGLE_TASKS, SPOILT, Finding, Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
 from recovery.store.reading import Read
 from recovery.survey.read import Outline
@@ -24,8 +23,6 @@ from recovery.survey.read import Outline
 WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value
 BROKEN = ProcessState.BROKEN.value
 NOT_READ = ""
-BARE = {state.value: Decision(id=NOT_READ, actor=NOT_READ, state=state) for state in DecisionState}
-"""Stands for any decision of which nothing but the state counts; most are such, and making one takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ def suspect(outlines: Sequence[Outline], around: Surroundings, source: Source) -
         try:
             snapshot = to_snapshot(outline, besides)
             findings = judge_process(snapshot, around)
-        except (DamagedRecord, KeyError, ValueError, TypeError, AttributeError):  # of documents that nobody decoded
+        except SPOILT:  # of documents that nobody decoded, or by what no rule can compare
             told.suspects.append(process_id)
             continue
         if findings and all(one.rule in OF_SINGLE_TASKS for one in findings):
@@ -137,15 +134,23 @@ def _error(process: Document) -> Document:
 
 
 def _in_outline(decision: Document) -> Decision:
-    children = decision.get("children", ())
+    children, epoch = decision.get("children", ()), decision.get("epoch")
+    epoch = 0 if epoch is None else epoch
     if not children:
-        return BARE[decision["state"]]
+        return _bare(decision["state"], epoch)
     return Decision(
         id=decision["_id"],
         actor=NOT_READ,
         state=DecisionState(decision["state"]),
+        epoch=epoch,
         children=tuple(_child(child["_id"]) for child in children),
     )
+
+
+@lru_cache(maxsize=100)
+def _bare(state: str, epoch: int) -> Decision:
+    """Stands for any decision of which nothing else counts; most are such, and making one takes its time."""
+    return Decision(id=NOT_READ, actor=NOT_READ, state=DecisionState(state), epoch=epoch)
 
 
 @lru_cache(maxsize=10_000)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from recovery import Recovery, Settings
 from recovery.cli import awaiting
 from recovery.cli.main import app
-from recovery.engine.lifecycle.abort import abort
+from recovery.engine.lifecycle.abort import abort_as_seen
 from recovery.engine.operations import abort as aborting
 from recovery.errors import InputError, ResultTimeout, UnknownActor
 from recovery.records import ActorPreferences, Decision, DecisionState, Worker
@@ -214,13 +214,13 @@ def test_the_rest_goes_on_once_a_worker_comes(
     ids = sorted([process_id, *(shop_app.start("twice", number) for number in range(3))])
     store.catch_up(10)
 
-    def abort_and_serve(*args: Any, **options: Any) -> int:
-        done = abort(*args, **options)
+    def abort_and_serve(*args: Any) -> int:
+        done = abort_as_seen(*args)
         serve(store, "double", "twice")
         return done
 
     monkeypatch.setattr(aborting, "BATCH", 2)
-    monkeypatch.setattr(aborting, "abort", abort_and_serve)
+    monkeypatch.setattr(aborting, "abort_as_seen", abort_and_serve)
     with pytest.raises(InputError, match="twice is served by w by now: 2 processes aborted, the others go on"):
         aborting.abort_waiting(shop_app.resources, "twice", "renamed")
     states = {key: process.state for key, process in store.processes.briefs(ids).items()}
@@ -229,11 +229,11 @@ def test_the_rest_goes_on_once_a_worker_comes(
     assert entry.outcome is not None and entry.outcome.startswith("refused: InputError: twice is served by w by now")
 
 
-@pytest.mark.parametrize("since", ["decided", "done again"])
+@pytest.mark.parametrize("since", ["decided", "epoch", "reopened"])
 def test_what_waits_no_more_is_left_alone(
     store: Store, shop_app: Recovery, process_id: str, since: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its task was decided since the list was made; or the process is another epoch by the time of the abort."""
+    """Its task was decided since the list was made; or the process is done again, or reopened, just then."""
     if since == "decided":
         listed = aborting.waiting_for(shop_app.resources, "twice")
         monkeypatch.setattr(aborting, "waiting_for", lambda *_: listed)
@@ -243,7 +243,7 @@ def test_what_waits_no_more_is_left_alone(
 
         def done_again(*args: Any) -> set[str]:
             found = still(*args)
-            store.database["processes"].update_one({"_id": process_id}, {"$inc": {"epoch": 1}})
+            store.database["processes"].update_one({"_id": process_id}, {"$inc": {since: 1}})
             return found
 
         monkeypatch.setattr(type(store.pending), "still_waiting", lambda _, *args: done_again(*args))

@@ -277,7 +277,7 @@ def test_aborted_twice_the_first_reason_stays(world: World) -> None:
     error = check_aborted(world, process_id).error
     assert error is not None
     assert error.message == "first"
-    assert finish_abort(world.app.resources, [process_id]) == 1
+    assert finish_abort(world.app.resources, [process_id]) == [process_id]
 
 
 @pytest.mark.usefixtures("ran")

@@ -141,8 +141,8 @@ def test_of_two_that_break_at_once_the_first_writer_wins(copying: Copying) -> No
     world = copying.world
     first, second = due(copying), due(copying)
     late = course(lambda: mark(world.app.resources, [first]), Kind.PAUSE, "Markers.write")
-    assert mark(world.app.resources, [second]) == 1
-    assert late.finish() == 0, "there is one"
+    assert mark(world.app.resources, [second]) == [second]
+    assert late.finish() == [], "there is one"
     marker = marker_of(world.app.resources, "copy", "sales")
     assert marker is not None and marker.process == second
     settled(world, first, second)
@@ -154,9 +154,9 @@ def test_what_an_operator_has_cleared_nobody_writes_again_who_is_late(copying: C
     world, resources = copying.world, copying.world.app.resources
     first, second = due(copying), due(copying)
     late = [course(lambda one=one: mark(resources, [one]), Kind.PAUSE, "Markers.write") for one in (first, second)]
-    assert mark(resources, [first]) == 1
+    assert mark(resources, [first]) == [first]
     clear_marker(resources, "copy/sales", "the host is back", by="ann@ops")
-    assert [one.finish() for one in late] == [0, 0], "both broke before that"
+    assert [one.finish() for one in late] == [[], []], "both broke before that"
     settled(world, first, second)
     assert marker_of(resources, "copy", "sales") is None
     third = copying.fail()
@@ -173,12 +173,12 @@ def test_one_that_is_restarted_and_finishes_leaves_no_marker(copying: Copying, w
     process_id = due(copying)
     late = course(lambda: mark(resources, [process_id]), Kind.PAUSE, "Markers.write")
     if written:
-        assert mark(resources, [process_id]) == 1
+        assert mark(resources, [process_id]) == [process_id]
     copying.broken = False
     world.app.restart(process_id)
     assert (marker_of(resources, "copy", "sales") is not None) is written, "a restart alone has cured nothing"
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
-    assert late.finish() == 0
+    assert late.finish() == []
     assert marker_of(resources, "copy", "sales") is None
     assert copying.start("sales")
     if written:
@@ -195,7 +195,7 @@ def test_one_that_is_restarted_and_breaks_again_leaves_one(copying: Copying) -> 
     late = course(lambda: mark(resources, [process_id]), Kind.PAUSE, "Markers.write")
     world.app.restart(process_id)
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN
-    assert late.finish() == 0
+    assert late.finish() == []
     marker = marker_of(resources, "copy", "sales")
     assert marker is not None and marker.process == process_id
     settled(world, process_id)

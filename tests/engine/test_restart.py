@@ -500,7 +500,7 @@ def test_the_graph_is_lost_after_a_restart_that_was_cut_off(
     with monkeypatch.context() as late:
         late.setattr(world.app.applier, "submit", lambda *_: None)
         run_one(world, paid)
-    assert rebuild_graphs(world.app.resources, [process_id]) == 1
+    assert rebuild_graphs(world.app.resources, [process_id]) == [process_id]
 
     def runs_again() -> bool:
         world.scan()  # finished, and not applied: its deadline is soon

@@ -12,13 +12,15 @@ from itertools import product
 
 import pytest
 
-from recovery.rules import Rule
+from recovery.repair import diagnosis
+from recovery.rules import Finding, Rule, Snapshot, Surroundings, judge_process
 from recovery.scan import DecisionScanner
 from recovery.settings import Settings
-from recovery.survey import examine
+from recovery.survey import examine, outline
 from tests.failure_map import parity
 from tests.failure_map.faults import FAULTS, servers_were_down
 from tests.failure_map.parity import AS_A_WHOLE, SPOILT, WAYS, Case, Found
+from tests.sweep.shapes import HEALTHY, finished, work_timeout
 from tests.world import World
 
 MORE, LESS = "more", "less"
@@ -75,7 +77,7 @@ APART = (
 )  # fmt: skip
 SERVED_BY_NOBODY = (
     Apart("check", MORE, Rule.SERVERS_WERE_DOWN,
-          frozenset({"shape running", "shape broken", "shape broken_as_a_whole", "servers_were_down"}),
+          frozenset({f"shape {one.__name__}" for one in HEALTHY if one is not finished} | {"servers_were_down"}),
           "who asks is told at once what waits for nobody, be it past its deadline or not"),
     Apart("check", LESS, Rule.SERVERS_WERE_DOWN, frozenset({"servers_were_down"}),
           "one finding for each actor that nobody serves, in place of those of its tasks"),
@@ -167,6 +169,28 @@ def test_a_selection_finds_the_same_of_what_it_selects(
         chosen = parity.selected(world, selection)
         found = parity.by_operation(world, selection, thorough=True)
         assert chosen and found == {one for one in whole if one[0] in chosen}, (selection, few)
+
+
+def test_one_that_no_rule_can_judge(lasting: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by everybody who looks at it, and hides none of the others."""
+    cases = [case for case in parity.of_shapes(lasting) if case.rule is not Rule.GRAPH_CONTRADICTED]
+    spoilt = next(case.process_id for case in cases if work_timeout.__name__ in case.name)
+
+    def judge(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
+        if snapshot.process_id == spoilt:
+            raise OverflowError("no date is so far off")
+        return judge_process(snapshot, around)
+
+    before = look(parity.fill(lasting, cases), cases)
+    for module in (diagnosis, outline):
+        monkeypatch.setattr(module, "judge_process", judge)
+    found = look(parity.fill(lasting, cases), cases)
+    for way in WAYS:
+        told = (spoilt, Rule.RECORD_DAMAGED.value, spoilt)
+        assert told in found[way], way
+        by_itself = {one for one in found[way] if one[0] == spoilt and one[1] in OF_A_DECISION}
+        assert found[way] == {one for one in before[way] if one[0] != spoilt} | {told} | by_itself, way
+        assert not by_itself or way == SCANNERS
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.soak)])

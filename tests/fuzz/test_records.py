@@ -77,6 +77,23 @@ CASES = [
 ]
 
 
+ABSURD: dict[str, Any] = {
+    "most": 2**63 - 1,
+    "least": -(2**63),
+    "large": 1e15,
+    "largest": 1.7e308,
+    "negative": -1e20,
+}
+"""Numbers where numbers may stand, that no date and no count can be told from."""
+NUMBERS = [
+    (collection, path, kind)
+    for collection in OF_PROCESSES
+    for path, shape in paths(dict(shapes(schema.KINDS[collection])))
+    for kind in ABSURD
+    if "double" in shape.types and "bool" not in shape.types
+]
+
+
 @pytest.fixture
 def world(emptied: Settings) -> World:
     made = World(emptied, apply_timeout=0.2, message_timeout=0.3, idle_timeout=0.4)
@@ -104,7 +121,7 @@ def spoil(world: World, process_id: str, collection: str, path: str, kind: str) 
         record = records[-1] if records and not rest else None
     if record is None:
         return None
-    update = {"q": {"_id": record["_id"]}, "u": {"$set": {path: WRONG[kind]}}}
+    update = {"q": {"_id": record["_id"]}, "u": {"$set": {path: (WRONG | ABSURD)[kind]}}}
     world.store.database.command("update", collection, updates=[update], bypassDocumentValidation=True)
     return record["_id"]
 
@@ -118,12 +135,16 @@ def overdue(world: World, process_id: str) -> None:
         world.store.database.command("update", name, updates=[update], bypassDocumentValidation=True)
 
 
-def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path: str, kind: str) -> None:
+def empty(world: World) -> None:
     for name in world.store.database.list_collection_names():
         world.store.database[name].delete_many({})
     world.redis.flushdb()
     world._told = 0
     world.tell()
+
+
+def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path: str, kind: str) -> None:
+    empty(world)
     spoilt, sound = start(world), start(world)
     key = spoil(world, spoilt, collection, path, kind)
     caplog.clear()
@@ -166,6 +187,50 @@ def test_a_field_that_is_something_else(world: World, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO):
         for (collection, path), kinds in chance.sample(sorted(by_path.items()), len(by_path) // 12):
             check(world, caplog, collection, path, chance.choice(kinds))
+
+
+def check_number(world: World, collection: str, path: str, kind: str) -> None:
+    """With every task of it delayed in turn, which is when most of its times count."""
+    empty(world)
+    spoilt, sound = start(world), start(world)
+    if spoil(world, spoilt, collection, path, kind) is None:
+        return
+    later = {"$set": {"state": "delayed", "recoveryTime": world.store.now() + timedelta(days=30)}}
+    of_it = {"_id": {"$regex": f"^{spoilt}"}, "state": {"$in": ["queued", "waiting"]}}
+    for changes in ({}, later):
+        world.store.database["decisions"].update_many(of_it, changes or {"$set": {"odd": 1}})
+        for thorough in (True, False):
+            for chosen in (None, [spoilt, sound]):
+                seen = wrong_in(
+                    world.store, Look(look_around(world.app.resources), chosen, thorough), Range(), RangeCounts()
+                )
+                assert all(isinstance(finding.evidence, str) for _, findings in seen for finding in findings)
+        overdue(world, spoilt)
+
+        def is_done() -> bool:
+            world.scan()
+            world.pump()
+            return world.process(sound).state is ProcessState.FINISHED
+
+        wait_until(is_done, 5, f"the end of the sound one, beside {collection}.{path} as {ABSURD[kind]}")
+
+
+def test_a_number_that_is_absurd(world: World) -> None:
+    """One for a third of all fields that have a number, by chance; all of them in a long run."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    by_path: dict[tuple[str, str], list[str]] = {}
+    for collection, path, kind in NUMBERS:
+        by_path.setdefault((collection, path), []).append(kind)
+    for (collection, path), kinds in chance.sample(sorted(by_path.items()), len(by_path) // 3):
+        check_number(world, collection, path, chance.choice(kinds))
+
+
+@pytest.mark.soak
+def test_every_number_that_is_absurd(world: World) -> None:
+    for collection, path, kind in NUMBERS:
+        check_number(world, collection, path, kind)
 
 
 @pytest.mark.soak

@@ -7,7 +7,9 @@ from typing import Any
 
 from recovery import operations
 from recovery.operations import Asked, OperationWorker
-from recovery.records import Operation, OperationResult, OperationState, ProcessState
+from recovery.operations.advance import advance
+from recovery.operations.kinds import Kind, kind_of
+from recovery.records import Operation, OperationKind, OperationResult, OperationState, ProcessState
 from recovery.settings import Settings
 from tests.waiting import wait_until
 from tests.world import World
@@ -41,6 +43,10 @@ class Ordering(World):
     def worker(self, name: str = "worker") -> OperationWorker:
         return OperationWorker(self.app.resources, self.app.applier, name)
 
+    def kind(self, name: str) -> type[Kind]:
+        """What carries out operations of this kind."""
+        return type(kind_of(OperationKind(name), self.app.resources, self.app.applier))
+
     def ask(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Order an operation."""
         asked = Asked(kind, selection, everything=not selection, **more)
@@ -63,6 +69,10 @@ class Ordering(World):
 
         wait_until(there, 40, f"operation {operation.id} to be {', '.join(wanted)}")
         return self.now(operation)
+
+    def advance(self, operation: Operation) -> Operation | None:
+        """Take it a step further, without any work at its ranges."""
+        return advance(self.app.resources, self.now(operation))
 
     def run_through(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Ask for it, have it planned, apply it, and have it finished."""

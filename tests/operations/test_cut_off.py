@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from recovery.operations import advance, commands, pages, work
+from recovery.operations import advance, commands, hold, pages, work
 from recovery.operations.kinds import base, check
 from recovery.records import OperationState, ResultState
 from recovery.settings import Settings
@@ -22,10 +22,12 @@ from tests.waiting import wait_until
 def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
     for module in (advance, commands):
         monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
-    monkeypatch.setattr(work, "LEASE", 0.2)
+    for module in (work, hold):
+        monkeypatch.setattr(module, "LEASE", 0.2)
     monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
     for kind in (base.Kind, check.RepairAll):
         monkeypatch.setattr(kind, "page", 2)
+        monkeypatch.setattr(kind, "step", 1)
     monkeypatch.setattr(pages, "PLANNED", 2)
     return Ordering(emptied)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from recovery import InputError, operations
 from recovery.engine.operations.saved_searches import remove_search, save_search
 from recovery.operations import Asked
 from recovery.operations.advance import advance
-from recovery.operations.kinds import check
+from recovery.operations.kinds import repairing
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.repair import Reading, readings
 from recovery.settings import Settings
@@ -79,11 +80,11 @@ def test_single_tasks_are_repaired_without_their_processes(world: Ordering, monk
     world.app.abort(started[1], "not wanted")
     read: list[list[str]] = []
 
-    def noted(store: Store, process_ids: list[str]) -> Iterator[Reading]:
+    def noted(store: Store, process_ids: list[str], **more: Any) -> Iterator[Reading]:
         read.append([*process_ids])
-        return readings(store, process_ids)
+        return readings(store, process_ids, **more)
 
-    monkeypatch.setattr(check, "readings", noted)
+    monkeypatch.setattr(repairing, "readings", noted)
     operations.apply(world.app.resources, planned.id)
     done = world.bring_on(planned)
     states = {key: one.state for key, one in world.results(done).items()}
@@ -325,9 +326,11 @@ def test_the_audit_log_tells_all(world: Ordering) -> None:
     assert all(one.at and one.ended_at and one.origin for one in entries)
 
 
-def test_one_that_fails_does_not_hold_up_the_others(world: Ordering) -> None:
-    ids = world.refunds(3)
-    planned = world.bring_on(world.ask("restart", "state:broken"))
+@pytest.mark.parametrize("kind", ["restart", "restart_from"])
+def test_one_that_fails_does_not_hold_up_the_others(world: Ordering, kind: str) -> None:
+    """Those that were done before it, in the same page, are told as done."""
+    ids = sorted(world.refunds(3))
+    planned = world.bring_on(world.ask(kind, "state:broken"))
     world.store.database["decisions"].update_many(
         {"_id": {"$regex": f"^{ids[1]}"}}, {"$set": {"state": 7}}, bypass_document_validation=True
     )

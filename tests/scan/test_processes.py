@@ -195,7 +195,7 @@ def test_what_goes_on_between_look_and_write_wins(world: World, name: str) -> No
     (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]
 
     def meanwhile() -> None:
-        assert enqueue(world.app.resources, [child.id]) == 1
+        assert enqueue(world.app.resources, [child.id]) == [child.id]
         world.pump()
 
     one = scanner(world, name)

@@ -166,6 +166,25 @@ def running(process_id: str, now: datetime) -> Records:
     return Records(process, graph, tasks, decisions)
 
 
+def delayed_without_end(process_id: str, now: datetime) -> Records:
+    """Healthy, as far as it can be: by a number that another program wrote, and that no date can be told from."""
+    records = running(process_id, now).change(part(2), delay=1e15)
+    return replace(records, process=records.process.evolve(idle_timeout=1e308))
+
+
+def epoch_of_what_waits(process_id: str, now: datetime) -> Records:
+    return running(process_id, now).change(MERGE, epoch=1)
+
+
+def epoch_of_what_is_done(process_id: str, now: datetime) -> Records:
+    return running(process_id, now).change("start", epoch=1)
+
+
+def epoch_below_zero(process_id: str, now: datetime) -> Records:
+    records = running(process_id, now)
+    return replace(records, process=records.process.evolve(epoch=-1))
+
+
 def work_timeout(process_id: str, now: datetime) -> Records:
     return running(process_id, now).change(part(1), recovery_time=now - OLD)
 
@@ -317,7 +336,7 @@ def marker_not_written(process_id: str, now: datetime) -> Records:
 
 Shape = Callable[[str, datetime], Records]
 
-HEALTHY: tuple[Shape, ...] = (finished, running, broken, broken_as_a_whole)
+HEALTHY: tuple[Shape, ...] = (finished, running, delayed_without_end, broken, broken_as_a_whole)
 
 BROKEN: dict[Shape, Rule] = {
     work_timeout: Rule.WORK_TIMEOUT,
@@ -345,6 +364,9 @@ BROKEN: dict[Shape, Rule] = {
     listed_for_an_earlier_life: Rule.INTERRUPTION_MISSING,
     not_listed_as_a_whole: Rule.INTERRUPTION_MISSING,
     marker_not_written: Rule.MARKER_MISSING,
+    epoch_of_what_waits: Rule.EPOCH_WRONG,
+    epoch_of_what_is_done: Rule.EPOCH_WRONG,
+    epoch_below_zero: Rule.EPOCH_WRONG,
 }
 ONLY_TOLD = (no_actors, finished_too_early)
 """Conditions about which nothing is to be done."""

@@ -30,6 +30,8 @@ AROUND = Surroundings(
     lost_workers=frozenset({"gone"}),
 )
 TIMES = st.sampled_from([None, NOW - OLD, NOW, NOW + OLD])
+EPOCHS = st.sampled_from([0, 0, 1, -1, 2**63 - 1])
+ABSURD = st.sampled_from([0.0, 1e15, 1e308, -1e20])
 
 
 def outlined(records: Records) -> Outline:
@@ -105,6 +107,10 @@ def change_decision(draw: st.DrawFn, records: Records) -> Records:
                 "queued_at": TIMES,
                 "worker": st.sampled_from([None, "w", "gone"]),
                 "children": st.just(()),
+                "epoch": EPOCHS,
+                "eta": TIMES,
+                "delay": ABSURD,
+                "timeouts": st.sampled_from([0, 2**63 - 1]),
             },
         )
     )
@@ -126,7 +132,11 @@ def add_record(draw: st.DrawFn, records: Records) -> Records:
 def change_process(draw: st.DrawFn, records: Records) -> Records:
     state = draw(st.sampled_from(list(ProcessState)))
     error = draw(st.sampled_from([records.process.error, None, ERROR, ERROR.evolve(task=part(1))]))
-    return replace(records, process=records.process.evolve(state=state, error=error, recovery_time=draw(TIMES)))
+    changes: dict[str, Any] = draw(
+        st.fixed_dictionaries({}, optional={"epoch": EPOCHS, "idle_timeout": ABSURD, "started_at": TIMES})
+    )
+    changes |= {"state": state, "error": error, "recovery_time": draw(TIMES)}
+    return replace(records, process=records.process.evolve(**changes))
 
 
 def change_graph(draw: st.DrawFn, records: Records) -> Records:
@@ -140,6 +150,7 @@ def change_graph(draw: st.DrawFn, records: Records) -> Records:
                 "finished": st.just(records.graph.finished[1:]),
                 "failed": st.sampled_from([{}, {MERGE: True}, {part(1): True}]),
                 "touched_at": TIMES,
+                "epoch": EPOCHS,
             },
         )
     )

@@ -92,7 +92,7 @@ def test_finds_each_defect_and_no_healthy_process(database: Database, settings: 
             database.add(shape)
     broken = {database.add(shape): rule for shape, rule in BROKEN.items()}
     report = sweep(settings)
-    assert report.processes == 20 + len(broken)
+    assert report.processes == 5 * len(HEALTHY) + len(broken)
     assert report.suspects == len(broken)
     assert [(suspect.process_id, suspect.rule) for suspect in report.sample] == sorted(broken.items())[:SHOWN]
     assert report.findings == Counter(broken.values())

@@ -11,7 +11,7 @@ graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
@@ -25,30 +25,51 @@ ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 
 
 def abort(
-    resources: Resources,
-    process_ids: Sequence[str],
-    reason: str,
-    among: Collection[ProcessState] = ENDABLE,
-    epochs: Mapping[str, int] | None = None,
+    resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = ENDABLE
 ) -> int:
     """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
-    before. `epochs`: {process: its epoch} when somebody decided this; one that has another by now is left alone."""
-    store = resources.store
-    error = ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
-    ended = 0
+    before."""
+    store, error = resources.store, _error(reason)
     store.aborts.announce(process_ids)
-    found = store.processes.briefs(process_ids).values()
-    for epoch, processes in _by_epoch(p for p in found if epochs is None or epochs.get(p.id) == p.epoch).items():
-        ended += store.aborts.end([process.id for process in processes], epoch, error, among)
+    seen = _by_epoch(store.processes.briefs(process_ids).values())
+    return _finish(
+        resources,
+        process_ids,
+        sum(store.aborts.end([one.id for one in some], epoch, error, among) for epoch, some in seen.items()),
+    )
+
+
+def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) -> int:
+    """The same of those of these processes that are as they were seen, running or broken: one that was reopened or done
+    again since then is left alone."""
+    store, error = resources.store, _error(reason)
+    process_ids = [process.id for process in seen]
+    store.aborts.announce(process_ids)
+    alike: dict[tuple[ProcessState, int, int | None], list[str]] = defaultdict(list)
+    for one in seen:
+        alike[one.state, one.epoch, one.reopened].append(one.id)
+    ended = sum(
+        store.aborts.end(ids, epoch, error, [state], reopened=[reopened])
+        for (state, epoch, reopened), ids in alike.items()
+        if state in ENDABLE
+    )
+    return _finish(resources, process_ids, ended)
+
+
+def _error(reason: str) -> ErrorInfo:
+    return ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
+
+
+def _finish(resources: Resources, process_ids: Sequence[str], ended: int) -> int:
     metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
     metrics.OPERATIONS.labels("abort").inc(ended)
     finish_abort(resources, process_ids)
     return ended
 
 
-def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
-    """Bring the records of those of these processes to rest that are aborted; how many they are. May be run again."""
-    store, finished = resources.store, 0
+def finish_abort(resources: Resources, process_ids: Sequence[str]) -> list[str]:
+    """Bring the records of those of these processes to rest that are aborted; which they are. May be run again."""
+    store, finished = resources.store, list[str]()
     aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
     for epoch, processes in _by_epoch(aborted).items():
         ids = [process.id for process in processes]
@@ -56,7 +77,7 @@ def finish_abort(resources: Resources, process_ids: Sequence[str]) -> int:
         store.aborts.end_decisions(processes, epoch, new_pass())
         store.interruptions.remove_all(ids)
         store.aborts.clear_graph_deadlines(ids)
-        finished += len(ids)
+        finished += ids
     return finished
 
 

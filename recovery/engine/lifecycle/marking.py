@@ -46,13 +46,14 @@ def marker_within(resources: Resources, process: Process, error: ErrorInfo) -> f
     return resources.settings.apply_timeout if resources.store.preferences.writes_markers(process.type) else None
 
 
-def mark(resources: Resources, process_ids: Iterable[str]) -> int:
-    """Write the markers that are due for those of these processes that broke; how many were written. May be run
+def mark(resources: Resources, process_ids: Iterable[str]) -> list[str]:
+    """Write the markers that are due for those of these processes that broke; for which one was written. May be run
     again."""
-    written = 0
+    written: list[str] = []
     for process in resources.store.processes.ended(list(process_ids)).values():
         if process.state is ProcessState.BROKEN and process.marker_due:
-            written += write_marker(resources, process)
+            if write_marker(resources, process):
+                written.append(process.id)
             resources.store.processes.settle_marker(process)
     return written
 

@@ -29,19 +29,19 @@ _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 def rebuild_graph(resources: Resources, process_id: str) -> bool:
     """Make the graph of a process that has none and goes on, and go on from it; False if there is one, or no decision
     to make it from."""
-    return rebuild_graphs(resources, [process_id]) == 1
+    return bool(rebuild_graphs(resources, [process_id]))
 
 
-def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> int:
-    """The same for many processes; how many graphs were made."""
-    return sum(_rebuild(resources, page) for page in resources.store.portions(process_ids))
+def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> list[str]:
+    """The same for many processes; those whose graphs were made."""
+    return [made for page in resources.store.portions(process_ids) for made in _rebuild(resources, page)]
 
 
-def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
+def _rebuild(resources: Resources, process_ids: Sequence[str]) -> list[str]:
     store = resources.store
     processes = {k: p for k, p in store.processes.briefs(process_ids).items() if p.state in _GOES_ON}
     if not processes:
-        return 0
+        return []
     if not store.layout.has_graphs():
         store.layout.create()  # whoever dropped the collection dropped its indexes, and its validator
     now, soon = store.now(), resources.settings.apply_timeout
@@ -49,7 +49,7 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> int:
     graphs = [graph_of(processes[key], decisions, now, first_look=soon) for key, decisions in found]
     made = store.graphs.insert(graphs)
     if not made:
-        return 0
+        return []
     # Of graphs that somebody else made as well: whoever comes second finds their tasks enqueued.
     _go_on(resources, graphs, processes)
     return made

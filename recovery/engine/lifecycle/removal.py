@@ -27,7 +27,9 @@ def remove(resources: Resources, processes: Sequence[Process]) -> set[str]:
     return {one.id for one in begun}
 
 
-def finish_removal(resources: Resources, process_ids: Sequence[str]) -> int:
-    """Remove what is left of those of these processes that are being removed; how many they are. May be run again."""
+def finish_removal(resources: Resources, process_ids: Sequence[str]) -> list[str]:
+    """Remove what is left of those of these processes that are being removed; which they are. May be run again."""
     removals = resources.store.removals
-    return removals.finish(removals.begun(process_ids))
+    begun = removals.begun(process_ids)
+    removals.finish(begun)
+    return [one.id for one in begun]

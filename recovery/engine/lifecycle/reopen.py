@@ -40,7 +40,7 @@ def reopen(
     damaged = set[str]()
     if lost := store.graphs.absent(one.process_id for one in restarted):
         # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
-        batch_or_each(sorted(lost), lambda some: rebuild_graphs(resources, some))
+        batch_or_each(sorted(lost), lambda some: len(rebuild_graphs(resources, some)))
         damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
     store.restarts.reopen_graphs(restarted)
     broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id), whole)}

@@ -165,7 +165,7 @@ def register(resources: Resources, process: Process, now: datetime) -> int:
         touched_at=now,
         recovery_time=now + timedelta(seconds=min(process.idle_timeout, LONGEST)),
     )
-    made += store.graphs.insert([graph])
+    made += len(store.graphs.insert([graph]))
     task_timeout = store.preferences.task_timeouts().get(task.actor)
     message_timeout = resources.settings.message_timeout
     queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, message_timeout, task_timeout)

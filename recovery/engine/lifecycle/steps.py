@@ -137,15 +137,15 @@ def first_decision(task: Task, child: Child | None = None) -> Decision:
 BATCH = 1000
 
 
-def enqueue(resources: Resources, decision_ids: Sequence[str]) -> int:
-    """Enqueue those of these decisions that still wait; those with an eta become delayed. How many were
-    queued. Run twice, or by two at once, each is queued once."""
-    done = 0
+def enqueue(resources: Resources, decision_ids: Sequence[str]) -> list[str]:
+    """Enqueue those of these decisions that still wait; those with an eta become delayed. Which were queued. Run twice,
+    or by two at once, each is queued once."""
+    done: list[str] = []
     for first in range(0, len(decision_ids), BATCH):
         batch = decision_ids[first : first + BATCH]
         queued = resources.store.requeues.enqueue_ready(batch, new_pass())
         push(resources, queued)
-        done += len(queued)
+        done += [one.id for one in queued]
     return done
 
 

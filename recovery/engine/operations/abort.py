@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine.lifecycle.abort import abort
+from recovery.engine.lifecycle.abort import abort, abort_as_seen
 from recovery.engine.lookup import find_process
 from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
@@ -96,20 +96,19 @@ def _abort_all(resources: Resources, actor: str, waiting: Sequence[str], reason:
     done = 0
     while waiting and done != limit:  # more than once where some are over by now
         batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
-        epochs = _still_waiting(resources, actor, batch, done)
-        done += abort(resources, list(epochs), reason, epochs=epochs)
+        done += abort_as_seen(resources, _still_waiting(resources, actor, batch, done), reason)
     return done
 
 
-def _still_waiting(resources: Resources, actor: str, batch: Sequence[str], done: int) -> dict[str, int]:
-    """{process: its epoch} of those that wait for the actor now: the list was made before the batches ahead of this one
-    were aborted, and a worker may have come since. What is done again after this look has another epoch."""
-    epochs = {process.id: process.epoch for process in resources.store.processes.briefs(batch).values()}
+def _still_waiting(resources: Resources, actor: str, batch: Sequence[str], done: int) -> list[Process]:
+    """Those that wait for the actor now: the list was made before the batches ahead of this one were aborted, and a
+    worker may have come since. As they are: what is reopened or done again after this look is left alone."""
+    seen = resources.store.processes.briefs(batch)
     resources.store.catch_up(CATCH_UP_TIMEOUT)
     if who := _served(resources.store.waiting.by_actor(count_served=False).get(actor)):
         raise InputError(f"{actor} is served {who} by now: {count(done, 'process')} aborted, the others go on")
     waiting = resources.store.pending.still_waiting(actor, batch)
-    return {key: epoch for key, epoch in epochs.items() if key in waiting}
+    return [process for key, process in seen.items() if key in waiting]
 
 
 def _served(queue: ActorQueue | None) -> str | None:

@@ -100,10 +100,14 @@ def redo(
     *,
     by: str | None = None,
     operation: int | None = None,
+    as_seen: Process | None = None,
 ) -> Preview:
     """Have a process done again from these tasks, or from the beginning. What was, as `preview_redo` has it; raises the
-    same, and StoreUnavailable where somebody else changed the process at this moment."""
+    same, InputError for one that is not `as_seen`, and StoreUnavailable where somebody else changed the process at this
+    moment."""
     seen = preview_redo(resources, process_id, tasks)
+    if as_seen is not None and not seen.process.is_as(as_seen):
+        raise InputError(f"process {process_id} was changed by somebody else meanwhile; nothing was done")
     _begin(resources, seen, reason, by or who(), operation)
     carry_out(resources, seen.process.id)
     metrics.OPERATIONS.labels("redo").inc()

@@ -79,7 +79,7 @@ def restart(resources: Resources, process_id: str, task: str | None = None) -> R
     again = sum(reopen(resources, some, {process.id: process}) for some in batches(under_way, BATCH))
     done = Restarts(processes=again)
     for some in batches(failed, BATCH):
-        done += _restart(resources, {one.id: one.restarts or 0 for one in some})
+        done += restart_tasks(resources, {one.id: one.restarts or 0 for one in some})
     return done
 
 
@@ -103,7 +103,7 @@ def restart_selected(
     done = Restarts()
     with audited(resources, "broken restart", described(selection), reason, by=by, limit=limit) as outcome:
         for page in pages(resources, selection, BATCH, limit):
-            done += _restart(resources, {one.id: one.restarts for one in page})
+            done += restart_tasks(resources, {one.id: one.restarts for one in page})
         outcome.text = told(done)
     return done
 
@@ -130,8 +130,8 @@ def pages(
             break
 
 
-def _restart(resources: Resources, failed: Mapping[str, int]) -> Restarts:
-    """Restart a batch of tasks: {id: its `restarts` when it failed}."""
+def restart_tasks(resources: Resources, failed: Mapping[str, int]) -> Restarts:
+    """Restart a batch of failed tasks, {id: its `restarts` when it failed}, of processes that are broken."""
     store = resources.store
     process_ids = {split_record_id(key)[0] for key in failed}
     seen = store.processes.briefs(process_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,7 +26,11 @@ class Kind(ABC):
     """One kind of operation."""
 
     page: int = 100
-    """Processes to which it is done together, if the rate allows: some seconds' work, whoever holds the lease."""
+    """Processes to which it is done together, if the rate allows."""
+    step: int = 100
+    """Of these, between two looks at the lease: some seconds' work."""
+    undone: str = "nothing came of it"
+    """What is told of a process that is as it was planned, and to which it could not be done."""
     surveys: bool = False
     """Whether it can plan a range as a whole, where no rate is set."""
 
@@ -39,9 +43,9 @@ class Kind(ABC):
 
     def survey(
         self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
-    ) -> Planned:
-        """The plan of a whole range, of all processes or of the chosen ones in it. `hold` renews the lease, and tells
-        whether to go on: what was planned till then counts for nothing if not."""
+    ) -> Iterator[Planned]:
+        """The plan of a whole range, of all processes or of the chosen ones in it, a part at a time. `hold` renews the
+        lease, and tells whether to go on: what was planned till then counts for nothing if not."""
         raise NotImplementedError
 
     def besides(self, part: Range) -> Sequence[str]:  # noqa: ARG002
@@ -50,30 +54,61 @@ class Kind(ABC):
         return ()
 
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        """Do what stands in these results; each as it ended. One that fails does not hold up the others."""
-        seen = self.resources.store.processes.briefs([result.process for result in results])
-        return [self._guarded(operation, result, seen.get(result.process)) for result in results]
-
-    def _guarded(self, operation: Operation, result: OperationResult, process: Process | None) -> OperationResult:
+        """Do what stands in these results; each as it ended. Together, and where that fails one by one: one that fails
+        does not hold up the others."""
         try:
-            return self._one(operation, result, process)
+            return self.together(operation, results)
         except Exception as error:
             if is_of_servers(error):
                 raise
-            return ended(result, ResultState.ERROR, process, in_a_line(error))
+            if len(results) == 1:
+                return [self._failed(results[0], in_a_line(error), operation)]
+        # Of what was begun together some may be done.
+        return [one for result in results for one in self.apply(operation, [result.evolve(begun=True)])]
 
-    def _one(self, operation: Operation, result: OperationResult, process: Process | None) -> OperationResult:
+    def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        """Do it to those that are as they were planned; each as it ended."""
+        ids = [result.process for result in results]
+        seen = self.resources.store.processes.briefs(ids)
+        as_planned = {
+            result.process: seen[result.process]
+            for result in results
+            if result.process in seen and described(seen[result.process]) == result.before
+        }
+        told = self.do(operation, list(as_planned.values())) if as_planned else {}
+        now = {**seen, **self.resources.store.processes.briefs([*as_planned])}
+        return [
+            self._ended(operation, result, now.get(result.process), result.process in as_planned, told)
+            for result in results
+        ]
+
+    def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:
+        """Do it to these processes, each as far as it is still as it was seen; what is to be told of some beside."""
+        raise NotImplementedError
+
+    def _ended(
+        self,
+        operation: Operation,
+        result: OperationResult,
+        process: Process | None,
+        ours: bool,
+        told: Mapping[str, str],
+    ) -> OperationResult:
         if process is None:
             return ended(result, ResultState.CHANGED, None, "the process is gone")
-        if described(process) == result.before:
-            return self.do(operation, result, process)
-        if result.begun and self.is_done(operation, result, process):
-            return ended(result, ResultState.DONE, process)
-        return ended(result, ResultState.CHANGED, process, f"planned as {result.before}, now {described(process)}")
+        if (ours or result.begun) and self.is_done(operation, result, process):
+            done = ended(result, ResultState.DONE, process)
+            return done.evolve(after=f"{done.after}, {told[process.id]}") if process.id in told else done
+        if described(process) != result.before:
+            changed = f"planned as {result.before}, now {described(process)}"
+            return ended(result, ResultState.CHANGED, process, changed)
+        return ended(result, ResultState.ERROR, process, self.undone)
 
-    def do(self, operation: Operation, result: OperationResult, process: Process) -> OperationResult:
-        """Do it to one process, which is as it was planned."""
-        raise NotImplementedError
+    def _failed(self, result: OperationResult, error: str, operation: Operation) -> OperationResult:
+        """How one ended that failed: somebody else may have done it just then, or changed it."""
+        now = self.resources.store.processes.briefs([result.process]).get(result.process)
+        told = self._ended(operation, result, now, True, {})
+        return told if told.state is not ResultState.ERROR else ended(result, ResultState.ERROR, now, error)
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
         """Whether it was done before somebody was cut off, as far as the process shows."""

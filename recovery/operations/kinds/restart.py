@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from recovery.engine.operations.restart import restart
-from recovery.operations.kinds.base import Kind, Planned, ended, plan_each
-from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.engine.operations.restart_many import restart_many
+from recovery.operations.kinds.base import Kind, Planned, plan_each
+from recovery.records import Operation, OperationResult, Process, ProcessState
 
 
 class Restart(Kind):
     """Restarts the failed tasks of broken processes."""
+
+    undone = "nothing of it can be restarted: its records are lost; abort it, and start another"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         def judge(process: Process) -> str | None:
@@ -21,10 +23,9 @@ class Restart(Kind):
 
         return plan_each(self.resources, operation, process_ids, judge)
 
-    def do(self, operation: Operation, result: OperationResult, process: Process) -> OperationResult:  # noqa: ARG002
-        restart(self.resources, process.id)
-        now = self.resources.store.processes.briefs([process.id]).get(process.id)
-        return ended(result, ResultState.DONE, now)
+    def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:  # noqa: ARG002
+        restart_many(self.resources, seen)
+        return {}
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
         return (process.reopened or 0) > int(result.before.rpartition("/")[2])

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recovery.engine.operations.redo import redo
-from recovery.operations.kinds.base import Kind, Planned, ended, found, totals_of
+from recovery.operations.kinds.base import Kind, Planned, found, totals_of
 from recovery.plurals import count
-from recovery.records import Decision, DecisionState, Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.records import Decision, DecisionState, Operation, OperationResult, Process, ProcessState
 from recovery.rules import redo_of
 
 
 class RestartFrom(Kind):
     """Has processes done again, but those that were aborted or are being restarted."""
+
+    undone = "nothing of it is to be done again any more"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         store, results = self.resources.store, list[OperationResult]()
@@ -28,16 +30,22 @@ class RestartFrom(Kind):
                 elif roots:
                     gone = frozenset(decisions)
                 if roots:
-                    results.append(found(operation, processes[key], _told(gone, decisions), at))
+                    results.append(found(operation, processes[key], _plan(gone, decisions), at))
         return Planned(results, totals_of(results, processes=len(processes)))
 
-    def do(self, operation: Operation, result: OperationResult, process: Process) -> OperationResult:
-        decisions = dict(self.resources.store.decisions.of_processes([process.id])).get(process.id, {})
-        roots = _roots(operation, process, decisions)
+    def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:
+        """One by one. What becomes of a process that ran on since it was planned is told as it is now."""
+        return {process.id: told for process in seen if (told := self._redo(operation, process)) is not None}
+
+    def _redo(self, operation: Operation, seen: Process) -> str | None:
+        decisions = dict(self.resources.store.decisions.of_processes([seen.id])).get(seen.id, {})
+        roots = _roots(operation, seen, decisions)
         if not roots:
-            return ended(result, ResultState.NOTHING, process)
-        redo(self.resources, process.id, operation.why, roots, by=operation.who, operation=operation.id)
-        return ended(result, ResultState.DONE, self.resources.store.processes.briefs([process.id]).get(process.id))
+            return None
+        by, number = operation.who, operation.id
+        done = redo(self.resources, seen.id, operation.why, roots, by=by, operation=number, as_seen=seen)
+        gone = len(done.again) + len(done.dropped)
+        return _told(gone, gone + done.kept, done.thrown_away)
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
         return any(life.operation == operation.id for life in process.lives)
@@ -49,6 +57,10 @@ def _roots(operation: Operation, process: Process, decisions: Mapping[str, Decis
     return [task for task, one in decisions.items() if one.actor == operation.from_actor]
 
 
-def _told(gone: frozenset[str], decisions: Mapping[str, Decision]) -> str:
+def _plan(gone: frozenset[str], decisions: Mapping[str, Decision]) -> str:
     done = sum(decisions[task].state is DecisionState.FINISHED for task in gone if task in decisions)
-    return f"{count(len(gone), 'task')} of {len(decisions)} done again or dropped, {count(done, 'result')} thrown away"
+    return _told(len(gone), len(decisions), done)
+
+
+def _told(gone: int, among: int, results: int) -> str:
+    return f"{count(gone, 'task')} of {among} done again or dropped, {count(results, 'result')} thrown away"

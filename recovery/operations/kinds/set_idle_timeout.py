@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recovery.durations import show_duration
-from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.operations.kinds.base import Kind, Planned, described, ended, found, totals_of
 from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
 
@@ -34,18 +33,7 @@ class SetIdleTimeout(Kind):
         ]
         return Planned(results, totals_of(results, processes=len(processes)))
 
-    def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        """As a batch: each of those whose state and timeout are as they were planned."""
-        try:
-            return self._together(operation, results)
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            if len(results) == 1:
-                return [results[0].evolve(state=ResultState.ERROR, error=in_a_line(error))]
-        return [one for result in results for one in self.apply(operation, [result])]
-
-    def _together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+    def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         store, seconds = self.resources.store, _wanted(operation)
         # Before the processes: what a graph holds by then was not set by anybody who comes after us.
         graphs = store.idle_timeouts.of_graphs([result.process for result in results])

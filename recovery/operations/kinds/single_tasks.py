@@ -38,7 +38,7 @@ def diagnose_tasks(resources: Resources, results: Sequence[OperationResult]) -> 
     return Diagnosis([found for one in read.records if (found := judge_decision(one, around))], around)
 
 
-def is_settled(result: OperationResult, diagnosed: Mapping[str, Sequence[Repair]], repaired: int) -> bool:
-    """Whether all that a result names was found again, and handed over to a worker."""
+def is_settled(result: OperationResult, diagnosed: Mapping[str, Sequence[Repair]], dealt_with: int) -> bool:
+    """Whether all that a result names was found again, and handed over to a worker, now or by its pace later."""
     again = diagnosed.get(result.process, ())
-    return len(again) == repaired == len(result.findings) and all(one in HANDED_OVER for one in again)
+    return len(again) == dealt_with == len(result.findings) and all(one in HANDED_OVER for one in again)

@@ -15,7 +15,7 @@ from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
-from recovery.store.lifecycle.tasks import insert_missing
+from recovery.store.lifecycle.tasks import there_already
 
 FEW = 64
 """Tasks of which it is asked one by one whether they are ready."""
@@ -59,9 +59,10 @@ class GraphView:
 class Graphs(GraphRecovery):
     """The collection `graphs`."""
 
-    def insert(self, graphs: Sequence[Graph]) -> int:
-        """Save the first graphs of processes; one that has a graph keeps it. How many had none."""
-        return insert_missing(self._current, [to_document(graph) for graph in graphs])
+    def insert(self, graphs: Sequence[Graph]) -> list[str]:
+        """Save the first graphs of processes; one that has a graph keeps it. Which had none."""
+        there = there_already(self._current, [to_document(graph) for graph in graphs])
+        return [graph.id for graph in graphs if graph.id not in there]
 
     def get(self, process_id: str) -> Graph | None:
         """The graph of this process."""

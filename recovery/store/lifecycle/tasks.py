@@ -68,16 +68,22 @@ class Tasks:
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:
     """Insert documents, unordered; one whose key is there already is left as it is. How many were not there."""
+    return len(documents) - len(there_already(collection, documents))
+
+
+def there_already(collection: Collection[Any], documents: Sequence[Document]) -> list[Any]:
+    """The same; keys of those that were there."""
     if not documents:
-        return 0
+        return []
     try:
         if len(documents) == 1:  # half as dear as a batch of one
             collection.insert_one(documents[0])
-            return 1
-        return len(collection.insert_many(documents, ordered=False).inserted_ids)
+        else:
+            collection.insert_many(documents, ordered=False)
     except DuplicateKeyError:
-        return 0
+        return [documents[0]["_id"]]
     except BulkWriteError as error:
         if any(failure["code"] != 11000 for failure in error.details["writeErrors"]):
             raise
-        return int(error.details["nInserted"])
+        return [documents[failure["index"]]["_id"] for failure in error.details["writeErrors"]]
+    return []

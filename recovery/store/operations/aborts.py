@@ -46,18 +46,24 @@ class Aborts:
         )
 
     def end(
-        self, process_ids: Sequence[str], epoch: int, error: ErrorInfo, among: Collection[ProcessState] = _ENDABLE
+        self,
+        process_ids: Sequence[str],
+        epoch: int,
+        error: ErrorInfo,
+        among: Collection[ProcessState] = _ENDABLE,
+        reopened: Sequence[int | None] | None = None,
     ) -> int:
-        """running|broken, those `among` these, → aborted in the next epoch: the commit point. How many; those that
-        ended otherwise, or were aborted already, are left alone."""
+        """running|broken, those `among` these, and `reopened` so often if that is given, → aborted in the next epoch:
+        the commit point. How many; those that ended otherwise, or were aborted already, are left alone."""
         fields = {
             "state": ProcessState.ABORTED.value,
             "epoch": epoch + 1,
             "endedAt": "$$NOW",
             "error": literal(to_document(error)),
         }
+        guard = {"_id": {"$in": list(process_ids)}, "state": {"$in": [state.value for state in among]}, "epoch": epoch}
         changed = self._processes.update_many(
-            {"_id": {"$in": list(process_ids)}, "state": {"$in": [state.value for state in among]}, "epoch": epoch},
+            guard if reopened is None else {**guard, "reopened": {"$in": list(reopened)}},
             [{"$set": fields}, {"$unset": ["recoveryTime", "redo"]}],
         )
         return changed.modified_count

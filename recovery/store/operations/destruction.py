@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection as Many
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pymongo.database import Database
 
+from recovery.records import DecisionState
 from recovery.store import schema
 from recovery.store.batches import batches
 from recovery.store.client import Document
-from recovery.store.concerns import committed
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What is gone."""
+
+    ids: Mapping[str, Many[str]]
+    """{collection: ids}."""
+    finished: frozenset[str]
+    """Of the decisions those that were finished."""
 
 
 @translated
@@ -28,13 +41,30 @@ class Destruction:
         graphs.drop()
         return count
 
-    def remove_some(self, part: float, choose: random.Random) -> dict[str, Many[str]]:
-        """Remove this part of the records of every kind, drawn at random; {collection: ids of what is gone}."""
-        gone: dict[str, Many[str]] = {}
+    def remove_some(self, part: float, choose: random.Random) -> Removed:
+        """Remove this part of the records of every kind, drawn at random."""
+        gone, finished = dict[str, Many[str]](), set[str]()
         for name in schema.OF_PROCESSES:
             collection = committed(self._database[name])
             ids = sorted(document["_id"] for document in collection.find({}, {"_id": True}))
             gone[name] = choose.sample(ids, round(part * len(ids)))
             for some in batches(gone[name]):
-                collection.delete_many({"_id": {"$in": some}})
-        return gone
+                if name == schema.DECISIONS:
+                    finished |= self._remove_decisions(some)
+                else:
+                    collection.delete_many({"_id": {"$in": some}})
+        return Removed(gone, frozenset(finished))
+
+    def _remove_decisions(self, ids: Sequence[str]) -> set[str]:
+        """Remove these; which of them were finished by then. One that is finishes no more, and one that is not is
+        removed only as such."""
+        decisions, finished, left = committed(self._database[schema.DECISIONS]), set[str](), set(ids)
+        while left:
+            is_over: Document = {"_id": {"$in": [*left]}, "state": DecisionState.FINISHED.value}
+            over = {document["_id"] for document in current(decisions).find(is_over, {"_id": True})}
+            decisions.delete_many({"_id": {"$in": [*over]}})
+            finished |= over
+            left -= over
+            decisions.delete_many({"_id": {"$in": [*left]}, "state": {"$ne": DecisionState.FINISHED.value}})
+            left = {one["_id"] for one in current(decisions).find({"_id": {"$in": [*left]}}, {"_id": True})}
+        return finished

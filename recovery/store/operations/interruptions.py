@@ -111,6 +111,13 @@ class Interruptions:
         found = self._collection.find(record_range(process_id)).sort("_id", 1)
         return list(readable(Interruption, found, _as_shown))
 
+    def of_processes(self, process_ids: Sequence[str]) -> list[Interruption]:
+        """All of these processes. Index `_id`, one range each."""
+        if not process_ids:
+            return []
+        found = self._collection.find({"$or": [record_range(process_id) for process_id in process_ids]})
+        return list(readable(Interruption, found.hint("_id_"), _as_shown))
+
     def count(self, selection: Selection) -> int:
         """How many are selected. Index `group` or `fingerprint`."""
         return self._collection.count_documents(selection.filter())

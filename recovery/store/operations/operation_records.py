@@ -24,8 +24,6 @@ from recovery.store.reading import Read, read, readable
 
 _ACTIVE = [state.value for state in ACTIVE]
 LOWEST_RATE = 0.001
-MAX_AHEAD = 60.0
-"""Seconds that may wait at the limiter: with a rate that is raised, those who ask next wait no longer than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +95,13 @@ class Operations:
         """Those whose deadline is past, the longest first. Index `deadline`."""
         return read(Operation, self._committed.find(OVERDUE).sort("recoveryTime", 1).limit(limit))
 
-    def save(self, operation: Operation, deadline: float | None, *, begins: bool = False) -> Operation | None:
+    def save(
+        self, operation: Operation, deadline: float | None, *, begins: bool = False, anew: bool = False
+    ) -> Operation | None:
         """Save an operation that was decided from the version it holds, as the next one; None: somebody was first.
 
         `deadline`: seconds after which it is looked at again; None for one at which nobody works. With `begins` its
-        phase begins now.
+        phase begins now. `anew`: who waits at the limiter asks it again, since the rate is another one.
         """
         fields = to_document(operation.evolve(version=operation.version + 1, recovery_time=None))
         new: Document = {key: literal(value) for key, value in fields.items()}
@@ -113,9 +113,10 @@ class Operations:
             new["pausedAt"] = "$$NOW"
         if operation.state in (OperationState.FINISHED, OperationState.CANCELLED) and operation.ended_at is None:
             new["endedAt"] = "$$NOW"
-        # The limiter's moment, and when somebody was seen, are not of any version.
-        kept = {"freeAt": "$freeAt"} if operation.free_at is not None else {}
-        kept |= {"attendedAt": "$attendedAt"} if operation.attended_at is not None else {}
+        if operation.planned is not None and operation.planned_at is None:
+            new["plannedAt"] = "$$NOW"
+        # The limiter's moment, and when somebody was seen, are not of any version. What is not there stays away.
+        kept = {"attendedAt": "$attendedAt", "freeAt": "$$REMOVE" if anew else "$freeAt"}
         saved = self._committed.find_one_and_update(
             {"_id": operation.id, "version": operation.version},
             [{"$replaceWith": {**new, **kept}}],
@@ -134,12 +135,11 @@ class Operations:
 
     def take_turn(self, number: int, state: OperationState, count: int) -> Turn | None:
         """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks
-        later waits behind."""
+        later waits behind. With another rate those who wait ask again: what they were told is forgotten by then."""
         rated = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
         free = {"$max": [date_of("$freeAt"), "$$NOW"]}
         taken = {"$divide": [count * 1000, {"$max": ["$rate", LOWEST_RATE]}]}
-        # Of a rate that was so low that the next would pass in years, and is not any more, nothing is left.
-        moved = {"$cond": [rated, {"$add": [{"$min": [free, after(MAX_AHEAD)]}, taken]}, "$$REMOVE"]}
+        moved = {"$cond": [rated, {"$add": [free, taken]}, "$$REMOVE"]}
         seen = self._current.find_one_and_update(
             {"_id": number, "state": state.value},
             [{"$set": {"freeAt": moved}}],

@@ -7,23 +7,36 @@ once, by a compare-and-set on `found`; so the totals of an operation are counted
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
+from recovery.errors import DamagedRecord
 from recovery.records import OperationResult, ResultState, Sum, Totals, to_document
 from recovery.records.operation import SEPARATOR, result_id
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.reading import readable
+from recovery.store.operations.operation_sums import sums_of, sums_stages, totals_of, totals_stages
+from recovery.store.reading import Read, read, readable
 
 DUPLICATE = 11000
 _AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 FOUND = ResultState.FOUND.value
+ERROR_LENGTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPage:
+    """A page of a plan. What can't be read is on it as well, or whoever reads page after page would end with it."""
+
+    read: Read[OperationResult] = field(default_factory=Read)
+    last: str | None = None
+    """The process of its last result."""
 
 
 @translated
@@ -34,7 +47,8 @@ class OperationResults:
         self._results = committed(collection)
 
     def insert(self, results: Sequence[OperationResult]) -> None:
-        """Save what was found; what was saved before, by somebody who was cut off, stays."""
+        """Save what was found; what was saved before, by somebody who was cut off, stays. In the plan it is with the
+        second step: MongoDB's own clock says when."""
         if not results:
             return
         try:
@@ -42,6 +56,8 @@ class OperationResults:
         except BulkWriteError as error:
             if any(one["code"] != DUPLICATE for one in error.details["writeErrors"]):
                 raise
+        unsaved = {"_id": {"$in": [one.id for one in results]}, "savedAt": None}
+        self._results.update_many(unsaved, [{"$set": {"savedAt": "$$NOW"}}])
 
     def planned(
         self,
@@ -52,7 +68,7 @@ class OperationResults:
         end: str | None,
         only: Sequence[str],
         but: Sequence[str],
-    ) -> list[OperationResult]:
+    ) -> PlannedPage:
         """Results in order of process id: after one, from `start` up to, not including, `end`; of the types `only`, or
         of all but some. Index `_id`."""
         prefix = str(number) + SEPARATOR
@@ -61,8 +77,9 @@ class OperationResults:
         query: Document = {"_id": bounds}
         if only or but:
             query["type"] = {"$in": list(only)} if only else {"$nin": list(but)}
-        found = self._results.find(query).sort("_id", 1).hint("_id_").limit(limit)
-        return list(readable(OperationResult, found))
+        page = self._results.find(query).sort("_id", 1).hint("_id_").limit(limit).to_list()
+        last = page[-1]["_id"].partition(SEPARATOR)[2] if page else None
+        return PlannedPage(read(OperationResult, page), last)
 
     def begin(self, results: Iterable[OperationResult]) -> None:
         """Write down that what is planned is about to be done: whoever finds it changed knows by whom it may be."""
@@ -75,6 +92,14 @@ class OperationResults:
         updates = [UpdateOne({"_id": one.id, "state": FOUND}, [_ended(one)]) for one in results]
         if updates:
             self._results.bulk_write(updates, ordered=False)
+
+    def end_damaged(self, damaged: Iterable[DamagedRecord]) -> None:
+        """What can't be read can't be carried out: it ends as an error, whatever its state is. May be run again."""
+        for damage in damaged:
+            fields = {"state": ResultState.ERROR.value, "error": literal(str(damage)[:ERROR_LENGTH])}
+            unended = {"_id": damage.record, "endedAt": None}
+            ended = [{"$set": {**fields, "endedAt": "$$NOW"}}]
+            self._results.update_one(unended, ended, bypass_document_validation=True)
 
     def walk(self, number: int, step: int) -> list[str]:
         """Every `step`-th process of an operation's results, in order. Index `_id`, whose keys alone are read."""
@@ -116,63 +141,11 @@ class OperationResults:
 
     def totals(self, number: int) -> Totals:
         """Results counted by state, rule and type. Reads all of the operation; what it looked at is not known here."""
-        facets: Document = {
-            "states": [{"$group": {"_id": "$state", "count": {"$sum": 1}}}],
-            "types": [{"$group": {"_id": "$type", "count": {"$sum": 1}}}],
-            "rules": _sums("$rulesFound"),
-            "repaired": _sums("$repaired"),
-        }
-        rules = {"rulesFound": {"$ifNull": ["$counts", {}]}, "repaired": {"$ifNull": ["$repaired", {}]}}
-        stages: list[Document] = [
-            {"$match": _of(number)},
-            {"$project": {"state": True, "type": True, **rules}},
-            {"$facet": facets},
-        ]
-        found = next(iter(self._results.aggregate(stages)))
-        by = {name: {row["_id"]: row["count"] for row in rows} for name, rows in found.items()}
-        states = by["states"]
-        return Totals(
-            found=sum(states.values()),
-            done=states.get(ResultState.DONE.value, 0),
-            nothing=states.get(ResultState.NOTHING.value, 0),
-            changed=states.get(ResultState.CHANGED.value, 0),
-            errors=states.get(ResultState.ERROR.value, 0),
-            rules=by["rules"],
-            repaired=by["repaired"],
-            types=by["types"],
-        )
+        return totals_of(next(iter(self._results.aggregate(totals_stages(_of(number))))))
 
     def sums(self, number: int, most: int) -> tuple[Sum, ...]:
         """Findings by type, rule and actor, the largest first. Reads all of the operation."""
-        stages: list[Document] = [
-            {"$match": _of(number)},
-            {"$project": {"type": True, "tally": True}},
-            {"$unwind": "$tally"},
-            {
-                "$group": {
-                    "_id": {"type": "$type", "rule": "$tally.rule", "actor": "$tally.actor"},
-                    "count": {"$sum": "$tally.count"},
-                }
-            },
-            {"$sort": {"count": -1, "_id": 1}},
-            {"$limit": most},
-        ]
-        return tuple(_sum(row) for row in self._results.aggregate(stages))
-
-
-def _sum(row: Document) -> Sum:
-    of = row["_id"]
-    return Sum(type=of.get("type", ""), rule=of["rule"], actor=of.get("actor"), count=row["count"])
-
-
-def _sums(field: str) -> list[Document]:
-    """Sums of maps {name: count} over all results."""
-    return [
-        {"$project": {"pairs": {"$objectToArray": field}}},
-        {"$unwind": "$pairs"},
-        {"$group": {"_id": "$pairs.k", "count": {"$sum": "$pairs.v"}}},
-        {"$sort": {"count": -1, "_id": 1}},
-    ]
+        return sums_of(self._results.aggregate(sums_stages(_of(number), most)))
 
 
 def _ended(result: OperationResult) -> Document:

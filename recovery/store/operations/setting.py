@@ -8,6 +8,7 @@ from typing import Any
 
 from pymongo.database import Database
 
+from recovery.limits import LONGEST
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import started_at
 from recovery.store import schema
@@ -21,7 +22,10 @@ _AHEAD = after(86_400)
 """What is further off than this no clock of ours wrote; see `rules.times`."""
 _RUNNING = {"state": ProcessState.RUNNING.value}
 _DELAYED_UNTIL: Document = {
-    "$max": [date_of("$eta"), {"$add": [past_of("$queuedAt"), {"$multiply": [number_of("$delay"), 1000]}]}]
+    "$max": [
+        date_of("$eta"),
+        {"$add": [past_of("$queuedAt"), {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}]},
+    ]
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from recovery.records import Decision, DecisionState, ProcessState
+from recovery.records import Decision
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.batches import batches
@@ -41,15 +41,15 @@ KEY = {"_id": True}
 BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: dict.fromkeys(
         (
-            *("state", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task"),
+            *("state", "epoch", "type", "startTask", "startedAt", "timedOutAt", "endedAt", "reopened", "error.task"),
             *("markerDue", "removing", "recoveryTime"),
         ),
         True,
     ),
     schema.GRAPHS: dict.fromkeys(
-        ("notFinished", "links", "finished", "failed", "restarted", "touchedAt", "recoveryTime"), True
+        ("epoch", "notFinished", "links", "finished", "failed", "restarted", "touchedAt", "recoveryTime"), True
     ),
-    schema.DECISIONS: dict.fromkeys(("state", "children._id", "recoveryTime"), True),
+    schema.DECISIONS: dict.fromkeys(("state", "epoch", "children._id", "recoveryTime"), True),
     schema.TASKS: KEY,
 }
 
@@ -79,13 +79,7 @@ def _weight(collection: str, documents: Sequence[Document]) -> int:
     return 0
 
 
-_GO_ON = [ProcessState.RUNNING.value, ProcessState.BROKEN.value]
-_ODD: dict[str, list[Document]] = {
-    # An abort begins another epoch, and a restart from a task: which one is not read, so those are looked at whole.
-    schema.PROCESSES: [{"state": {"$in": _GO_ON}, "epoch": {"$gt": 0}}],
-    schema.GRAPHS: [{"aborted": None, "epoch": {"$gt": 0}}],
-    schema.DECISIONS: [{"state": {"$ne": DecisionState.FINISHED.value}, "epoch": {"$gt": 0}}, NO_VALUE],
-}
+_ODD: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
 """What is of the right type, and not what it says, where the survey does not look."""
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from recovery.engine import Resources
 from recovery.errors import InputError
 from recovery.records import OperationResult, Tally
+from recovery.store.reading import tell
 from recovery.store.views.ranges import Range
 from recovery.store.views.tables import Row
 
@@ -31,10 +32,12 @@ def results(resources: Resources, number: int, part: Range) -> Iterator[Row]:
     """The rows of a range."""
     after = None
     stored = resources.store.operation_results
-    while page := stored.planned(number, after, PAGE, part.start, part.end, (), ()):
-        for result in page:
+    while len((page := stored.planned(number, after, PAGE, part.start, part.end, (), ())).read):
+        for damage in page.read.damaged:
+            tell(damage)
+        for result in page.read.records:
             yield from _rows(result)
-        after = page[-1].process
+        after = page.last
 
 
 def numbered(resources: Resources, text: str | None) -> int:

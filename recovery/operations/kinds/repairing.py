@@ -1,0 +1,139 @@
+"""What a repair does to some processes: each is read and judged once more, what it needs now is done, and it is told of
+each what was done."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
+
+from recovery.engine import Applier, Resources
+from recovery.operations.kinds.base import described
+from recovery.operations.kinds.single_tasks import HANDED_OVER, diagnose_tasks, is_settled, of_single_tasks
+from recovery.plurals import count as count_of
+from recovery.records import Operation, OperationResult, Process, ResultState
+from recovery.records.ids import split_record_id
+from recovery.repair import Later, Pace, Repairer, diagnose, readings
+from recovery.rules import Finding, Repair, Rule, Surroundings
+
+ROUNDS = 10
+"""A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
+TOLD = 500
+"""Characters that are told of one process."""
+PACES = 20
+"""Operations whose pace a worker remembers: many more than run at once."""
+
+_paces: WeakKeyDictionary[Applier, dict[int, Pace]] = WeakKeyDictionary()
+
+
+def pace_of(operation: Operation, applier: Applier, interval: float) -> Pace:
+    """The pace at which one process of ours requeues for an operation: one for all of its pages. With one for each, an
+    actor's `requeue_rate` would begin anew with every page."""
+    paces = _paces.setdefault(applier, {})
+    if operation.id not in paces:
+        paces[operation.id] = Pace(interval)
+        for oldest in list(paces)[:-PACES]:
+            del paces[oldest]
+    return paces[operation.id]
+
+
+class Repairing:
+    """Some processes while they are repaired."""
+
+    def __init__(self, resources: Resources, repairer: Repairer, results: Sequence[OperationResult]) -> None:
+        self._resources, self._repairer, self._results = resources, repairer, results
+        # What was found damaged may be so where only a thorough look finds it, and where a rule that does not know of
+        # that would conclude something else.
+        self._thorough = {one.process for one in results if Rule.RECORD_DAMAGED.value in one.rules}
+        self._processes = dict[str, Process | None]()
+        self._found = dict[str, list[Finding]]()
+        self._repaired = defaultdict[str, Counter[str]](Counter)
+        self._postponed = defaultdict[str, dict[str, Later]](dict)
+        """{process: {record of a task: what its pace said}}."""
+
+    def run(self) -> list[OperationResult]:
+        """Repair them; each as it ended."""
+        wanted = self._without_single_tasks()
+        for turn in range(ROUNDS):
+            if not wanted:
+                break
+            self._judge(wanted)
+            # Where nothing was changed at first, somebody else may have been before us.
+            wanted = [key for key in wanted if _goes_on(self._left(key)) and (self._repaired[key] or not turn)]
+        return [self._ended(result) for result in self._results]
+
+    def _without_single_tasks(self) -> list[str]:
+        """Repair what is of single tasks; the processes that are to be looked at whole."""
+        self._processes.update(self._resources.store.processes.briefs([one.process for one in self._results]))
+        light = [one for one in self._results if of_single_tasks(one, self._processes.get(one.process))]
+        if not light:
+            return [one.process for one in self._results]
+        diagnosis = diagnose_tasks(self._resources, light)
+        found = by_process(diagnosis.findings)
+        self._repair(diagnosis.findings, diagnosis.around)
+        repairs = {key: [one.repair for one in some] for key, some in found.items()}
+        done = {one.process: self._repaired[one.process].total() + len(self._postponed[one.process]) for one in light}
+        settled = {one.process for one in light if is_settled(one, repairs, done[one.process])}
+        self._found.update((key, found[key]) for key in settled)
+        return [one.process for one in self._results if one.process not in settled]
+
+    def _judge(self, process_ids: Sequence[str]) -> None:
+        """Look at what is wrong with these now, and repair it."""
+        for reading in readings(self._resources.store, process_ids, thorough=self._thorough):
+            self._processes.update((snapshot.process_id, snapshot.process) for snapshot in reading.snapshots)
+            diagnosis = diagnose(self._resources, reading)
+            found = by_process(diagnosis.findings)
+            self._found.update((one.process_id, found.get(one.process_id, [])) for one in reading.snapshots)
+            self._repair(diagnosis.findings, diagnosis.around)
+
+    def _repair(self, findings: Sequence[Finding], around: Surroundings) -> None:
+        findings = [one for one in findings if one.record not in self._postponed[one.process_id]]
+        if not findings:
+            return
+        repaired = self._repairer.repair_each(findings, around)
+        for rule, changed in repaired.changed.items():
+            for process_id, count in changed.items():
+                self._repaired[process_id][rule.value] += count
+        for later in repaired.postponed:
+            for record in later.ids:
+                self._postponed[split_record_id(record)[0]][record] = later
+
+    def _left(self, process_id: str) -> list[Finding]:
+        """What was found last, but for tasks that have their turn later."""
+        return [one for one in self._found.get(process_id, ()) if one.record not in self._postponed[process_id]]
+
+    def _ended(self, result: OperationResult) -> OperationResult:
+        process, repaired = self._processes.get(result.process), self._repaired[result.process]
+        told = self._paced(result.process)
+        if not repaired and (left := self._left(result.process)):
+            first = {one.rule: one for one in reversed(left)}
+            told.append("left: " + "; ".join(f"{rule.value} ({one.evidence})" for rule, one in first.items()))
+        return result.evolve(
+            state=ResultState.DONE if repaired else ResultState.NOTHING,
+            error="; ".join(told)[:TOLD] or None,
+            repaired=dict(repaired),
+            after=described(process) if process is not None else None,
+        )
+
+    def _paced(self, process_id: str) -> list[str]:
+        """In words, of which actors tasks are to be requeued later, by scanners."""
+        of_it = self._postponed[process_id].values()
+        seconds = {later.actor: later.most for later in of_it}
+        return [
+            f"{count_of(count, 'task')} of {actor} postponed by its requeue_rate: scanners requeue them within "
+            f"{seconds[actor]:.0f} s"
+            for actor, count in Counter(later.actor for later in of_it).items()
+        ]
+
+
+def by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """{process: what was found on it}."""
+    found: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        found[finding.process_id].append(finding)
+    return found
+
+
+def _goes_on(findings: Iterable[Finding]) -> bool:
+    """Whether another look may show what is to be repaired next."""
+    return any(finding.repair not in (Repair.REPORT, Repair.WAIT, *HANDED_OVER) for finding in findings)
