@@ -61,7 +61,7 @@ RATE = """Change how many processes a second an operation does in all, however m
 
 Example: [bold]recovery operation rate 12 50[/bold]
 """
-REPORT = """Write what an operation found on, and did to, each process: to the terminal, or to a file by its ending.
+REPORT = """Write what an operation found on, and did to, each process: as a table, as JSON, or to a file by its ending.
 
 Example: [bold]recovery operation report 12 --to restarted.csv[/bold]
 """
@@ -238,7 +238,7 @@ def report(
     state: Annotated[
         list[str] | None, typer.Option(help="Only results in this state: found, done, nothing, changed, error.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The most to list; default: 100 in a terminal.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The most to list; default: all, as a table 100.")] = None,
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
