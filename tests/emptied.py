@@ -75,6 +75,10 @@ class Kept:
         for key, value in self._keys.items():
             self._broker.restore(key, 0, value)
 
+    def changed(self) -> list[str]:
+        """Collections that are not as they were."""
+        return [name for name, records in self._records.items() if list(self._collection(name).find()) != records]
+
     def _collection(self, name: str) -> Collection[RawBSONDocument]:
         options = CodecOptions(document_class=RawBSONDocument)
         return self._store.database[name].with_options(options, write_concern=RESTORABLE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor
-from recovery.cli.options import Command
+from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, connect, paragraphs
 from recovery.cli.overrides import Found, Help, group
 
@@ -49,7 +49,7 @@ Example: [bold]recovery actor unset charge_card worker_timeout[/bold]
 )
 BLOCK_HELP = """Begin no task of an actor any more; what runs goes on, and what waits is kept.
 
-Example: [bold]recovery actor block charge_card[/bold]
+Example: [bold]recovery actor block charge_card --reason "the bank is away"[/bold]
 """
 UNBLOCK_HELP = """Begin tasks of an actor again, with what has waited meanwhile.
 
@@ -76,23 +76,23 @@ def add_to(commands: typer.Typer) -> None:
     commands.add_typer(actors, name="actor")
 
 
-def block(name: Name, json: JsonOption = False) -> None:
-    changed = _overrides()(connect()).block(name)
+def block(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
+    changed = _overrides()(connect()).block(name, reason)
     was = "is blocked" if changed else "was blocked already"
     text = f"{name} {was}: no task of it begins, and what waits is kept. `recovery actor unblock {name}` ends that"
     _say("block", name, text, {"changed": changed, "blocked": True}, json)
 
 
-def unblock(name: Name, json: JsonOption = False) -> None:
-    changed = _overrides()(connect()).unblock(name)
+def unblock(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
+    changed = _overrides()(connect()).unblock(name, reason)
     text = f"{name} is unblocked: its tasks begin" if changed else f"{name} was not blocked; nothing has changed"
     _say("unblock", name, text, {"changed": changed, "blocked": False}, json)
 
 
-def forget(name: Name, json: JsonOption = False) -> None:
+def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
     from recovery.engine.operations.forget import forget_actor
 
-    overrides = forget_actor(connect(), name)
+    overrides = forget_actor(connect(), name, reason)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
     text = f"{name} is forgotten{with_it}; a worker that serves it makes it known again"
     _say("forget", name, text, {"unset": sorted(overrides)}, json)

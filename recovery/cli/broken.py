@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor, complete_process, complete_type
-from recovery.cli.options import Command, CommandGroup
+from recovery.cli.options import Command, CommandGroup, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ RESTART_HELP = """Restart interrupted tasks: all of a process, one of them, or a
 What was finished is not done again. A process runs again once none of its tasks is failed any more; so does one that
 broke as a whole, at its process_timeout. For a group, says what it would do unless --yes is given.
 
-Example: [bold]recovery broken restart --type order --kind TimeoutError --limit 10 --yes[/bold]
+Example: [bold]recovery broken restart --type order --kind TimeoutError --reason "the bank is back" --yes[/bold]
 """
 ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
 
@@ -148,6 +148,7 @@ def restart(
     kind: KindOption = None,
     fingerprint: FingerprintOption = None,
     limit: TasksOption = None,
+    reason: ReasonOption = "",
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -161,7 +162,7 @@ def restart(
     _check_target(target, selection, limit)
     resources, out = connect(), console()
     if target is not None:
-        done = restart_process(resources, *resolve_task(resources, target))
+        done = restart_process(resources, *resolve_task(resources, target), reason)
     elif not yes:
         tasks = _at_most(limit, resources.store.interruptions.count(selection))
         if json:
@@ -170,7 +171,7 @@ def restart(
             _print_plan(out, resources, selection, f"restart {count(tasks, 'interrupted task')}")
         return
     else:
-        done = restart_selected(resources, selection, limit)
+        done = restart_selected(resources, selection, limit, reason)
     if json:
         print_json("broken restart", {"done": True, "tasks": done.tasks, "processes": done.processes})
         return
@@ -193,7 +194,9 @@ def abort(
     fingerprint: FingerprintOption = None,
     waiting_for: WaitingForOption = None,
     limit: ProcessesOption = None,
-    reason: Annotated[str, typer.Option("--reason", help="Shown with the process.")] = "aborted by an operator",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Shown with the process, and kept in the audit log.")
+    ] = "aborted by an operator",
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from recovery.cli.completion import complete_process
 from recovery.cli.interrupted import without_rule
-from recovery.cli.options import Command
+from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs, seconds_between
 from recovery.durations import show_age
 from recovery.plurals import count
@@ -42,18 +42,22 @@ def check(
         str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
     ],
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found, then judge again.")] = False,
+    reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
     from recovery import health
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve
+    from recovery.errors import InputError
 
+    if reason and not repair:
+        raise InputError("--reason goes with --repair: without it nothing is changed, and nothing recorded")
     resources = connect()
     examined = first = health.look(resources, resolve(resources, process_id))
     repaired: dict[str, int] | None = None
     if repair:
-        done, examined = health.repair(resources, first)
+        done, examined = health.repair(resources, first, reason)
         repaired = {str(rule): count for rule, count in done.items()}
     coming = health.deadlines(examined.snapshot)
     if json:

@@ -28,23 +28,25 @@ ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 def print_results(
     resources: Resources, operation: Operation, states: Sequence[ResultState], limit: int | None, *, json: bool
 ) -> None:
-    """As a table, or as one JSON object."""
-    from recovery.cli.envelope import print_json
+    """As a table of the first ones, or as one JSON object with all, unless there is a limit."""
+    from recovery.cli.envelope import stream_json
     from recovery.cli.output import console
     from recovery.cli.tables import print_rows
 
-    rows = list(_results(resources, operation, states, limit or FIRST))
     if json:
-        print_json("operation report", {"number": operation.id, "results": rows})
+        rows = _results(resources, operation, states, limit)
+        stream_json("operation report", {"number": operation.id}, "results", rows)
         return
-    out = console()
-    if not rows:
+    out, most = console(), limit or FIRST
+    found = list(_results(resources, operation, states, most + 1))
+    if not found:
         out.print("none")
         return
-    shown = [(row["process"], row["type"], row["state"], _what(row)) for row in rows]
+    shown = [(row["process"], row["type"], row["state"], _what(row)) for row in found[:most]]
     print_rows(out, ("process", "type", "state", "what"), shown)
-    if limit is None and len(rows) == FIRST:
-        out.print("there may be more: --limit, or --to a file", style="dim")
+    if len(found) > most:
+        told = f"these are the first {most:,}, and there are more: --to FILE and --json give all, --limit so many"
+        out.print(told, style="dim")
 
 
 def write_file(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from recovery.records import Operation
 
 LOOK_EVERY = 0.5
-"""Seconds: each look reads some hundred small records."""
+"""Seconds: each look reads some hundred small records, of ranges. Results are counted more rarely."""
 
 
 def follow(
@@ -26,13 +26,13 @@ def follow(
     from recovery import operations
     from recovery.cli.output import messages
 
-    out = messages()
+    out, watching = messages(), operations.Watching(resources)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}"))
     told = -1.0
     with Progress(*columns, console=out, disable=quiet or not out.is_terminal, transient=True) as bar:
         task = bar.add_task(f"operation {number}", total=1.0, line="")
         while True:
-            found = operations.progress(resources, operations.find(resources, number))
+            found = watching.look(operations.find(resources, number))
             bar.update(task, completed=found.share, line=progress_line(found))
             if not quiet and not out.is_terminal and abs(found.share - told) >= 0.1:
                 told = found.share

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
-from recovery.cli.options import DURATION, Command, CommandGroup, duration
+from recovery.cli.options import DURATION, Command, CommandGroup, ReasonOption, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ RATE = """Change how many processes a second an operation does in all, however m
 
 Example: [bold]recovery operation rate 12 50[/bold]
 """
-REPORT = """Write what an operation found on, and did to, each process: to the terminal, or to a file by its ending.
+REPORT = """Write what an operation found on, and did to, each process: as a table, as JSON, or to a file by its ending.
 
 Example: [bold]recovery operation report 12 --to restarted.csv[/bold]
 """
@@ -73,7 +73,6 @@ Number = Annotated[
     int,
     typer.Argument(metavar="NUMBER", min=1, show_default=False, autocompletion=complete_operation, help="Its number."),
 ]
-Reason = Annotated[str, typer.Option("--reason", help="Kept in the audit log.", show_default=False)]
 Needed = Annotated[str, typer.Option("--reason", help="Why; needed, and kept in the audit log.", show_default=False)]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
 
@@ -183,7 +182,7 @@ def watch(number: Number, json: JsonOption = False) -> None:
 
 
 @group.command(cls=Command, help=paragraphs(APPLY))
-def apply(number: Number, reason: Reason = "", watch: WatchOption = False, json: JsonOption = False) -> None:
+def apply(number: Number, reason: ReasonOption = "", watch: WatchOption = False, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
@@ -191,7 +190,7 @@ def apply(number: Number, reason: Reason = "", watch: WatchOption = False, json:
 
 
 @group.command(cls=Command, help=paragraphs(PAUSE))
-def pause(number: Number, reason: Reason = "", json: JsonOption = False) -> None:
+def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
@@ -199,7 +198,7 @@ def pause(number: Number, reason: Reason = "", json: JsonOption = False) -> None
 
 
 @group.command(cls=Command, help=paragraphs(RESUME))
-def resume(number: Number, reason: Reason = "", watch: WatchOption = False, json: JsonOption = False) -> None:
+def resume(number: Number, reason: ReasonOption = "", watch: WatchOption = False, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
@@ -220,7 +219,7 @@ def rate(
     rate: Annotated[
         str, typer.Argument(metavar="RATE", show_default=False, help="Processes a second, or `unlimited`.")
     ],
-    reason: Reason = "",
+    reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
@@ -239,7 +238,7 @@ def report(
     state: Annotated[
         list[str] | None, typer.Option(help="Only results in this state: found, done, nothing, changed, error.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The most to list; default: 100 in a terminal.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The most to list; default: all, as a table 100.")] = None,
     json: JsonOption = False,
 ) -> None:
     from recovery import operations

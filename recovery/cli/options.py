@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,6 +13,9 @@ DURATION = "DURATION"
 """What help texts call one."""
 WAIT, WAIT_DEFAULT = "--wait", 3600.0
 """Seconds of --wait alone."""
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.", show_default=False)]
+"""Of a command that needs none."""
 
 
 def duration(text: str | float) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recovery.cli.options import Command, CommandGroup
+from recovery.cli.options import Command, CommandGroup, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -79,23 +79,27 @@ def group(
             _show(console(), found)
 
     @made.command("set", cls=Command, help=paragraphs(texts.set))
-    def set_(name: str = which, settings: list[str] = ASSIGNMENTS, json: JsonOption = False) -> None:
+    def set_(
+        name: str = which, settings: list[str] = ASSIGNMENTS, reason: ReasonOption = "", json: JsonOption = False
+    ) -> None:
         from recovery.cli.output import connect
         from recovery.cli.settings import parse
 
         changes = parse(kind().kind, settings, name)
         overrides = kind()(connect())
-        overrides.set(name, changes)
+        overrides.set(name, changes, reason)
         changed("set", name, overrides.get(name), changes, json)
 
     @made.command(cls=Command, help=paragraphs(texts.unset))
-    def unset(name: str = which, settings: list[str] = NAMES, json: JsonOption = False) -> None:
+    def unset(
+        name: str = which, settings: list[str] = NAMES, reason: ReasonOption = "", json: JsonOption = False
+    ) -> None:
         from recovery.cli.output import connect
         from recovery.cli.settings import check_names
 
         check_names(kind().kind, settings, f"unset {name} {' '.join(settings)}")
         overrides = kind()(connect())
-        overrides.unset(name, settings)
+        overrides.unset(name, settings, reason)
         changed("unset", name, overrides.get(name), dict.fromkeys(settings), json)
 
     def changed(how: str, name: str, stored: Stored[Any], settings: Iterable[str], json: bool) -> None:

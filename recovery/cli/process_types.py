@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_type
-from recovery.cli.options import Command
+from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, connect, paragraphs
 from recovery.cli.overrides import Found, Help, group
 
@@ -74,8 +74,8 @@ def disable(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
     _say("disable", name, text, changed, disabled, json)
 
 
-def enable(name: Name, json: JsonOption = False) -> None:
-    changed = _overrides()(connect()).enable(name)
+def enable(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
+    changed = _overrides()(connect()).enable(name, reason)
     text = f"{name} is enabled" if changed else f"{name} was not disabled; nothing has changed"
     _say("enable", name, text, changed, None, json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_schedule, complete_type
-from recovery.cli.options import Command, CommandGroup
+from recovery.cli.options import Command, CommandGroup, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs
 from recovery.cli.schedule_collect import HELP as COLLECT
 from recovery.cli.schedule_collect import collect
@@ -75,8 +75,10 @@ MAX_SHOWN = 1000
 group = typer.Typer(cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_schedule)]
-Reason = Annotated[str, typer.Option("--reason", help="Kept with the schedule.")]
-Needed = Annotated[str, typer.Option("--reason", help="Kept with the schedule; needed.", show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", help="Kept with the schedule and in the audit log.")]
+Needed = Annotated[
+    str, typer.Option("--reason", help="Kept with the schedule and in the audit log; needed.", show_default=False)
+]
 Assignments = Annotated[list[str], typer.Argument(metavar="SETTING=VALUE", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="SETTING", show_default=False)]
 
@@ -153,11 +155,11 @@ def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
 
 
 @group.command(cls=Command, help=paragraphs(REMOVE))
-def remove(name: Name, json: JsonOption = False) -> None:
+def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
 
-    schedule = _schedules().remove(name)
+    schedule = _schedules().remove(name, reason)
     if json:
         print_json("schedule remove", {"name": name, "type": schedule.type})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.completion import complete_type
-from recovery.cli.options import Command
+from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sweep(
         str | None, typer.Option(metavar="FOLDER", help="Write what is found there, as Parquet.", show_default=False)
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="In a Spark of this machine, by RECOVERY_SPARK_MASTER.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Kept in the audit log.", show_default=False)] = "",
+    reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.output import connect

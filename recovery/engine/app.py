@@ -22,7 +22,7 @@ from recovery.engine.lifecycle.custom_ids import IfExists
 from recovery.engine.lifecycle.keys import check_key_function, key_of
 from recovery.engine.lifecycle.results import await_result
 from recovery.engine.naming import hint
-from recovery.engine.operations.abort import abort_process
+from recovery.engine.operations.abort import abort_process, abort_replaced
 from recovery.engine.operations.restart import restart_if_broken, restart_process
 from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
@@ -255,6 +255,7 @@ class Recovery:
             markers=kind.markers,
             labels=labelled,
             if_exists=policy,
+            abort_replaced=abort_replaced,
         )
         if started.there is not None:
             self._met(started.there, policy)
@@ -266,7 +267,8 @@ class Recovery:
             raise custom_ids.already_taken(there)
         if if_exists is IfExists.RESTART and there.state is ProcessState.BROKEN:
             with custom_ids.by_operator(there, if_exists):
-                restart_if_broken(self.resources, there.id)
+                reason = f"a start with its custom id {there.custom_id} said if_exists={if_exists}"
+                restart_if_broken(self.resources, there.id, reason)
 
     def result(self, process_id: str, timeout: float | None = None) -> Any:
         """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
@@ -275,13 +277,14 @@ class Recovery:
         """
         return await_result(self.resources, process_id, timeout)
 
-    def restart(self, process_id: str, task: str | None = None) -> int:
+    def restart(self, process_id: str, task: str | None = None, *, reason: str = "") -> int:
         """Queue the failed tasks of a broken process again, or one of them; how many. What was finished stays so.
+        `reason` is kept in the audit log.
 
         The process runs on once none of its tasks is failed any more. Raises ProcessNotFound, and InputError where
         nothing can be restarted.
         """
-        return restart_process(self.resources, process_id, task).tasks
+        return restart_process(self.resources, process_id, task, reason).tasks
 
     def abort(self, process_id: str, reason: str) -> None:
         """End a process that runs or is broken, at once and for good; `reason` is shown with it.

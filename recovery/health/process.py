@@ -56,9 +56,11 @@ def look(resources: Resources, process_id: str) -> Examination:
     return _look(resources, given.text(process_id, "process_id"))
 
 
-def repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
+def repair(
+    resources: Resources, examined: Examination, reason: str = "", *, by: str | None = None
+) -> tuple[Done, Examination]:
     """Repair what was found, and judge again: {rule: repairs that changed something}, and how it is now."""
-    with audited(resources, "check repair", examined.snapshot.process_id) as outcome:
+    with audited(resources, "check repair", examined.snapshot.process_id, reason, by=by) as outcome:
         done, examined = _repair(resources, examined)
         outcome.text = ", ".join(f"{rule} {count}" for rule, count in done.items()) or "nothing to repair"
     return done, examined

@@ -8,13 +8,14 @@ page is counted once, by a compare-and-set, and totals are counted from the resu
 
 from recovery.operations.asked import Asked, rate_of, states_of
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start
-from recovery.operations.progress import Progress, progress
+from recovery.operations.progress import Progress, Watching, progress
 from recovery.operations.work import OperationWorker
 
 __all__ = [
     "Asked",
     "OperationWorker",
     "Progress",
+    "Watching",
     "apply",
     "cancel",
     "find",

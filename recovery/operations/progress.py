@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +14,8 @@ from recovery.records.operation import RangeState
 
 KNOWN_AFTER_SECONDS, KNOWN_AFTER_SHARE = 3.0, 0.02
 """An estimate from less than this is no better than a guess, and none is made."""
+COUNT_AFTER = 20.0
+"""Who watches takes a twentieth of the time of one core at the most, however many results there are."""
 
 
 NO_PARQUET = (
@@ -43,13 +47,34 @@ class Progress:
     """Why ranges were given back, and why it does not go on."""
 
 
-def progress(resources: Resources, operation: Operation) -> Progress:
-    """Read and count. One look at the operation's ranges, and one at its results."""
+class Watching:
+    """Progress that is asked for again and again, as by who watches.
+
+    To count the results takes three seconds for each million of them. So they are counted again only once COUNT_AFTER times
+    as long as that took is over, and in between it is what the ranges add up to, each of which has counted its pages.
+    """
+
+    def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
+        self._resources, self._clock = resources, clock
+        self._counted, self._count_at = Totals(), 0.0
+
+    def look(self, operation: Operation) -> Progress:
+        """How far it is; of one that is over exactly."""
+        if _kept(operation) is None and self._clock() >= self._count_at:
+            began = self._clock()
+            self._counted = self._resources.store.operation_results.totals(operation.id)
+            took = self._clock() - began
+            self._count_at = began + took + COUNT_AFTER * took
+        return progress(self._resources, operation, self._counted)
+
+
+def progress(resources: Resources, operation: Operation, counted: Totals | None = None) -> Progress:
+    """Read and count. One look at the operation's ranges, and one at its results, unless these were `counted` a while
+    ago."""
     now = resources.store.now()
     parts = resources.store.operation_ranges.all(operation.id, operation.phase)
     over = operation.state in (OperationState.FINISHED, OperationState.PLANNED)
-    kept = operation.applied or operation.planned
-    totals = kept if over and kept is not None else totals_so_far(resources, operation)
+    totals = _kept(operation) or _so_far(resources, operation, parts, counted)
     expected = operation.planned.found if operation.phase is Phase.APPLY and operation.planned else None
     share = 1.0 if over else _share(operation, totals, parts, expected)
     seconds = _lasted(operation, now)
@@ -84,10 +109,28 @@ def _is_driven(resources: Resources, operation: Operation) -> bool:
     return (until is not None and until > resources.store.now()) or resources.store.workers.serve_spark()
 
 
+def _kept(operation: Operation) -> Totals | None:
+    """The totals of one that is over, which were counted then."""
+    over = operation.state in (OperationState.FINISHED, OperationState.PLANNED)
+    return (operation.applied or operation.planned) if over else None
+
+
+def _so_far(resources: Resources, operation: Operation, parts: list[OperationRange], counted: Totals | None) -> Totals:
+    if counted is None:
+        return totals_so_far(resources, operation)
+    read = sum((part.totals for part in parts), Totals())
+    newest = max(counted, read, key=lambda totals: (_ended(totals), totals.found))
+    return newest.evolve(processes=read.processes, decisions=read.decisions)
+
+
+def _ended(totals: Totals) -> int:
+    return totals.done + totals.nothing + totals.changed + totals.errors
+
+
 def _seen(operation: Operation, totals: Totals) -> int:
     if operation.phase is Phase.PLAN:
         return totals.processes
-    return totals.done + totals.nothing + totals.changed + totals.errors
+    return _ended(totals)
 
 
 def _share(operation: Operation, totals: Totals, parts: list[OperationRange], expected: int | None) -> float:

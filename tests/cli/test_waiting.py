@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,6 +12,8 @@ from typer.testing import CliRunner, Result
 from recovery import Recovery, Settings
 from recovery.cli import awaiting
 from recovery.cli.main import app
+from recovery.engine.lifecycle.abort import abort_as_seen
+from recovery.engine.operations import abort as aborting
 from recovery.errors import InputError, ResultTimeout, UnknownActor
 from recovery.records import ActorPreferences, Decision, DecisionState, Worker
 from recovery.store import Store
@@ -202,6 +205,51 @@ def test_an_actor_in_use_is_not_forgotten(store: Store) -> None:
     store.actors.unblock("double")
     assert "double" in store.actors.stored()
     done("actor", "forget", "double")
+
+
+def test_the_rest_goes_on_once_a_worker_comes(
+    store: Store, shop_app: Recovery, process_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two batches: the list was made before."""
+    ids = sorted([process_id, *(shop_app.start("twice", number) for number in range(3))])
+    store.catch_up(10)
+
+    def abort_and_serve(*args: Any) -> int:
+        done = abort_as_seen(*args)
+        serve(store, "double", "twice")
+        return done
+
+    monkeypatch.setattr(aborting, "BATCH", 2)
+    monkeypatch.setattr(aborting, "abort_as_seen", abort_and_serve)
+    with pytest.raises(InputError, match="twice is served by w by now: 2 processes aborted, the others go on"):
+        aborting.abort_waiting(shop_app.resources, "twice", "renamed")
+    states = {key: process.state for key, process in store.processes.briefs(ids).items()}
+    assert [states[key] for key in ids] == ["aborted", "aborted", "running", "running"]
+    (entry,) = store.audit_log.newest(1)
+    assert entry.outcome is not None and entry.outcome.startswith("refused: InputError: twice is served by w by now")
+
+
+@pytest.mark.parametrize("since", ["decided", "epoch", "reopened"])
+def test_what_waits_no_more_is_left_alone(
+    store: Store, shop_app: Recovery, process_id: str, since: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task was decided since the list was made; or the process is done again, or reopened, just then."""
+    if since == "decided":
+        listed = aborting.waiting_for(shop_app.resources, "twice")
+        monkeypatch.setattr(aborting, "waiting_for", lambda *_: listed)
+        store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": {"state": "finished"}})
+    else:
+        still = store.pending.still_waiting
+
+        def done_again(*args: Any) -> set[str]:
+            found = still(*args)
+            store.database["processes"].update_one({"_id": process_id}, {"$inc": {since: 1}})
+            return found
+
+        monkeypatch.setattr(type(store.pending), "still_waiting", lambda _, *args: done_again(*args))
+    assert aborting.abort_waiting(shop_app.resources, "twice", "renamed") == 0
+    process = store.processes.get(process_id)
+    assert process is not None and process.state == "running"
 
 
 def test_what_is_served_is_not_aborted_as_a_group(store: Store, process_id: str) -> None:

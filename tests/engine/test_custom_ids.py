@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from recovery.engine.lookup import resolve
+from recovery.engine.operations.operator import who
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.redo import preview_redo
 from recovery.engine.operations.restart import restart_process
@@ -130,6 +131,30 @@ def test_of_ten_at_once_one_takes_it(world: World, state: ProcessState) -> None:
         (second,) = set(pool.map(take, range(10)))
     assert named(world) == [second] != [first]
     assert len(contents(world.store, "processes")) == 2
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "what", "why", "outcome"),
+    [
+        ("restart", "process restart", "if_exists=restart", "1 task restarted, 1 process set running again"),
+        ("new_after_end", "process abort", "was started in its place", "1 process aborted"),
+    ],
+)
+def test_what_is_done_about_a_broken_one_is_on_record(
+    world: World, if_exists: str, what: str, why: str, outcome: str
+) -> None:
+    first = brought_to(world, BROKEN)
+    start(world, if_exists)
+    (entry,) = world.store.audit_log.newest(10)
+    assert (entry.what, entry.target, entry.outcome) == (what, first, outcome)
+    assert why in entry.why and entry.who == who()
+
+
+def test_what_a_start_changes_nothing_about_is_not_on_record(world: World) -> None:
+    brought_to(world, FINISHED)
+    for if_exists in ("return", "restart", "new_after_end"):
+        start(world, if_exists)
+    assert world.store.audit_log.newest(10) == []
 
 
 def test_one_that_was_restarted_meanwhile_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,9 @@ CASES: list[tuple[str, str, Callable[[Store], list[Any]]]] = [
     ("graphs", "deadline", lambda store: store.graphs.overdue(1000)),
     ("processes", "deadline", lambda store: store.processes.overdue(1000)),
     ("processes", "deadlineMissing", lambda store: store.processes.without_deadline(1000)),
+    ("decisions", "_id", lambda store: [*store.pending.still_waiting("a", [f"2-{n}" for n in range(ODD)])]),
 ]
-KEYS = {"deadline": "recoveryTime", "deadlineMissing": "state", "worker": "worker"}
+KEYS = {"deadline": "recoveryTime", "deadlineMissing": "state", "worker": "worker", "_id": "_id"}
 
 
 @pytest.mark.parametrize(("collection", "index", "ask"), CASES)

@@ -9,16 +9,18 @@ one: each names in its guard the process that it saw.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
-from recovery.engine.lifecycle.abort import abort
 from recovery.engine.resources import Resources
 from recovery.errors import CustomIdTaken, InputError, StoreDenied
 from recovery.printable import printable
 from recovery.records import Process, ProcessState, given
 from recovery.store import roles
+
+AbortReplaced = Callable[[Resources, Process, str], object]
+"""Aborts a process that is still broken, for this reason, on record: an operator's work."""
 
 
 class IfExists(StrEnum):
@@ -55,7 +57,7 @@ def gives_up(there: Process, if_exists: IfExists | None) -> bool:
     return there.state in [ProcessState.ABORTED, *replaced]
 
 
-def replace(resources: Resources, there: Process, by: Process) -> None:
+def replace(resources: Resources, there: Process, by: Process, abort: AbortReplaced) -> None:
     """Take the custom id from a process that gives it up. Nothing is changed if it was set running since it was seen.
 
     One that is broken is aborted first: its tasks are not to be restarted beside its successor.
@@ -63,7 +65,7 @@ def replace(resources: Resources, there: Process, by: Process) -> None:
     if there.state is ProcessState.BROKEN:
         reason = f"process {by.id} was started in its place, with the same custom id"
         with by_operator(there, IfExists.NEW_AFTER_END):
-            abort(resources, [there.id], reason, among=[ProcessState.BROKEN])
+            abort(resources, there, reason)
     assert by.custom_id is not None
     resources.store.processes.give_up_custom_id(there.id, by.custom_id, by.id)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery import metrics
-from recovery.engine.lifecycle.custom_ids import IfExists, gives_up, replace
+from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists, gives_up, replace
 from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.outages import through_outage
@@ -55,6 +55,7 @@ def start(
     retried_by_schedule: bool | None = None,
     labels: tuple[str, ...] = (),
     if_exists: IfExists | None = None,
+    abort_replaced: AbortReplaced | None = None,
 ) -> Started:
     """Start a process of this type. `args` is the JSON text of `[positional, named]` arguments.
 
@@ -80,7 +81,7 @@ def start(
     try:
         process = through_outage(
             resources,
-            lambda: _insert_if_allowed(resources, wanted, first_look, markers, if_exists),
+            lambda: _insert_if_allowed(resources, wanted, first_look, markers, if_exists, abort_replaced),
             CONFIRMED_TIMEOUT,
             wanted.id,
         )
@@ -104,17 +105,22 @@ def start(
 
 
 def _insert_if_allowed(
-    resources: Resources, wanted: Process, first_look: float, markers: bool, if_exists: IfExists | None
+    resources: Resources,
+    wanted: Process,
+    first_look: float,
+    markers: bool,
+    if_exists: IfExists | None,
+    abort_replaced: AbortReplaced | None,
 ) -> Process:
     refusable = markers or resources.store.preferences.disabled(wanted.type) is not None
     if refusable:
         check_start(resources, wanted, markers)
     process = resources.store.processes.insert(wanted, first_look)
-    if process.id == wanted.id or not gives_up(process, if_exists):
+    if process.id == wanted.id or abort_replaced is None or not gives_up(process, if_exists):
         return process
     if refusable:
         check_start(resources, wanted, markers, replacing=True)
-    replace(resources, process, wanted)
+    replace(resources, process, wanted, abort_replaced)
     return resources.store.processes.insert(wanted, first_look)
 
 

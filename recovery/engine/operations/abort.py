@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.engine.lifecycle.abort import abort
+from recovery.engine.lifecycle.abort import abort, abort_as_seen
 from recovery.engine.lookup import find_process
 from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
@@ -13,11 +13,13 @@ from recovery.engine.operations.restart import described, pages
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
 from recovery.plurals import count
-from recovery.records import ProcessState, given
-from recovery.store import Selection
+from recovery.records import Process, ProcessState, given
+from recovery.store import ActorQueue, Selection
 
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""
+MAX_NAMED = 8
+"""Workers that a refusal names."""
 CATCH_UP_TIMEOUT = 5.0
 """Seconds that an operator waits for the majority, a thousand times what it takes while all is well: what was queued a
 moment ago is not to be overlooked."""
@@ -33,6 +35,13 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
         abort(resources, [process_id], reason)
         if find_process(resources, process_id).state is ProcessState.FINISHED:
             raise InputError(f"process {process_id} has finished; there is nothing to abort")
+
+
+def abort_replaced(resources: Resources, process: Process, reason: str) -> None:
+    """Abort a process in whose place another is started, as far as it is still broken."""
+    with audited(resources, "process abort", process.id, reason) as outcome:
+        done = abort(resources, [process.id], reason, among=[ProcessState.BROKEN])
+        outcome.text = f"{count(done, 'process')} aborted"
 
 
 def abort_selected(resources: Resources, selection: Selection, reason: str, limit: int | None = None) -> int:
@@ -65,8 +74,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
     actor = given.text(actor, "actor")
     resources.store.catch_up(CATCH_UP_TIMEOUT)
     queues = resources.store.waiting.by_actor(count_served=False)
-    if actor in queues and queues[actor].is_served:
-        who = f"by {', '.join(queues[actor].workers[:8])}" if queues[actor].workers else "until a moment ago"
+    if who := _served(queues.get(actor)):
         raise InputError(f"{actor} is served {who}: its tasks go on. Abort processes by their ids")
     found = resources.store.pending.processes_of(actor)
     if not found and actor not in queues:
@@ -75,21 +83,39 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
 
 
 def abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None = None) -> int:
-    """Abort these processes, at most `limit` of them; how many were. Raises as `waiting_for`."""
+    """Abort these processes, at most `limit` of them; how many were. Raises as `waiting_for`, and where the actor is
+    served before all are aborted: the others are left alone."""
     reason = _checked(reason)
-    waiting = waiting_for(resources, actor)
     with audited(resources, "abort waiting", actor, reason, limit=limit) as outcome:
-        done = _abort_all(resources, waiting, reason, limit)
+        done = _abort_all(resources, actor, waiting_for(resources, actor), reason, limit)
         outcome.text = f"{count(done, 'process')} aborted"
     return done
 
 
-def _abort_all(resources: Resources, waiting: Sequence[str], reason: str, limit: int | None) -> int:
+def _abort_all(resources: Resources, actor: str, waiting: Sequence[str], reason: str, limit: int | None) -> int:
     done = 0
     while waiting and done != limit:  # more than once where some are over by now
         batch, waiting = waiting[: _at_most(limit, done)], waiting[_at_most(limit, done) :]
-        done += abort(resources, batch, reason)
+        done += abort_as_seen(resources, _still_waiting(resources, actor, batch, done), reason)
     return done
+
+
+def _still_waiting(resources: Resources, actor: str, batch: Sequence[str], done: int) -> list[Process]:
+    """Those that wait for the actor now: the list was made before the batches ahead of this one were aborted, and a
+    worker may have come since. As they are: what is reopened or done again after this look is left alone."""
+    seen = resources.store.processes.briefs(batch)
+    resources.store.catch_up(CATCH_UP_TIMEOUT)
+    if who := _served(resources.store.waiting.by_actor(count_served=False).get(actor)):
+        raise InputError(f"{actor} is served {who} by now: {count(done, 'process')} aborted, the others go on")
+    waiting = resources.store.pending.still_waiting(actor, batch)
+    return [process for key, process in seen.items() if key in waiting]
+
+
+def _served(queue: ActorQueue | None) -> str | None:
+    """By whom the tasks of an actor are taken; None: by nobody."""
+    if queue is None or not queue.is_served:
+        return None
+    return f"by {', '.join(queue.workers[:MAX_NAMED])}" if queue.workers else "until a moment ago"
 
 
 def _at_most(limit: int | None, done: int) -> int:

@@ -52,9 +52,9 @@ def audited(
     entry = AuditEntry(
         id=new_process_id(),
         what=what,
-        target=_plain(target),
+        target=_plain(target, given.MAX_LENGTH),
         who=(by or who())[:NAME_LENGTH],
-        why=why[:REASON_LENGTH],
+        why=_plain(why, REASON_LENGTH),
         origin=origin(),
         details=_details(told) if told else None,
         operation=operation,
@@ -77,10 +77,10 @@ def audited(
     resources.store.audit_log.end(entry.id, outcome.text[:REASON_LENGTH], outcome.operation)
 
 
-def _plain(target: Any) -> str:
-    """A name as it was given: who names what can't be a name is on record too."""
-    plain = given.exact(target) if isinstance(target, str) else given.shown(target)
-    return plain[: given.MAX_LENGTH] if given.is_unicode(plain) else given.shown(plain)
+def _plain(text: Any, longest: int) -> str:
+    """A name or a reason as it was given: who names what can't be a name is on record too."""
+    plain = given.exact(text) if isinstance(text, str) else given.shown(text)
+    return plain[:longest] if given.is_unicode(plain) else given.shown(plain)
 
 
 def _details(told: dict[str, Any]) -> str:

@@ -17,13 +17,13 @@ from recovery.errors import InputError, UnknownActor
 from recovery.records import given
 
 
-def forget_actor(resources: Resources, name: str) -> list[str]:
+def forget_actor(resources: Resources, name: str, reason: str = "", *, by: str | None = None) -> list[str]:
     """Forget an actor; the settings that an operator had set for it, which are gone with it.
 
     Raises UnknownActor, and InputError where it is not gone for good; then nothing is changed.
     """
     name = given.text(name, "name")
-    with audited(resources, "actor forget", name):
+    with audited(resources, "actor forget", name, reason, by=by):
         return _forget(resources, name)
 
 

@@ -43,9 +43,9 @@ class Overrides(ABC, Generic[P]):
             raise self.unknown(f"no {self.what} is named {name!r}; {there}")
         return stored
 
-    def set(self, name: str, changes: Mapping[str, Any]) -> None:
+    def set(self, name: str, changes: Mapping[str, Any], reason: str = "", *, by: str | None = None) -> None:
         """Set these settings over what the code says. Raises InputError for one that can't be."""
-        with audited(self._resources, f"{self.what} set", name, settings=dict(changes)):
+        with audited(self._resources, f"{self.what} set", name, reason, by=by, settings=dict(changes)):
             self._set(name, changes)
 
     def _set(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -57,10 +57,10 @@ class Overrides(ABC, Generic[P]):
         self._tell()
         self._advance_deadlines(name, self.get(name).effective)
 
-    def unset(self, name: str, settings: Iterable[str]) -> None:
+    def unset(self, name: str, settings: Iterable[str], reason: str = "", *, by: str | None = None) -> None:
         """Let the code decide these settings again. Raises InputError for one that there is not."""
         names = list(settings)
-        with audited(self._resources, f"{self.what} unset", name, settings=names):
+        with audited(self._resources, f"{self.what} unset", name, reason, by=by, settings=names):
             self._unset(name, names)
 
     def _unset(self, name: str, settings: Iterable[str]) -> None:
@@ -88,18 +88,18 @@ class ActorOverrides(Overrides[ActorPreferences]):
     def __init__(self, resources: Resources) -> None:
         super().__init__(resources, resources.store.actors)
 
-    def block(self, name: str) -> bool:
+    def block(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Have no task of an actor begun any more; False: it was blocked already."""
-        with audited(self._resources, "actor block", name) as outcome:
+        with audited(self._resources, "actor block", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.actors.block(name)
             outcome.text = "done" if changed else "was blocked already"
             self._tell()
         return changed
 
-    def unblock(self, name: str) -> bool:
+    def unblock(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Have tasks of an actor begun again; False: it was not blocked."""
-        with audited(self._resources, "actor unblock", name) as outcome:
+        with audited(self._resources, "actor unblock", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.actors.unblock(name)
             outcome.text = "done" if changed else "was not blocked"
@@ -132,9 +132,9 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
             self._tell()
         return changed
 
-    def enable(self, name: str) -> bool:
+    def enable(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Have processes of a type started again; False: it was not disabled."""
-        with audited(self._resources, "process type enable", name) as outcome:
+        with audited(self._resources, "process type enable", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.process_types.enable(name)
             outcome.text = "done" if changed else "was not disabled"

@@ -38,10 +38,12 @@ class Restarts:
         return Restarts(self.tasks + other.tasks, self.processes + other.processes)
 
 
-def restart_process(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
+def restart_process(
+    resources: Resources, process_id: str, task: str | None = None, reason: str = "", *, by: str | None = None
+) -> Restarts:
     """`restart`, in the name of an operator, who is on record with it. Raises the same."""
     target = process_id if task is None else f"{process_id}/{task}"
-    with audited(resources, "process restart", target) as outcome:
+    with audited(resources, "process restart", target, reason, by=by) as outcome:
         done = restart(resources, process_id, task)
         outcome.text = told(done)
     return done
@@ -81,20 +83,25 @@ def restart(resources: Resources, process_id: str, task: str | None = None) -> R
     return done
 
 
-def restart_if_broken(resources: Resources, process_id: str) -> None:
-    """Restart the failed tasks of a process that was broken a moment ago; if it runs again by now, or is over, it is
-    left alone."""
-    try:
-        restart(resources, process_id)
-    except InputError:
-        if find_process(resources, process_id).state is ProcessState.BROKEN:
-            raise
+def restart_if_broken(resources: Resources, process_id: str, reason: str) -> None:
+    """Restart the failed tasks of a process that was broken a moment ago, on record as an operator's; if it runs again
+    by now, or is over, it is left alone."""
+    with audited(resources, "process restart", process_id, reason) as outcome:
+        try:
+            outcome.text = told(restart(resources, process_id))
+        except InputError:
+            state = find_process(resources, process_id).state
+            if state is ProcessState.BROKEN:
+                raise
+            outcome.text = f"left alone: it is {state} by now"
 
 
-def restart_selected(resources: Resources, selection: Selection, limit: int | None = None) -> Restarts:
+def restart_selected(
+    resources: Resources, selection: Selection, limit: int | None = None, reason: str = "", *, by: str | None = None
+) -> Restarts:
     """Restart the tasks of all interruptions selected, of the oldest processes first; at most `limit` tasks."""
     done = Restarts()
-    with audited(resources, "broken restart", described(selection), limit=limit) as outcome:
+    with audited(resources, "broken restart", described(selection), reason, by=by, limit=limit) as outcome:
         for page in pages(resources, selection, BATCH, limit):
             done += restart_tasks(resources, {one.id: one.restarts for one in page})
         outcome.text = told(done)

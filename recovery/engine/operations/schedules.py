@@ -119,23 +119,24 @@ class Schedules:
 
     def add(self, name: str, process_type: str, said: Mapping[str, Any], reason: str) -> Schedule:
         """Start this process type at these times. Raises InputError."""
-        known = self._known(name)
-        if process_type not in known:
-            there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
-            raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
-        if name in known and name != process_type:
-            raise _others_name(name)
-        plan = plan_of(said, f"schedule {name}")
-        word = self._word("add", reason)
-        return self._added(states.added(name, process_type, plan, word, word.at))
+        details: dict[str, Any] = {"type": process_type, "settings": dict(said)}
+        with audited(self._resources, "schedule add", name, reason, by=self._by, **details):
+            known = self._known(name)
+            if process_type not in known:
+                there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
+                raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
+            if name in known and name != process_type:
+                raise _others_name(name)
+            plan, word = plan_of(said, f"schedule {name}"), self._word("add", reason)
+            return self._added(states.added(name, process_type, plan, word, word.at))
 
     def add_ordering(self, name: str, orders: Orders, said: Mapping[str, Any]) -> Schedule:
         """Order this operation at these times. Raises InputError."""
-        if name in self._known(name):
-            raise _others_name(name)
-        plan = plan_of(said, f"schedule {name}")
-        with audited(self._resources, f"schedule {orders.kind}", name, orders.why, by=self._by, **said):
-            word = self._word(orders.kind.value, orders.why)
+        details: dict[str, Any] = {"selection": orders.selection, "settings": dict(said)}
+        with audited(self._resources, f"schedule {orders.kind}", name, orders.why, by=self._by, **details):
+            if name in self._known(name):
+                raise _others_name(name)
+            plan, word = plan_of(said, f"schedule {name}"), self._word(orders.kind.value, orders.why)
             return self._added(states.ordering(name, orders, plan, word, word.at))
 
     def _known(self, name: str) -> Iterable[str]:
@@ -159,7 +160,7 @@ class Schedules:
             plan = plan if "time_zone" in said else plan.evolve(time_zone=None)
             return states.overridden(schedule, plan, word, now)
 
-        return self._change(name, f"set {' '.join(sorted(said))}", reason, change)
+        return self._change(name, f"set {' '.join(sorted(said))}", reason, change, said)
 
     def unset(self, name: str, settings: Iterable[str], reason: str) -> Schedule:
         """Let the code, or the default, decide these settings again."""
@@ -195,9 +196,9 @@ class Schedules:
             clear_marker(self._resources, marker, reason, self._by)
         return self._change(name, "enable", reason, states.enabled)
 
-    def remove(self, name: str) -> Schedule:
+    def remove(self, name: str, reason: str = "") -> Schedule:
         """Forget a schedule that an operator added; what it started goes on."""
-        with audited(self._resources, "schedule remove", name, by=self._by):
+        with audited(self._resources, "schedule remove", name, reason, by=self._by):
             return self._remove(name)
 
     def _remove(self, name: str) -> Schedule:
@@ -246,8 +247,10 @@ class Schedules:
             raise InputError(f"schedule {name}: not started: {result.reason}")
         return result
 
-    def _change(self, name: str, what: str, reason: str, change: Change) -> Schedule:
-        with audited(self._resources, f"schedule {what}", name, reason, by=self._by):
+    def _change(
+        self, name: str, what: str, reason: str, change: Change, said: Mapping[str, Any] | None = None
+    ) -> Schedule:
+        with audited(self._resources, f"schedule {what}", name, reason, by=self._by, settings=dict(said or {})):
             for _ in range(MAX_TRIES):
                 before, word = self.get(name), self._word(what, reason)
                 after = change(before, word, word.at)

@@ -115,6 +115,16 @@ class Pending:
         ids = (one["_id"] for state in _IN_TURN for one in self._undecided(state, actor, {"$project": {"_id": True}}))
         return sorted({split_record_id(key)[0] for key in ids})
 
+    def still_waiting(self, actor: str, process_ids: Collection[str]) -> set[str]:
+        """Those of these processes that have such a task. Index `_id`: reads the decisions of these processes, as an
+        abort of them does."""
+        undecided: Document = {"actor": actor, "state": {"$in": [*{*_IN_TURN}]}}
+        of_them = {"$or": [record_range(key) | undecided for key in process_ids]}
+        if not process_ids:
+            return set()
+        found = self._decisions.find(of_them, {"_id": True}, hint="_id_")
+        return {split_record_id(one["_id"])[0] for one in found}
+
     def _undecided(self, state: str, actor: str, stage: Document) -> Iterable[Document]:
         of_actor: Document = {"state": state, "actor": actor}
         if state == WORKING:
