@@ -44,8 +44,8 @@ class Progress:
 class Watching:
     """Progress that is asked for again and again, as by who watches.
 
-    To count the results takes three seconds for each million of them. So they are counted again only once COUNT_AFTER times
-    as long as that took is over, and in between it is what the ranges add up to, each of which has counted its pages.
+    To count the results takes three seconds for each million of them. So they are counted again only once COUNT_AFTER
+    times as long as that took is over, and in between it is what the ranges add up to, which have counted their pages.
     """
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
