@@ -20,5 +20,8 @@ SILENCE_FAR_OFF = LONGEST_SILENCE + 60
 """A worker's deadline that is further off, in seconds, is none that a worker wrote by this clock, and as good as past.
 A minute over, since clocks differ."""
 
+MAX_NUMBER = 2**63 - 1
+"""The largest whole number that MongoDB has."""
+
 MAX_COUNT = 1_000_000_000
 """The largest count and rate."""

@@ -8,6 +8,7 @@ import typer
 
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
+from recovery.limits import MAX_NUMBER
 
 if TYPE_CHECKING:
     from recovery.records import AuditEntry
@@ -24,7 +25,9 @@ Example: [bold]recovery audit --what actor --limit 20[/bold]
 def audit(
     what: Annotated[str | None, typer.Option(help="Only what begins so: `actor`, `operation apply`.")] = None,
     target: Annotated[str | None, typer.Option(help="Only what was done to this.")] = None,
-    operation: Annotated[int | None, typer.Option(help="Only of the operation of this number.")] = None,
+    operation: Annotated[
+        int | None, typer.Option(min=1, max=MAX_NUMBER, help="Only of the operation of this number.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many, the newest first.")] = 50,
     json: JsonOption = False,
 ) -> None:

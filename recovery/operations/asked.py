@@ -12,6 +12,7 @@ from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
+from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS
 from recovery.operations.parquet import check as check_parquet
 from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
@@ -172,7 +173,7 @@ class Asked:
         for name in self.priorities:
             if name not in known:
                 raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
-        return dict(self.priorities)
+        return {name: checked_priority(name, value) for name, value in self.priorities.items()}
 
 
 def _shown(seconds: Any) -> str:
@@ -198,6 +199,19 @@ def checked_rate(rate: float | None) -> float | None:
             "while, pause it"
         )
     return float(rate)
+
+
+def checked_priority(name: str, priority: Any) -> int:
+    """A priority that can be, of a process type. Raises InputError."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_COUNT:
+        raise no_priority(name, priority)
+    return priority
+
+
+def no_priority(name: str, said: Any) -> InputError:
+    """The error for what is none."""
+    wanted = f"a whole number from {-MAX_COUNT:,} to {MAX_COUNT:,}"
+    return InputError(f"priority {name}={given.shown(said)}: give {wanted}; others have 0")
 
 
 def rate_of(text: str) -> float | None:

@@ -15,7 +15,7 @@ from recovery.engine.operations.auditing import audited, origin
 from recovery.engine.operations.operator import reason_of, who
 from recovery.errors import InputError
 from recovery.operations.advance import LOOK_EVERY, advance
-from recovery.operations.asked import Asked, checked_rate
+from recovery.operations.asked import Asked, checked_priority, checked_rate, no_priority
 from recovery.records import Operation, OperationState, Phase, given
 from recovery.records.operation import OVER
 from recovery.store.schema import KEPT_RESULTS
@@ -179,6 +179,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _whole(name: str, value: Any) -> int:
     try:
-        return int(value)
+        return checked_priority(name, int(value))
     except (TypeError, ValueError):
-        raise InputError(f"priority {name}={given.shown(value)}: give a whole number; others have 0") from None
+        raise no_priority(name, value) from None

@@ -20,6 +20,7 @@ from recovery.engine.isolation import in_a_line
 from recovery.engine.operations.operator import NAME_LENGTH, REASON_LENGTH, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreDenied
+from recovery.limits import MAX_NUMBER
 from recovery.printable import printable
 from recovery.records import AuditEntry, given
 from recovery.records.ids import new_process_id
@@ -57,7 +58,8 @@ def audited(
         why=_plain(why, REASON_LENGTH),
         origin=origin(),
         details=_details(told) if told else None,
-        operation=operation,
+        # A number that MongoDB can't have is of none; what was asked for is the target.
+        operation=operation if operation is None or abs(operation) <= MAX_NUMBER else None,
     )
     try:
         resources.store.audit_log.begin(entry)

@@ -14,6 +14,7 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
+from recovery.limits import MAX_NUMBER
 from recovery.records import Operation, OperationKind, OperationState, from_document, to_document
 from recovery.records.operation import ACTIVE
 from recovery.store.client import Document
@@ -73,6 +74,8 @@ class Operations:
 
     def get(self, number: int) -> Operation | None:
         """The operation of this number. Raises DamagedRecord."""
+        if abs(number) > MAX_NUMBER:
+            return None
         found = self._committed.find_one({"_id": number})
         return from_document(Operation, found) if found else None
 
