@@ -57,6 +57,8 @@ class Asked:
     """Of a check or repair in Spark: the folder where its results are written."""
     none_is_fine: bool = False
     """Whether a selection may match nothing."""
+    slot: str | None = None
+    """Of one that is ordered by the clock: whoever orders one for the same slot gets the one that is there."""
 
     def checked(self, resources: Resources) -> Operation:
         """The operation. Raises InputError."""
@@ -90,6 +92,7 @@ class Asked:
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
+            slot=self.slot,
         )
 
     def details(self) -> dict[str, Any]:

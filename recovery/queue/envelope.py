@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from recovery.limits import LONGEST
 from recovery.queue.message import MessageId, parse_id
 from recovery.queue.signing import HEADER, Signer
 
@@ -75,23 +76,24 @@ def nudge(text: bytes, task: str, signer: Signer) -> None:
     unseal(text, task).verify(signer)
 
 
-def sweep(text: bytes, task: str, signer: Signer) -> bool:
-    """Whether a message for a sweep has it repair. Raises Refused, for one that is too old as well."""
+def sweep(text: bytes, task: str, signer: Signer) -> tuple[bool, float]:
+    """Whether a message for a sweep has it repair, and every how many seconds one is wanted. Raises Refused, for one
+    that is too old as well."""
     envelope = unseal(text, task)
     expires = envelope.headers.get("expires")
     match decode_body(envelope.message):
-        case [list() | tuple(), {"repair": bool(repair)}, *_]:
-            envelope.verify(signer, sweep_terms(expires, repair))
+        case [list() | tuple(), {"repair": bool(repair), "every": int() | float() as every}, *_] if _is_time(every):
+            envelope.verify(signer, sweep_terms(expires, repair, every))
         case _:
             raise Refused(Refusal.MALFORMED)
     if _is_past(expires):
         raise Refused(Refusal.EXPIRED)
-    return repair
+    return repair, float(every)
 
 
-def sweep_terms(expires: object, repair: object) -> str:
+def sweep_terms(expires: object, repair: object, every: object) -> str:
     """What of a sweep's message is signed besides its task and id."""
-    return f"{expires} {repair}"
+    return f"{expires} {repair} {every}"
 
 
 def unseal(text: bytes, task: str) -> Envelope:
@@ -123,6 +125,10 @@ def decode_body(message: Any) -> Any:
             except ValueError:
                 raise Refused(Refusal.MALFORMED) from None
     raise Refused(Refusal.MALFORMED)
+
+
+def _is_time(seconds: float) -> bool:
+    return not isinstance(seconds, bool) and 1 <= seconds <= LONGEST
 
 
 def _is_past(expires: Any) -> bool:

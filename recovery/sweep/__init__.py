@@ -53,6 +53,7 @@ def ask(
     process_type: str | None = None,
     thorough: bool = False,
     parquet: str | None = None,
+    slot: str | None = None,
 ) -> Operation:
     """Order a sweep. `repair`: what is wrong is repaired at once; `thorough`: fields that can't be read are looked for
     in what is at rest, too, which takes three times as long; `parquet`: a folder for what is found. Raises InputError.
@@ -67,6 +68,7 @@ def ask(
         here=here,
         parquet=parquet,
         none_is_fine=True,
+        slot=slot,
     )
     return operations.start(resources, asked, why, by=by)
 

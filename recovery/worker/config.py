@@ -12,8 +12,8 @@ from recovery.settings import Settings
 NUDGE = "recovery.nudge"
 SWEEP = "recovery.sweep"
 SPARK_QUEUE = "spark"
-SCHEDULED = "Celery beat"
-"""Who orders sweeps by `sweep_interval`, in the records of operations."""
+SWEEP_ASKED = 60.0
+"""Seconds after which beat asks for a sweep again: whether one is due, the worker that takes it looks up."""
 
 
 def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
@@ -52,12 +52,14 @@ def beat_schedule(settings: Settings) -> dict[str, Any]:
         "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}
     }
     if settings.sweep_interval is not None:
+        # More often than one is due: a beat that is started again each hour would never come to a day.
+        asked = min(settings.sweep_interval, SWEEP_ASKED)
         schedule["sweep"] = {
             "task": SWEEP,
-            "schedule": settings.sweep_interval,
-            "kwargs": {"repair": settings.sweep_repair},
-            # A sweep that nobody took before the next one is due is not needed any more.
-            "options": {"queue": SPARK_QUEUE, "expires": settings.sweep_interval},
+            "schedule": asked,
+            "kwargs": {"repair": settings.sweep_repair, "every": settings.sweep_interval},
+            # What nobody took before the next one is sent is not needed any more.
+            "options": {"queue": SPARK_QUEUE, "expires": asked},
         }
     return schedule
 

@@ -22,7 +22,7 @@ from recovery.errors import BrokerError
 from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, ScheduleScanner, WorkerScanner
 from recovery.seldom import Seldom
-from recovery.worker.config import NUDGE
+from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.operating import Operating
 from recovery.worker.scan_notes import ScanNotes
@@ -105,15 +105,16 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
 
 
 def keep_short(app: Recovery) -> Callable[..., None]:
-    """What to do after a nudge was sent: leave only the last few. For the signal `after_task_publish`."""
+    """What to do after a nudge was sent, or a sweep asked for: leave only the last few. For the signal
+    `after_task_publish`."""
 
     broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
 
     def cut(sender: str | None = None, **_: Any) -> None:
-        if sender == NUDGE:
+        if (queue := {NUDGE: NUDGE, SWEEP: SPARK_QUEUE}.get(sender or "")) is not None:
             try:
-                broker.cut(NUDGE, NUDGES_KEPT)
+                broker.cut(queue, NUDGES_KEPT)
             except BrokerError as error:
-                said.warning("nudges not cut (%s); after the next one", error)
+                said.warning("%s not cut (%s); after the next message", queue, error)
 
     return cut

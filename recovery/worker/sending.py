@@ -16,7 +16,8 @@ def sign(signer: Signer) -> Callable[..., None]:
 
     def add_signature(sender: str, body: Any, headers: dict[str, Any], **_: Any) -> None:
         if signer.signs and sender in (NUDGE, SWEEP):
-            rest = sweep_terms(headers["expires"], body[1].get("repair")) if sender == SWEEP else ""
+            asked = [body[1].get(name) for name in ("repair", "every")]
+            rest = sweep_terms(headers["expires"], *asked) if sender == SWEEP else ""
             headers[HEADER] = signer.sign(sender, headers["id"], rest)
 
     return add_signature

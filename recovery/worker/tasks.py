@@ -16,7 +16,7 @@ from celery.worker.request import Request
 
 from recovery.engine import Actor, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
-from recovery.worker.config import SCHEDULED, SPARK_QUEUE, SWEEP
+from recovery.worker.config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.slots.board import Board
@@ -117,14 +117,11 @@ def _slot(app: Recovery) -> Slot:
 
 
 def _sweep(app: Recovery) -> Any:
-    def sweep(repair: bool = False) -> None:
-        """Order the sweep that is due, unless the last one is still under way."""
-        from recovery.sweep import ask
+    def sweep(repair: bool = False, every: float = 0.0) -> None:
+        """Order a sweep if one is due."""
+        from recovery.sweep.due import order_if_due
 
-        if app.resources.store.operations.under_way(SCHEDULED):
-            log.info("no sweep is ordered: the last one that beat ordered is still under way")
-            return
-        operation = ask(app.resources, why="every sweep_interval", repair=repair, by=SCHEDULED)
-        log.info("operation %d is ordered: a sweep", operation.id)
+        if (operation := order_if_due(app.resources, every, repair=repair)) is not None:
+            log.info("operation %d is ordered: a sweep", operation.id)
 
     return sweep

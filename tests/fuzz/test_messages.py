@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from recovery.limits import LONGEST
 from recovery.queue import Signer, encode, parse_id, remake
 from recovery.queue.signing import UNSIGNED
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
@@ -25,7 +26,7 @@ KEY = Signer(["k" * 32])
 PLAIN, SIGNED, SWEEPS = (
     encode(queued()),
     encode(queued(), KEY),
-    remake(SWEEP, "1", [], {"repair": True}, SPARK_QUEUE, "1"),
+    remake(SWEEP, "1", [], {"repair": True, "every": 60.0}, SPARK_QUEUE, "1"),
 )
 REPLY = {"reply_to": {"exchange": "x", "routing_key": "0" * 8 + "-0000" * 3 + "-" + "0" * 12}}
 COMMAND = command(method="ping", ticket="0" * 8 + "-0000" * 3 + "-" + "0" * 12, **REPLY)
@@ -69,7 +70,8 @@ def _check(queue: str, message: dict[str, Any], *, signed: bool) -> None:
         assert not signed, "nothing else was signed"
     if queue == SPARK_QUEUE:
         kwargs = json.loads(message["body"])[1]
-        assert kwargs in ({"repair": True}, {"repair": False})
+        assert kwargs.keys() == {"repair", "every"}
+        assert kwargs["repair"] in (True, False) and 1 <= kwargs["every"] <= LONGEST
     task = {SPARK_QUEUE: SWEEP}.get(queue, queue)
     del message["text"]
     assert message == remake(task, message_id, args, kwargs, queue, tag)

@@ -79,7 +79,7 @@ def test_what_unpacks_to_much_is_not_unpacked() -> None:
 SWEEP: dict[str, Any] = {
     "headers": {"task": "sweep", "id": "1", "expires": None},
     "properties": {"body_encoding": "base64"},
-    "body": encoded([[], {"repair": True}, {"callbacks": None}]),
+    "body": encoded([[], {"repair": True, "every": 60.0}, {"callbacks": None}]),
 }
 
 
@@ -92,9 +92,8 @@ def sweep(**changes: Any) -> bytes:
 @pytest.mark.parametrize("repair", [True, False])
 @pytest.mark.parametrize("expires", [None, "2126-01-01T00:00:00+00:00"])
 def test_whether_a_sweep_repairs(repair: bool, expires: str | None) -> None:
-    assert (
-        envelope.sweep(sweep(expires=expires, body=encoded([[], {"repair": repair}, {}])), "sweep", UNSIGNED) is repair
-    )
+    body = encoded([[], {"repair": repair, "every": 3600}, {}])
+    assert envelope.sweep(sweep(expires=expires, body=body), "sweep", UNSIGNED) == (repair, 3600.0)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +104,10 @@ def test_whether_a_sweep_repairs(repair: bool, expires: str | None) -> None:
         *(
             ({"body": encoded(odd)}, Refusal.MALFORMED)
             for odd in ([[], {}], [[], {"repair": 1}, {}], [[], {"repair": ANY}], {}, [[]], 5, [{}, {"repair": True}])
+        ),
+        *(
+            ({"body": encoded([[], {"repair": True, "every": odd}, {}])}, Refusal.MALFORMED)
+            for odd in (0, -1, True, "60", None, 1e99, float("nan"))
         ),
         ({"body": "!"}, Refusal.MALFORMED),
         ({"properties": {}}, Refusal.MALFORMED),

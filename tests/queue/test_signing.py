@@ -108,7 +108,7 @@ def test_what_beat_sends_is_signed(beat: Celery, emptied: Settings, by: Signer) 
     signals.before_task_publish.connect(handler)
     try:
         beat.send_task(NUDGE, queue=NUDGE)
-        beat.send_task(SWEEP, kwargs={"repair": False}, queue=SPARK_QUEUE, expires=60)
+        beat.send_task(SWEEP, kwargs={"repair": False, "every": 90.0}, queue=SPARK_QUEUE, expires=60)
         beat.send_task("another", queue=ACTOR)
     finally:
         signals.before_task_publish.disconnect(handler)
@@ -116,7 +116,7 @@ def test_what_beat_sends_is_signed(beat: Celery, emptied: Settings, by: Signer) 
         nudge, sweep, other = (server.lindex(queue, 0) for queue in (NUDGE, SPARK_QUEUE, ACTOR))
     assert b"signature" not in other
     envelope.nudge(nudge, NUDGE, by)
-    assert envelope.sweep(sweep, SWEEP, by) is False
+    assert envelope.sweep(sweep, SWEEP, by) == (False, 90.0)
     for text, take in ((nudge, envelope.nudge), (sweep, envelope.sweep)):
         if by is KEYED:
             with pytest.raises(Refused, match="signature"):

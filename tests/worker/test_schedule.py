@@ -50,7 +50,9 @@ def test_a_sweep_is_sent_only_if_it_is_wanted_and_as_it_is_wanted(settings: Sett
     assert {name: entry["schedule"] for name, entry in sent.items()} == {"nudge": 2.0}
     wanted = settings.model_copy(update={"sweep_interval": 3600.0, "sweep_repair": True})
     sweep = configuration(wanted, [])["beat_schedule"]["sweep"]
-    assert (sweep["task"], sweep["schedule"], sweep["kwargs"]) == (SWEEP, 3600.0, {"repair": True})
-    assert sweep["options"] == {"queue": SPARK_QUEUE, "expires": 3600.0}, "two that wait would do it twice"
+    assert (sweep["task"], sweep["schedule"], sweep["kwargs"]) == (SWEEP, 60.0, {"repair": True, "every": 3600.0})
+    assert sweep["options"] == {"queue": SPARK_QUEUE, "expires": 60.0}, "two that wait are one too many"
     reporting = configuration(wanted.model_copy(update={"sweep_repair": False}), [])["beat_schedule"]["sweep"]
-    assert reporting["kwargs"] == {"repair": False}
+    assert reporting["kwargs"] == {"repair": False, "every": 3600.0}
+    often = configuration(wanted.model_copy(update={"sweep_interval": 2.0}), [])["beat_schedule"]["sweep"]
+    assert (often["schedule"], often["kwargs"]["every"]) == (2.0, 2.0)

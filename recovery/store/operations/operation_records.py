@@ -89,10 +89,11 @@ class Operations:
         query = {"recoveryTime": {"$exists": True}, "state": {"$in": _ACTIVE}}
         return sorted(readable(Operation, self._committed.find(query)), key=lambda operation: operation.id)
 
-    def under_way(self, who: str) -> bool:
-        """Whether an operation that this one ordered is not over. Reads all operations, which are few."""
-        query = {"who": who, "state": {"$in": [*_ACTIVE, OperationState.PAUSED.value]}}
-        return self._committed.find_one(query, {"_id": True}) is not None
+    def last_of(self, who: str) -> Operation | None:
+        """The last operation that this one ordered. Reads operations from the newest on, which are few. Raises
+        DamagedRecord."""
+        found = next(iter(self._current.find({"who": who}).sort("_id", -1).limit(1)), None)
+        return from_document(Operation, found) if found else None
 
     def overdue(self, limit: int) -> Read[Operation]:
         """Those whose deadline is past, the longest first. Index `deadline`."""

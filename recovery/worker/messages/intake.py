@@ -80,8 +80,9 @@ class Intake:
         return remake(NUDGE, str(uuid.uuid4()), [], {}, NUDGE, next(self._tags))
 
     def _sweep(self, text: bytes) -> Message:
-        repair = envelope.sweep(text, SWEEP, self._signer)
-        return remake(SWEEP, str(uuid.uuid4()), [], {"repair": repair}, SPARK_QUEUE, next(self._tags))
+        repair, every = envelope.sweep(text, SWEEP, self._signer)
+        asked = {"repair": repair, "every": every}
+        return remake(SWEEP, str(uuid.uuid4()), [], asked, SPARK_QUEUE, next(self._tags))
 
     def _command(self, text: bytes) -> Message:
         sent = envelope.decode_body(envelope.parse(text))
