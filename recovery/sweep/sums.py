@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from recovery.engine import Resources
 from recovery.errors import InputError, SweepFailed
 from recovery.operations.advance import LOOK_EVERY, MAX_SUMS, totals_so_far
 from recovery.records import Operation, Sum
 from recovery.sweep.job import cause
-from recovery.sweep.source import register
+from recovery.sweep.results import results, session_of
+from recovery.sweep.session import is_alive
 
 FROM = 10_000
 """Processes. Fewer are summed up by MongoDB before Spark has its plan: some seconds, the first time."""
@@ -43,7 +44,7 @@ def save(cluster: SparkContext | SparkSession, resources: Resources, operation: 
             # What is there is our own: it was not there when it was checked.
             frame.drop("operation").write.mode("overwrite").parquet(folder_of(operation))
         found = session.sql(SUMS, results=frame, most=MAX_SUMS).collect()
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise SweepFailed(cause(str(error))) from None
     written = operation.evolve(sums=tuple(map(_sum, found)), parquet_written=operation.awaits_parquet or None)
     resources.store.operations.save(written, LOOK_EVERY)
@@ -57,14 +58,14 @@ def folder_of(operation: Operation) -> str:
 def check_target(cluster: SparkContext | SparkSession, operation: Operation) -> None:
     """Make the folder, with no rows in it. May be run again. Raises InputError where nothing can be written, or where
     somebody else's is already, SweepFailed where Spark is away."""
-    session, folder = session_of(cluster), folder_of(operation)
-    empty = session.createDataFrame([], f"{CHECKED} int")
     try:
+        session, folder = session_of(cluster), folder_of(operation)
+        empty = session.createDataFrame([], f"{CHECKED} int")
         if not _is_checked(session, folder):
             empty.write.mode("error").parquet(folder)
-    except Py4JNetworkError as error:
-        raise SweepFailed(cause(str(error))) from None
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
+        if not is_alive(cluster):
+            raise SweepFailed(cause(str(error))) from None
         raise InputError(f"--parquet {operation.parquet}: can't be written: {cause(str(error))}") from None
 
 
@@ -74,18 +75,6 @@ def _is_checked(session: SparkSession, folder: str) -> bool:
         return bool(session.read.parquet(folder).columns == [CHECKED])
     except (PySparkException, Py4JError):
         return False  # as writing there will tell
-
-
-def results(session: SparkSession, resources: Resources, number: int) -> DataFrame:
-    """The results of an operation."""
-    reader = session.read.format("recovery").option("table", "results").option("operation", str(number))
-    settings = resources.settings
-    return reader.option("uri", settings.mongo_uri).option("database", settings.database).load()
-
-
-def session_of(cluster: SparkContext | SparkSession) -> SparkSession:
-    """A session that knows our tables."""
-    return register(SparkSession(cluster) if isinstance(cluster, SparkContext) else cluster)
 
 
 def _sum(row: Row) -> Sum:
