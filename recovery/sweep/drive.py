@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recovery.engine import Resources
@@ -24,6 +26,7 @@ from recovery.records.operation import RangeState
 from recovery.sweep import sums
 from recovery.sweep.executor import Work
 from recovery.sweep.job import run
+from recovery.sweep.session import is_alive
 
 log = logging.getLogger(__name__)
 
@@ -51,20 +54,16 @@ class Driver:
     def stop(self) -> None:
         """Give up what is under way: its ranges can be leased again at once."""
         self._ending.set()
-        if isinstance(self._cluster, SparkContext):
-            self._cluster.cancelAllJobs()
-        else:
-            self._cluster.interruptAll()
+        with suppress(PySparkException, Py4JError, OSError):  # it has ended
+            if isinstance(self._cluster, SparkContext):
+                self._cluster.cancelAllJobs()
+            else:
+                self._cluster.interruptAll()
 
     @property
     def is_alive(self) -> bool:
-        """Whether its Spark still is, as far as this process knows."""
-        try:
-            if isinstance(self._cluster, SparkContext):
-                return self._cluster._jsc is not None and not self._cluster._jsc.sc().isStopped()
-            return not self._cluster.is_stopped
-        except (Py4JError, OSError):
-            return False
+        """Whether its Spark still is."""
+        return is_alive(self._cluster)
 
     def drive(self, number: int) -> None:
         """Go on with an operation until nobody has to work at it, or Spark is not to. Raises what `step` does."""
@@ -126,23 +125,27 @@ class Driver:
         """Run one, each of whose tasks takes about so long at the most; why it failed, if it did."""
         work = Work(self._resources.settings, operation.id, self._name, seconds)
         try:
-            for counts in run(self._cluster, tasks, work):
-                carry(counts)
+            done = run(self._cluster, tasks, work)
         except SweepFailed as error:
-            log.warning("operation %d: a job in Spark failed: %s", operation.id, error)
-            return str(error)
+            done, failure = [], str(error)
+        else:
+            failure = next((one.error for one in done if one.error), "")
         finally:
             # None of this job's tasks run any more, but one on an executor that Spark has abandoned: its commits fail.
             self._resources.store.operation_ranges.take_back([operation.id], [self._name])
-        return ""
+        for one in done:
+            carry(one.counted)
+        if failure:
+            log.warning("operation %d: a job in Spark failed: %s", operation.id, failure)
+        return failure
 
     def _wait_or_give_up(self, operation: Operation, failure: str) -> None:
         number = operation.id
         if not self._resources.store.operation_ranges.leased(number, operation.phase):
             # Not by others, who get done what there is.
             self._fruitless[number] = self._fruitless.get(number, 0) + 1
-        if self._fruitless.get(number, 0) >= FRUITLESS:
-            del self._fruitless[number]
+        if self._fruitless.get(number, 0) >= FRUITLESS or not self.is_alive:
+            self._fruitless.pop(number, None)
             raise SweepFailed(
                 f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
                 f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"
