@@ -153,7 +153,7 @@ def test_spark_connect(drive: Callable[..., Driven], connect: ConnectServer, tmp
     assert driven.wait_finished(operation) == expected
     by_worker, by_spark = (driven.now(one).sums for one in (driven.resources.store.operations.newest(2)))
     assert_hidden(driven.settings, connect.url, operation.id)
-    assert by_worker == by_spark and by_spark and list(target.glob("*.parquet"))
+    assert by_worker == by_spark and by_spark and list(target.glob("operation=*/*.parquet"))
 
 
 REQUESTS = """
