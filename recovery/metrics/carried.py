@@ -1,35 +1,74 @@
-"""What was counted in a process that nobody scrapes, carried to one that is."""
+"""What was counted in a process that nobody scrapes, carried to one that is: counters, and histograms by bucket."""
 
 from __future__ import annotations
 
-from collections import Counter as Sums
 from collections.abc import Mapping
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram, Metric
 
 from recovery.metrics import registry
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
-"""{(metric, its labels): by how much it grew}"""
+"""{(sample, its labels): by how much it grew}. A sample of a bucket counts that bucket alone."""
 
-_COUNTERS = {next(iter(one.describe())).name: one for one in vars(registry).values() if isinstance(one, Counter)}
+_ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
+TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
 
 
-def counted() -> Sums[tuple[str, tuple[tuple[str, str], ...]]]:
-    """All counters as they stand in this process. The difference of two is what was counted meanwhile."""
-    return Sums(
-        {
-            (name, tuple(sorted(sample.labels.items()))): sample.value
-            for name, counter in _COUNTERS.items()
-            for metric in counter.collect()
-            for sample in metric.samples
-            if sample.name.endswith("_total")
-        }
-    )
+def counted() -> Counted:
+    """All of it as it stands in this process."""
+    return {
+        key: value
+        for one in _ALL.values()
+        for metric in one.collect()
+        for key, value in (_buckets(metric) if isinstance(one, Histogram) else _totals(metric)).items()
+    }
+
+
+def grown(before: Counted) -> Counted:
+    """What was counted since then."""
+    now = counted()
+    return {key: value - before.get(key, 0.0) for key, value in now.items() if value != before.get(key, 0.0)}
 
 
 def carry(counts: Counted) -> None:
     """Count here what was counted elsewhere."""
-    for (name, labels), value in counts.items():
-        counter = _COUNTERS[name]
-        (counter.labels(**dict(labels)) if labels else counter).inc(value)
+    for (sample, labels), value in counts.items():
+        name, _, _ = sample.rpartition("_")
+        given = dict(labels)
+        bound = given.pop(BOUND, None)
+        one = _ALL[name].labels(**given) if given else _ALL[name]
+        if isinstance(one, Counter):
+            one.inc(value)
+        # What was observed is not known any more, but how often and up to which bounds: so not by `observe`.
+        elif bound is not None:
+            one._buckets[one._upper_bounds.index(float(bound))].inc(value)
+        else:
+            one._sum.inc(value)
+
+
+def _totals(metric: Metric) -> Counted:
+    return {(s.name, _labels(s.labels)): s.value for s in metric.samples if s.name.endswith(TOTAL)}
+
+
+def _buckets(metric: Metric) -> Counted:
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    below = 0.0
+    for sample in metric.samples:
+        if sample.name.endswith(BUCKET):  # those of a child in order of their bounds, each with all before it
+            below = 0.0 if float(sample.labels[BOUND]) == _first(metric) else below
+            found[sample.name, _labels(sample.labels)] = sample.value - below
+            below = sample.value
+        elif sample.name.endswith(SUM):
+            found[sample.name, _labels(sample.labels)] = sample.value
+    return found
+
+
+def _first(metric: Metric) -> float:
+    one = _ALL[metric.name]
+    assert isinstance(one, Histogram)
+    return one._upper_bounds[0]
+
+
+def _labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

@@ -18,6 +18,12 @@ NEEDED = ("grpc", "grpc_status", "pandas")
 INSTALL = "pip install 'pyspark[connect]'"
 
 
+def is_alive(session: SparkSession) -> bool:
+    """Whether its server is there, and knows the session, as far as the last answer said: one that was started again
+    does not."""
+    return not session.is_stopped and answers(session.client._builder.endpoint, PORT)
+
+
 @contextmanager
 def session(url: str) -> Iterator[SparkSession]:
     """A session of its own at `sc://HOST:PORT/;options`. Raises SparkUnavailable."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recovery.engine import Resources
@@ -22,8 +24,10 @@ from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
 from recovery.records.operation import RangeState
 from recovery.sweep import sums
+from recovery.sweep.attending import attended
 from recovery.sweep.executor import Work
 from recovery.sweep.job import run
+from recovery.sweep.session import is_alive
 
 log = logging.getLogger(__name__)
 
@@ -47,29 +51,38 @@ class Driver:
         self._cluster, self._resources, self._name = cluster, resources, name
         self._ending = threading.Event()
         self._fruitless: dict[int, int] = {}
+        self._at: Operation | None = None
+        self._runs = False
 
     def stop(self) -> None:
         """Give up what is under way: its ranges can be leased again at once."""
         self._ending.set()
-        if isinstance(self._cluster, SparkContext):
-            self._cluster.cancelAllJobs()
-        else:
-            self._cluster.interruptAll()
+        with suppress(PySparkException, Py4JError, OSError):  # it has ended
+            if isinstance(self._cluster, SparkContext):
+                self._cluster.cancelAllJobs()
+            else:
+                self._cluster.interruptAll()
 
     @property
     def is_alive(self) -> bool:
-        """Whether its Spark still is, as far as this process knows."""
-        try:
-            if isinstance(self._cluster, SparkContext):
-                return self._cluster._jsc is not None and not self._cluster._jsc.sc().isStopped()
-            return not self._cluster.is_stopped
-        except (Py4JError, OSError):
-            return False
+        """Whether its Spark still is."""
+        return is_alive(self._cluster)
 
     def drive(self, number: int) -> None:
         """Go on with an operation until nobody has to work at it, or Spark is not to. Raises what `step` does."""
-        while not self._ending.is_set() and self.step(number):
-            pass
+        with attended(self._resources, self, list):
+            while not self._ending.is_set() and self.step(number):
+                pass
+
+    def hold(self) -> bool:
+        """Have other drivers leave the operation to this one for another while; False where it is not at work: a job
+        waits for executors, so the operation is not told to be attended to."""
+        at, store = self._at, self._resources.store
+        if at is None:
+            return True
+        if self._runs and not store.operation_ranges.leased(at.id, at.phase):
+            return False
+        return store.operations.drive(at.id, self._name, DRIVEN)
 
     def step(self, number: int, *, others_wait: bool = False) -> bool:
         """Take an operation a step further, a job at the most; whether it is to be gone on with. Raises SweepFailed,
@@ -82,15 +95,24 @@ class Driver:
         if not store.operations.drive(number, self._name, DRIVEN):
             self._ending.wait(1.0)
             return True
+        self._at = operation
+        try:
+            self._step(operation, others_wait)
+        finally:
+            self._at = None
+        return True
+
+    def _step(self, operation: Operation, others_wait: bool) -> None:
+        number, store = operation.id, self._resources.store
         if operation.awaits_parquet and not operation.parquet_checked:
             self._check(operation)
-            return True
+            return
         left = store.operation_ranges.how_many_open(number, operation.phase) if operation.ready else 0
         if operation.state is OperationState.ADMITTING or not left:
             if operation.ready and sums.are_wanted(self._resources, operation):
                 sums.save(self._cluster, self._resources, operation)
             advance(self._resources, store.operations.get(number) or operation)
-            return True
+            return
         before = self._done(operation)
         tasks, seconds = (self._turn(), TURN_SECONDS) if others_wait else (TASKS, math.inf)
         failure = self._job(operation, min(left, tasks), seconds)
@@ -98,7 +120,6 @@ class Driver:
             self._fruitless.pop(number, None)
         else:
             self._wait_or_give_up(operation, failure)
-        return True
 
     def _done(self, operation: Operation) -> list[tuple[RangeState, str | None]]:
         parts = self._resources.store.operation_ranges.all(operation.id, operation.phase)
@@ -115,7 +136,7 @@ class Driver:
     def _check(self, operation: Operation) -> None:
         """See that its results can be written where they are wanted, before an hour's work; if not, it is cancelled."""
         try:
-            sums.check_target(self._cluster, operation)
+            sums.check_target(self._cluster, self._resources, operation)
         except InputError as error:
             checked = operation.evolve(state=OperationState.CANCELLED, refusal=str(error))
             self._resources.store.operations.save(checked, None)
@@ -125,24 +146,30 @@ class Driver:
     def _job(self, operation: Operation, tasks: int, seconds: float) -> str:
         """Run one, each of whose tasks takes about so long at the most; why it failed, if it did."""
         work = Work(self._resources.settings, operation.id, self._name, seconds)
+        self._runs = True
         try:
-            for counts in run(self._cluster, tasks, work):
-                carry(counts)
+            done = run(self._cluster, tasks, work)
         except SweepFailed as error:
-            log.warning("operation %d: a job in Spark failed: %s", operation.id, error)
-            return str(error)
+            done, failure = [], str(error)
+        else:
+            failure = next((one.error for one in done if one.error), "")
         finally:
+            self._runs = False
             # None of this job's tasks run any more, but one on an executor that Spark has abandoned: its commits fail.
             self._resources.store.operation_ranges.take_back([operation.id], [self._name])
-        return ""
+        for one in done:
+            carry(one.counted)
+        if failure:
+            log.warning("operation %d: a job in Spark failed: %s", operation.id, failure)
+        return failure
 
     def _wait_or_give_up(self, operation: Operation, failure: str) -> None:
         number = operation.id
         if not self._resources.store.operation_ranges.leased(number, operation.phase):
             # Not by others, who get done what there is.
             self._fruitless[number] = self._fruitless.get(number, 0) + 1
-        if self._fruitless.get(number, 0) >= FRUITLESS:
-            del self._fruitless[number]
+        if self._fruitless.get(number, 0) >= FRUITLESS or not self.is_alive:
+            self._fruitless.pop(number, None)
             raise SweepFailed(
                 f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
                 f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"

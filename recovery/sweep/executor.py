@@ -6,15 +6,19 @@ running on an executor that Spark has abandoned, takes another range or none, an
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from recovery.engine import Applier
-from recovery.metrics.carried import Counted, counted
+from recovery.engine.isolation import in_a_line
+from recovery.metrics.carried import Counted, counted, grown
 from recovery.operations import OperationWorker
 from recovery.settings import Settings
 from recovery.sweep.connections import connected
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,16 +33,26 @@ class Work:
     """After which a range is given back, as far as it is."""
 
 
-def work_at_a_range(work: Work) -> Counted:
-    """Lease a range, and work at it till it is done, or nobody is to work at it; what was counted meanwhile. Nothing
-    happens where none is free. Raises StoreError, BrokerError."""
-    before = counted()
-    _worker(work.settings, work.name).work_once(work.operation, work.seconds)
-    return _grown(before, counted())
+@dataclass(frozen=True)
+class Worked:
+    """What came of a task."""
+
+    counted: Counted
+    """In this process, which nobody scrapes."""
+    error: str | None = None
+    """Why it was cut off. Told and not raised: what it and the other tasks of the job counted would be lost."""
 
 
-def _grown(before: Counted, after: Counted) -> Counted:
-    return {key: value - before.get(key, 0.0) for key, value in after.items() if value != before.get(key, 0.0)}
+def work_at_a_range(work: Work) -> Worked:
+    """Lease a range, and work at it till it is done, or nobody is to work at it. Nothing happens where none is free.
+    Does not raise."""
+    before, error = counted(), None
+    try:
+        _worker(work.settings, work.name).work_once(work.operation, work.seconds)
+    except Exception as failed:
+        log.warning("operation %d: a range is given back", work.operation, exc_info=True)
+        error = in_a_line(failed)
+    return Worked(grown(before), error)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""The Spark job: as many tasks as ranges are open, and what executors counted back to the driver. No shuffle.
+"""The Spark job: a task for each range, and what came of it back to the driver. No shuffle.
 
 Through an RDD where there is a Spark context; Spark Connect has none, and there it is a data frame of as many rows.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,31 +16,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recovery.errors import SweepFailed
-from recovery.metrics.carried import Counted
-from recovery.sweep.executor import Work, work_at_a_range
+from recovery.sweep.executor import Work, Worked, work_at_a_range
 
 
-def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Counted]:
-    """Have executors work at so many ranges; what they counted. Raises SweepFailed if Spark gives up."""
+def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Worked]:
+    """Have executors work at so many ranges; what came of each task. Raises SweepFailed if Spark gives up."""
     try:
         return _by_rdd(cluster, tasks, work) if isinstance(cluster, SparkContext) else _by_rows(cluster, tasks, work)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise SweepFailed(cause(str(error))) from None
 
 
-def _by_rdd(context: SparkContext, tasks: int, work: Work) -> list[Counted]:
+def _by_rdd(context: SparkContext, tasks: int, work: Work) -> list[Worked]:
     sent = context.broadcast(work)  # which no page of Spark's shows
     try:
-        found: list[Counted] = context.parallelize(range(tasks), tasks).map(_Task(sent)).collect()
+        found: list[Worked] = context.parallelize(range(tasks), tasks).map(_Task(sent)).collect()
     finally:
-        sent.destroy()
+        with suppress(Py4JError, OSError):  # its JVM is gone, which was told already
+            sent.destroy()
     return found
 
 
-def _by_rows(session: SparkSession, tasks: int, work: Work) -> list[Counted]:
-    frame = session.range(0, tasks, 1, tasks).mapInArrow(_Rows(work), "counted binary")
+def _by_rows(session: SparkSession, tasks: int, work: Work) -> list[Worked]:
+    frame = session.range(0, tasks, 1, tasks).mapInArrow(_Rows(work), "worked binary")
     # Written by our own executors.
-    return [pickle.loads(row.counted) for row in frame.collect()]
+    return [pickle.loads(row.worked) for row in frame.collect()]
 
 
 class _Task:
@@ -48,7 +49,7 @@ class _Task:
     def __init__(self, sent: Any) -> None:
         self._sent = sent
 
-    def __call__(self, _: int) -> Counted:
+    def __call__(self, _: int) -> Worked:
         return work_at_a_range(self._sent.value)
 
 
@@ -62,8 +63,8 @@ class _Rows:
         from pyarrow import RecordBatch
 
         for batch in batches:
-            counted = [pickle.dumps(work_at_a_range(self._work)) for _ in range(batch.num_rows)]
-            yield RecordBatch.from_pydict({"counted": counted})
+            worked = [pickle.dumps(work_at_a_range(self._work)) for _ in range(batch.num_rows)]
+            yield RecordBatch.from_pydict({"worked": worked})
 
 
 def cause(trace: str) -> str:

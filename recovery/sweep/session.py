@@ -10,9 +10,11 @@ ends with the block that it was started for. What else is to be set up, as a clu
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, SQLContext
 
 import recovery
 from recovery.errors import SparkUnavailable
@@ -36,6 +38,10 @@ TRIES = 4
 MongoDB went away waits for it up to 20 s each time."""
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where a worker's processes keep files of what they count. Executors have another folder, of no use to anybody: what
+they count is carried to the driver, and would be counted twice."""
+FOLDERS = "recovery-metrics-"
+"""By this name and the pid the next worker knows what one that was killed has left."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
 
@@ -62,20 +68,32 @@ def _context(settings: Settings) -> tuple[SparkContext, Callable[[], None]]:
     """A context, and how it is ended by who got it."""
     with _one_at_a_time:
         existing = SparkContext._active_spark_context
-        if existing is not None:
+        if existing is not None and _runs(existing):
             return existing, lambda: None
+        _forget(existing)
         if SUBMITTED in os.environ:
             with _our_python(force=False):
                 submitted = SparkContext()
             return submitted, submitted.stop
         check_master(settings.spark_master)
         with tempfile.TemporaryFile() as words:
-            started = _start(settings, words)
-        return started, lambda: _stop(started)
+            return _started(settings, words)
 
 
-def configuration(settings: Settings) -> SparkConf:
-    """How Spark is set up."""
+def is_alive(cluster: SparkContext | SparkSession) -> bool:
+    """Whether jobs can be run in it: its JVM may have ended, or the server of Spark Connect."""
+    return _runs(cluster) if isinstance(cluster, SparkContext) else connect.is_alive(cluster)
+
+
+def _runs(context: SparkContext) -> bool:
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def configuration(settings: Settings, counted: str | None = None) -> SparkConf:
+    """How Spark is set up. `counted`: a folder for what executors on this machine count, if they keep files of it."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("recovery sweep").setMaster(_master(settings.spark_master))
     conf.set("spark.driver.memory", settings.spark_memory)
@@ -87,6 +105,8 @@ def configuration(settings: Settings) -> SparkConf:
         conf.set("spark.driver.host", LOOPBACK).set("spark.driver.bindAddress", LOOPBACK)
         # This package, also where it is not installed.
         conf.setExecutorEnv("PYTHONPATH", str(Path(recovery.__file__).parents[1]))
+        if counted is not None:
+            conf.setExecutorEnv(MULTIPROCESS, counted)
     return conf
 
 
@@ -116,10 +136,27 @@ def _master(master: str) -> str:
     return master
 
 
-def _start(settings: Settings, words: IO[bytes]) -> SparkContext:
-    conf = configuration(settings)
+def _started(settings: Settings, words: IO[bytes]) -> tuple[SparkContext, Callable[[], None]]:
+    if MULTIPROCESS not in os.environ or not is_local(settings):
+        context = _start(configuration(settings), settings, words)
+        return context, lambda: _stop(context)
+    counted = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
     try:
-        with _our_python(force=is_local(settings)), _without(MULTIPROCESS):
+        context = _start(configuration(settings, counted), settings, words)
+    except BaseException:
+        shutil.rmtree(counted, ignore_errors=True)
+        raise
+
+    def end() -> None:
+        _stop(context)
+        shutil.rmtree(counted, ignore_errors=True)
+
+    return context, end
+
+
+def _start(conf: SparkConf, settings: Settings, words: IO[bytes]) -> SparkContext:
+    try:
+        with _our_python(force=is_local(settings)):
             gateway = launch_gateway(conf, {"stdout": words, "stderr": words})
             try:
                 return SparkContext(conf=conf, gateway=gateway)
@@ -136,9 +173,26 @@ def _start(settings: Settings, words: IO[bytes]) -> SparkContext:
 
 
 def _stop(context: SparkContext) -> None:
-    with suppress(Py4JError, OSError):
-        context.stop()
-    _end_gateway()
+    try:
+        with suppress(Py4JError, OSError), warnings.catch_warnings(action="ignore"):
+            context.stop()
+    finally:
+        _forget(context)
+        _end_gateway()
+
+
+def _forget(context: SparkContext | None) -> None:
+    """Have PySpark forget a context that may have ended without it: it keeps to the first of a process, and `stop` of
+    one whose JVM is gone does not come so far."""
+    if context is not None:
+        context._jsc = None
+        if context._accumulatorServer is not None:
+            context._accumulatorServer.shutdown()
+            context._accumulatorServer = None
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
 
 
 def _end_gateway() -> None:
@@ -156,17 +210,6 @@ def _end_gateway() -> None:
     except Exception:  # it does not end by itself, or can't be waited for: it must not stay either way
         process.kill()
         process.wait()
-
-
-@contextmanager
-def _without(name: str) -> Iterator[None]:
-    """Executors that keep files of what they count would have it counted twice: the driver carries it on as well."""
-    kept = os.environ.pop(name, None)
-    try:
-        yield
-    finally:
-        if kept is not None:
-            os.environ[name] = kept
 
 
 @contextmanager

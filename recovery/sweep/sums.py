@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from recovery.engine import Resources
@@ -12,11 +12,15 @@ from recovery.errors import InputError, SweepFailed
 from recovery.operations.advance import LOOK_EVERY, MAX_SUMS, totals_so_far
 from recovery.records import Operation, Sum
 from recovery.sweep.job import cause
-from recovery.sweep.source import register
+from recovery.sweep.results import results, session_of
+from recovery.sweep.session import is_alive
 
 FROM = 10_000
 """Processes. Fewer are summed up by MongoDB before Spark has its plan: some seconds, the first time."""
 CHECKED = "recovery_checks_that_it_can_write"
+WHOLE = "_SUCCESS"
+"""Spark writes it last."""
+NOT_THERE = "PATH_NOT_FOUND"
 SUMS = """
 SELECT type, rule, actor, sum(count) AS count
 FROM {results}
@@ -40,13 +44,19 @@ def save(cluster: SparkContext | SparkSession, resources: Resources, operation: 
     try:
         frame = results(session, resources, operation.id)
         if operation.awaits_parquet:
-            # What is there is our own: it was not there when it was checked.
-            frame.drop("operation").write.mode("overwrite").parquet(folder_of(operation))
+            _write(session, frame.drop("operation"), folder_of(operation))
         found = session.sql(SUMS, results=frame, most=MAX_SUMS).collect()
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise SweepFailed(cause(str(error))) from None
     written = operation.evolve(sums=tuple(map(_sum, found)), parquet_written=operation.awaits_parquet or None)
     resources.store.operations.save(written, LOOK_EVERY)
+
+
+def _write(session: SparkSession, frame: DataFrame, folder: str) -> None:
+    """Write it in the place of what was checked, or of what another driver had begun to write: both are our own. What
+    he had written as a whole stays, and is not written again."""
+    if not (_is_there(session, f"{folder}/{WHOLE}") and session.read.parquet(folder).columns == frame.columns):
+        frame.write.mode("overwrite").parquet(folder)
 
 
 def folder_of(operation: Operation) -> str:
@@ -54,38 +64,37 @@ def folder_of(operation: Operation) -> str:
     return f"{operation.parquet}/operation={operation.id}"
 
 
-def check_target(cluster: SparkContext | SparkSession, operation: Operation) -> None:
-    """Make the folder, with no rows in it. May be run again. Raises InputError where nothing can be written, or where
-    somebody else's is already, SweepFailed where Spark is away."""
-    session, folder = session_of(cluster), folder_of(operation)
-    empty = session.createDataFrame([], f"{CHECKED} int")
+def check_target(cluster: SparkContext | SparkSession, resources: Resources, operation: Operation) -> None:
+    """Make the folder, with a word in it of whose it is. May be run again. Raises InputError where nothing can be
+    written, or where somebody else's is already, SweepFailed where Spark is away."""
     try:
-        if not _is_checked(session, folder):
-            empty.write.mode("error").parquet(folder)
-    except Py4JNetworkError as error:
-        raise SweepFailed(cause(str(error))) from None
-    except (PySparkException, Py4JError) as error:
+        session, folder = session_of(cluster), folder_of(operation)
+        whose = f"operation {operation.id} of {resources.settings.database}, {operation.asked_at}, {operation.origin}"
+        if not _is_checked(session, folder, whose):
+            session.createDataFrame([(whose,)], f"{CHECKED} string").coalesce(1).write.mode("error").parquet(folder)
+    except (PySparkException, Py4JError, OSError) as error:
+        if not is_alive(cluster):
+            raise SweepFailed(cause(str(error))) from None
         raise InputError(f"--parquet {operation.parquet}: can't be written: {cause(str(error))}") from None
 
 
-def _is_checked(session: SparkSession, folder: str) -> bool:
-    """Whether somebody who was cut off before he could say so has made it."""
+def _is_checked(session: SparkSession, folder: str, whose: str) -> bool:
+    """Whether a driver of the same operation, who was cut off before he could say so, has made it."""
     try:
-        return bool(session.read.parquet(folder).columns == [CHECKED])
+        found = session.read.parquet(folder)
+        return found.columns == [CHECKED] and [row[0] for row in found.collect()] == [whose]
     except (PySparkException, Py4JError):
         return False  # as writing there will tell
 
 
-def results(session: SparkSession, resources: Resources, number: int) -> DataFrame:
-    """The results of an operation."""
-    reader = session.read.format("recovery").option("table", "results").option("operation", str(number))
-    settings = resources.settings
-    return reader.option("uri", settings.mongo_uri).option("database", settings.database).load()
-
-
-def session_of(cluster: SparkContext | SparkSession) -> SparkSession:
-    """A session that knows our tables."""
-    return register(SparkSession(cluster) if isinstance(cluster, SparkContext) else cluster)
+def _is_there(session: SparkSession, path: str) -> bool:
+    try:
+        _ = session.read.text(path).schema  # nothing is read
+    except AnalysisException as error:
+        if error.getCondition() != NOT_THERE:
+            raise
+        return False
+    return True
 
 
 def _sum(row: Row) -> Sum:

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
 """Seconds. One small query."""
-ATTEND_EVERY = 10.0
-"""Seconds, while a job runs: so the operations that wait for their turn are not left alone."""
 RETRY_AFTER = 10.0
 """Seconds until Spark is started again that failed."""
 LATER = 120.0
@@ -35,7 +33,7 @@ STOP_TIMEOUT = 8.0
 
 
 class Driving:
-    """The threads of a worker that drive Spark, and tell that they do."""
+    """The thread of a worker that drives Spark."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
         self._settings: Settings = app.settings
@@ -43,24 +41,19 @@ class Driving:
         self._lifeline = lifeline
         self._ending = threading.Event()
         self._driver: Driver | None = None
-        self._driven: int | None = None
         self._later: dict[int, float] = {}
-        self._threads = [
-            threading.Thread(target=self._run, name="spark", daemon=True),
-            threading.Thread(target=self._attend, name="spark turns", daemon=True),
-        ]
+        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
 
     def start(self) -> None:
         """Begin to look for operations."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Give up what is under way, which others go on with, and end Spark."""
         self._ending.set()
         if self._driver is not None:
             self._driver.stop()
-        self._threads[0].join(STOP_TIMEOUT)
+        self._thread.join(STOP_TIMEOUT)
 
     def _run(self) -> None:
         while not self._ending.is_set():
@@ -82,17 +75,19 @@ class Driving:
 
     def _with_spark(self) -> None:
         """A session, in which operations have their turns as long as it lives. Raises whatever it ends with."""
+        from recovery.sweep.attending import attended
         from recovery.sweep.drive import Driver
         from recovery.sweep.session import spark
 
         with spark(self._settings) as cluster:
             self._driver = driver = Driver(cluster, self._resources, self._lifeline.worker.id)
             try:
-                while not self._ending.is_set() and driver.is_alive:
-                    if not self._round(driver):
-                        self._ending.wait(LOOK_EVERY)
+                with attended(self._resources, driver, self._waiting):
+                    while not self._ending.is_set() and driver.is_alive:
+                        if not self._round(driver):
+                            self._ending.wait(LOOK_EVERY)
             finally:
-                self._driver = self._driven = None
+                self._driver = None
 
     def _round(self, driver: Driver) -> bool:
         """A turn for each operation that waits; whether any does."""
@@ -100,7 +95,6 @@ class Driving:
         for number in waiting:
             if self._ending.is_set():
                 break
-            self._driven = number
             try:
                 driver.step(number, others_wait=len(waiting) > 1)
             except StoreError as error:
@@ -112,19 +106,4 @@ class Driving:
                 told = in_a_line(error) if isinstance(error, RecoveryError) else ""
                 log.warning("operation %d in Spark: %s; the others go on", number, told, exc_info=not told)
                 self._later[number] = time.monotonic() + LATER
-            finally:
-                self._driven = None
         return bool(waiting)
-
-    def _attend(self) -> None:
-        """Tell that there is a Spark, for what it is at and for what waits."""
-        from recovery.sweep.drive import DRIVEN
-
-        while not self._ending.wait(ATTEND_EVERY):
-            try:
-                if self._driver is not None and (waiting := self._waiting()):
-                    self._resources.store.operations.attend(waiting)
-                    if (driven := self._driven) is not None:
-                        self._resources.store.operations.drive(driven, self._lifeline.worker.id, DRIVEN)
-            except Exception as error:  # of the servers, or of whatever another program wrote
-                log.warning("operations in Spark: %s", in_a_line(error))

@@ -101,23 +101,33 @@ def test_what_workers_went_on_with_is_written_by_the_next_driver(resources: Reso
     assert now(resources, operation).state is OperationState.FINISHED and len(rows(precious)) == 2
 
 
-def test_what_was_cut_off_is_done_again(resources: Resources, precious: Path) -> None:
-    """After the folder was made, before that was noted down; and in the middle of the files."""
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_cut_off_is_done_again(resources: Resources, precious: Path, whole: bool) -> None:
+    """After the folder was made, before that was noted down; and in the middle of the files, or after them."""
     operation = ask(resources, here=True, parquet=str(precious))
+    folder = precious / f"operation={operation.id}"
     cluster = SparkSession.builder.getOrCreate().sparkContext
-    sums.check_target(cluster, operation)
+    sums.check_target(cluster, resources, operation)
     driver = Driver(cluster, resources, "first")
-    while not now(resources, operation).parquet_checked:
+    while not (there := now(resources, operation)).ready or resources.store.operation_ranges.how_many_open(
+        there.id, there.phase
+    ):
         assert driver.step(operation.id)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(resources.store.operations, "save", lambda *_: None)
         sums.save(cluster, resources, now(resources, operation))
     assert not now(resources, operation).parquet_written
+    if whole:
+        before = sorted(one.name for one in folder.iterdir())
+    else:
+        (folder / "_SUCCESS").unlink()
     driver.drive(operation.id)
     assert now(resources, operation).state is OperationState.FINISHED and len(rows(precious)) == 2
+    if whole:
+        assert sorted(one.name for one in folder.iterdir()) == before, "it was there already, and stays as it is"
 
 
-@pytest.mark.parametrize("kind", ["results", "files", "file"])
+@pytest.mark.parametrize("kind", ["results", "files", "file", "checked"])
 def test_what_somebody_else_wrote_under_its_name(
     resources: Resources, settings: Settings, precious: Path, kind: str
 ) -> None:
@@ -128,6 +138,11 @@ def test_what_somebody_else_wrote_under_its_name(
     else:
         theirs.mkdir()
         (theirs / "precious.txt").write_text("kept")
+    if kind == "checked":
+        frame = SparkSession.builder.getOrCreate().createDataFrame(
+            [("operation 1 of another",)], f"{sums.CHECKED} string"
+        )
+        frame.write.mode("overwrite").parquet(str(theirs))
     if kind == "results":
         SparkSession.builder.getOrCreate().range(3).write.mode("overwrite").parquet(str(theirs))
     before = sorted(path.name for path in precious.rglob("*"))

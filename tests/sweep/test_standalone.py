@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from recovery.records import Operation, OperationState, Phase, Totals
 from recovery.stack import Stack
 from recovery.stack.child import Child
 from tests.bench.sweep_data import fill
-from tests.sweep.standalone import ConnectServer, Standalone
+from tests.sweep.standalone import ROOT, ConnectServer, Standalone
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -140,7 +143,8 @@ def connect(tmp_path: Path) -> Iterator[ConnectServer]:
 
 @pytest.mark.soak
 def test_spark_connect(drive: Callable[..., Driven], connect: ConnectServer, tmp_path: Path) -> None:
-    """The driver runs elsewhere: the same report, sums and files."""
+    """The driver runs elsewhere: the same report, sums and files; and its requests, which its pages show, do not have
+    MongoDB's address."""
     driven = drive(connect.url)
     driven.worker()
     expected = driven.by_a_worker()
@@ -148,4 +152,29 @@ def test_spark_connect(drive: Callable[..., Driven], connect: ConnectServer, tmp
     operation = driven.ask(spark=True, parquet=str(target))
     assert driven.wait_finished(operation) == expected
     by_worker, by_spark = (driven.now(one).sums for one in (driven.resources.store.operations.newest(2)))
-    assert by_worker == by_spark and by_spark and list(target.glob("*.parquet"))
+    assert_hidden(driven.settings, connect.url, operation.id)
+    assert by_worker == by_spark and by_spark and list(target.glob("operation=*/*.parquet"))
+
+
+REQUESTS = """
+import sys
+from recovery.engine import Resources
+from recovery.settings import load
+from recovery.sweep.connect import session
+from recovery.sweep.results import results, session_of
+
+resources = Resources.connect(load())
+with session(sys.argv[1]) as made:
+    frame = results(session_of(made), resources, int(sys.argv[2]))
+    print(frame._plan.to_proto(made.client), frame.count())
+    frame.explain("extended")
+"""
+
+
+def assert_hidden(settings: Settings, url: str, number: int) -> None:
+    """In a process of its own: one has sessions of Spark Connect, or another one."""
+    command = [sys.executable, "-c", REQUESTS, url, str(number)]
+    env = {**os.environ, **settings.environment()}
+    run = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert "recovery_results" in run.stdout, run.stderr
+    assert "mongodb" not in run.stdout

@@ -16,8 +16,10 @@ from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from recovery.cli.main import app
-from recovery.errors import ServerUnavailable, SparkUnavailable, SweepFailed, UnknownProcessType
-from recovery.metrics import REPAIRS
+from recovery.engine import Resources
+from recovery.errors import ServerUnavailable, SparkUnavailable, StoreUnavailable, SweepFailed, UnknownProcessType
+from recovery.metrics import LAG, REPAIRS, carried
+from recovery.operations import OperationWorker
 from recovery.records import Decision, DecisionState, OperationState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import record_id
 from recovery.rules import Rule
@@ -27,7 +29,7 @@ from recovery.store.operations.operation_records import Operations
 from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
-from recovery.sweep import drive, sums, sweep
+from recovery.sweep import ask, drive, executor, sums, sweep
 from recovery.sweep.connect import session as connect
 from recovery.sweep.report import SHOWN
 from recovery.sweep.session import check_master
@@ -246,9 +248,39 @@ def test_what_executors_count_is_counted_here(database: Database, settings: Sett
 
     for _ in range(3):
         database.add(work_timeout)
-    before = repaired()
+    before, counted = repaired(), carried.counted()
     assert sweep(settings, repair=True).repaired == {Rule.WORK_TIMEOUT: 3}
     assert repaired() - before == 3
+    lag = {name: value for (name, _), value in carried.grown(counted).items() if name.startswith(LAG._name)}
+    assert lag.keys() == {f"{LAG._name}_bucket", f"{LAG._name}_sum"} and lag[f"{LAG._name}_sum"] > 0
+
+
+def test_a_task_that_fails_loses_no_counts(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither its own nor those of the others of its job."""
+    database.add(finished)
+    resources, works = Resources.connect(settings), iter([2, 0, 3])
+
+    def work_once(*_: Any) -> None:
+        number = next(works)
+        REPAIRS.labels(rule="WORK_TIMEOUT").inc(number or 1)
+        if not number:
+            raise StoreUnavailable("MongoDB is away")
+
+    def in_this_process(_: Any, tasks: int, work: executor.Work) -> list[executor.Worked]:  # noqa: ARG001
+        return [executor.work_at_a_range(work) for _ in range(3)]
+
+    monkeypatch.setattr(OperationWorker, "work_once", work_once)
+    monkeypatch.setattr(drive, "run", in_this_process)
+    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    driver, operation = drive.Driver(SparkContext.getOrCreate(), resources, "driver"), ask(resources, here=True)
+    before = carried.counted()
+    while next(iter(done := carried.grown(before)), None) is None:
+        assert driver.step(operation.id)
+    # Here it was counted where it is carried to: twice.
+    assert list(done.values()) == [2 * (2 + 1 + 3)]
+    assert "a job in Spark failed: MongoDB is away" in caplog.text
 
 
 def test_a_master_that_does_not_answer() -> None:

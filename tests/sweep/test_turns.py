@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from recovery.errors import SweepFailed
 from recovery.operations import Asked
 from recovery.records import Operation, OperationState, Phase
 from recovery.settings import Settings
-from recovery.sweep import drive
+from recovery.sweep import attending, drive
 from recovery.sweep.drive import Driver
 from recovery.worker import driving
 from recovery.worker.driving import Driving
@@ -56,7 +58,7 @@ class Lifeline:
 def served(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The thread of a worker that serves the queue spark, in this process and its session."""
     monkeypatch.setattr(driving, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(driving, "ATTEND_EVERY", 0.2)
+    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.2)
     made = Driving(Recovery(settings), Lifeline())  # type: ignore[arg-type]
     made.start()
     yield made
@@ -118,6 +120,71 @@ def test_what_others_have_leased_is_waited_for(
     with pytest.raises(SweepFailed, match="operation 1 was cut off: no disk"):
         for _ in range(drive.FRUITLESS + 1):
             driver.step(operation.id)
+
+
+def test_a_job_without_executors_is_left_alone(
+    resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told to attend to it, nor to what waits behind it, as long as no range is leased."""
+    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.02)
+    began, come = threading.Event(), threading.Event()
+
+    def run(*_: Any) -> list[Any]:
+        began.set()
+        assert come.wait(30)
+        return []
+
+    monkeypatch.setattr(drive, "run", run)
+    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    operation, waits = ask(resources), ask(resources)
+    while not operations.find(resources, operation.id).ready:
+        assert driver.step(operation.id)
+    ticks = counted_ticks(driver, monkeypatch)
+    with attending.attended(resources, driver, lambda: [waits.id]):
+        thread = threading.Thread(target=driver.step, args=[operation.id])
+        thread.start()
+        assert began.wait(10)
+        held = operations.find(resources, operation.id).driven_until
+        seen = operations.find(resources, waits.id).attended_at
+        wait_until(lambda: ticks.count(False) >= 3, 10, "that it was looked at three times")
+        assert operations.find(resources, operation.id).driven_until == held
+        assert operations.find(resources, waits.id).attended_at == seen
+        assert resources.store.operation_ranges.lease(operation.id, Phase.PLAN, "token", "an executor", 60.0)
+        wait_until(lambda: operations.find(resources, waits.id).attended_at != seen, 10, "that somebody is at work")
+        wait_until(lambda: operations.find(resources, operation.id).driven_until != held, 10, "that it is held")
+        come.set()
+        thread.join(10)
+
+
+def counted_ticks(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What each look of the thread came to."""
+    ticks, hold = list[bool](), driver.hold
+
+    def held() -> bool:
+        ticks.append(hold())
+        return ticks[-1]
+
+    monkeypatch.setattr(driver, "hold", held)
+    return ticks
+
+
+def test_who_drives_it_here_holds_it_while_he_writes(
+    resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `recovery sweep --here` does, however long a step takes: another driver would write over it."""
+    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.1)
+    monkeypatch.setattr(drive, "DRIVEN", 1.0)
+    operation, taken = ask(resources), list[bool]()
+    monkeypatch.setattr(drive.sums, "are_wanted", lambda *_: True)
+
+    def save(*_: Any) -> None:
+        until = resources.store.now() + timedelta(seconds=1.5)
+        wait_until(lambda: resources.store.now() > until, 10, "longer than others leave it to him")
+        taken.append(resources.store.operations.drive(operation.id, "another", 60.0))
+
+    monkeypatch.setattr(drive.sums, "save", save)
+    driver.drive(operation.id)
+    assert taken == [False] and state(resources, operation) is OperationState.FINISHED
 
 
 def test_what_another_driver_is_at_is_left_to_him(resources: Resources, driver: Driver) -> None:
