@@ -168,7 +168,7 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
     if operation.driven:
         yield "runs in", "Spark"
     if operation.parquet:
-        yield "parquet", operation.parquet
+        yield "parquet", f"{operation.parquet}{'' if operation.parquet_written else ', not yet written'}"
     if operation.rate:
         yield "rate", f"{operation.rate:g} processes a second in all"
     if operation.priorities:

@@ -2,6 +2,7 @@
 
     planning → planned → admitting → running → finished
        │ a check: finished              └ another is at the same processes: planned, and why
+       └ with Parquet it begins when a driver has seen that it can be written, and ends when it is
 
 Each step is one compare-and-set on the operation as it was read; cut off anywhere, whoever looks next does it again.
 Any number may look at once.
@@ -35,15 +36,16 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
         case OperationState.ADMITTING:
             return _admit(resources, operation)
         case OperationState.PLANNING | OperationState.RUNNING:
-            if operation.cuts is None:
+            if operation.cuts is None and (operation.parquet_checked or not operation.awaits_parquet):
                 driven = is_for_spark(resources, operation)
                 return _save(resources, operation.evolve(cuts=_cuts(resources, operation), driven=driven or None))
-            if not operation.ready:
+            if operation.cuts is not None and not operation.ready:
                 resources.store.operation_ranges.insert(list(_ranges(operation)))
                 return _save(resources, operation.evolve(ready=True))
-            if not resources.store.operation_ranges.how_many_open(operation.id, operation.phase):
+            done = operation.ready and not resources.store.operation_ranges.how_many_open(operation.id, operation.phase)
+            if done and not operation.awaits_parquet:
                 return _end_phase(resources, operation)
-            if operation.driven and is_left_alone(resources, operation):
+            if operation.driven and not done and is_left_alone(resources, operation):
                 log.warning("operation %d: nobody in Spark works at it; workers go on", operation.id)
                 return _save(resources, operation.evolve(driven=None, spark=False))
     resources.store.operations.postpone(operation.id, LOOK_EVERY)

@@ -1,4 +1,4 @@
-"""A range that is leased: held while it is worked at, and given up where nobody is to work at it any more."""
+"""A range that is leased: held while it is worked at, and given back where nobody is to work at it any more."""
 
 from __future__ import annotations
 

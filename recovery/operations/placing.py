@@ -31,7 +31,7 @@ def is_left_alone(resources: Resources, operation: Operation) -> bool:
     """Whether nobody in Spark has been at a phase for long. Notes it down if somebody is."""
     store, now = resources.store, resources.store.now()
     if store.operation_ranges.leased(operation.id, operation.phase):
-        store.operations.attend(operation.id)
+        store.operations.attend([operation.id])
         return False
     seen = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None]
     return not seen or now - max(seen) > LEFT_ALONE

@@ -18,6 +18,12 @@ COUNT_AFTER = 20.0
 """Who watches takes a twentieth of the time of one core at the most, however many results there are."""
 
 
+NO_PARQUET = (
+    "its Parquet files are written by a worker that serves the queue spark, and there is none: start one, "
+    "`recovery worker --queues spark`, or cancel it"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Of the phase that an operation is in, or ended in."""
@@ -38,14 +44,14 @@ class Progress:
     ranges_done: int
     workers: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Why ranges were given back."""
+    """Why ranges were given back, and why it does not go on."""
 
 
 class Watching:
     """Progress that is asked for again and again, as by who watches.
 
     To count the results takes three seconds for each million of them. So they are counted again only once COUNT_AFTER
-    times as long as that took is over, and in between it is what the ranges add up to, which have counted their pages.
+    times as long as that took is over, and in between it is what the ranges add up to, each of which counts its pages.
     """
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,8 +92,21 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
         ranges=len(parts),
         ranges_done=sum(part.state is RangeState.DONE for part in parts),
         workers=tuple(sorted({part.worker for part in parts if part.lease and part.worker})),
-        errors=tuple(dict.fromkeys(part.error for part in parts if part.error)),
+        errors=_errors(resources, operation, parts),
     )
+
+
+def _errors(resources: Resources, operation: Operation, parts: list[OperationRange]) -> tuple[str, ...]:
+    told = dict.fromkeys(part.error for part in parts if part.error)
+    if operation.state is OperationState.PLANNING and operation.awaits_parquet and not _is_driven(resources, operation):
+        told[NO_PARQUET] = None
+    return tuple(told)
+
+
+def _is_driven(resources: Resources, operation: Operation) -> bool:
+    """Whether somebody drives it, `recovery sweep --here` perhaps, or a worker may."""
+    until = operation.driven_until
+    return (until is not None and until > resources.store.now()) or resources.store.workers.serve_spark()
 
 
 def _kept(operation: Operation) -> Totals | None:

@@ -80,11 +80,12 @@ class OperationWorker:
                 break
         return worked
 
-    def work_once(self, number: int) -> None:
-        """Work at one range of an operation, as far as there is one. Raises StoreError, BrokerError."""
+    def work_once(self, number: int, seconds: float = math.inf) -> None:
+        """Work at one range of an operation, as far as there is one, for about so long. Raises StoreError,
+        BrokerError."""
         operation = self._resources.store.operations.get(number)
         if operation is not None and operation.ready and operation.state is STATES[operation.phase]:
-            self.work_at(operation, math.inf)
+            self.work_at(operation, time.monotonic() + seconds)
 
     def work_at(self, operation: Operation, until: float) -> bool:
         """Lease a range of an operation, and work at it; False if there is none to lease."""

@@ -168,9 +168,17 @@ class Operation(Record):
     driven: bool | None = None
     """Whether this phase is left to Spark."""
     attended_at: datetime | None = None
-    """When somebody was last seen at work in Spark."""
+    """When somebody was last seen at work in Spark, or about to be."""
+    driver: str | None = None
+    """Who drives it in Spark; others leave it to him."""
+    driven_until: datetime | None = None
+    """When that is over, unless he says so again."""
     parquet: str | None = None
-    """Of a check or repair in Spark: the folder where its results are written when it is planned."""
+    """Of a check or repair in Spark: the folder where its results are written when it is planned, in one of its own,
+    `operation=N`."""
+    parquet_checked: bool | None = None
+    """Whether that is there, and ours: it was not there before."""
+    parquet_written: bool | None = None
     apply_at_once: bool | None = None
     """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
     priorities: dict[str, int] = field(default_factory=dict)
@@ -209,7 +217,13 @@ class Operation(Record):
     @property
     def is_drivers(self) -> bool:
         """Whether it is for a driver of Spark to go on with."""
-        return bool(self.driven or (self.spark and self.cuts is None)) and self.state in ACTIVE
+        waits = self.driven or (self.spark and self.cuts is None) or self.awaits_parquet
+        return bool(waits) and self.state in ACTIVE
+
+    @property
+    def awaits_parquet(self) -> bool:
+        """Whether its plan can't be complete before a driver of Spark has written its results."""
+        return self.parquet is not None and not self.parquet_written and self.phase is Phase.PLAN
 
     @property
     def has_findings(self) -> bool:

@@ -8,13 +8,14 @@ moved on while the range was read is not held against it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 from recovery.repair import judge
 from recovery.rules import Finding, Snapshot, Surroundings
-from recovery.store import PORTION, PORTION_TASKS, Store
+from recovery.store import Store
 from recovery.store.views.ranges import Range
 from recovery.survey.outline import Source, suspect
 from recovery.survey.read import Outline, RangeCounts, look_for_tasks, survey
@@ -36,21 +37,29 @@ class Look:
 
 Wrong = tuple[list[Snapshot], list[Finding]]
 """Processes that were suspected, and what was found on them."""
+NOTHING: Wrong = ([], [])
 
 
 def wrong_in(store: Store, look: Look, part: Range, seen: RangeCounts) -> Iterator[Wrong]:
-    """What is wrong in a range, page by page. What is read is counted in `seen`."""
+    """What is wrong in a range, page by page; and nothing after each portion that was read, so that who holds a lease
+    hears of it, be anything wrong or not. What is read is counted in `seen`."""
     if look.chosen is not None and len(look.chosen) <= FEW:
         yield from _among(store, look, look.chosen, seen)
         return
     told, chosen = set[str](), frozenset(look.chosen) if look.chosen is not None else None
-    for page in _pages(survey(store.ranges, part, seen, chosen)):
-        yield from _of_page(store, look, page, seen, told)
+    for page in survey(store.ranges, part, seen, chosen):
+        if page:
+            yield from _of_page(store, look, page, seen, told)
+        yield NOTHING
     if chosen is None:
-        look_for_tasks(store.ranges, part, seen, thorough=look.thorough)
+        for _ in look_for_tasks(store.ranges, part, seen, thorough=look.thorough):
+            yield NOTHING
     if look.thorough:
         # What is of another type than it can be, at rest or where the survey does not look.
-        damaged = dict.fromkeys(store.ranges.damaged(part))
+        damaged = dict[str, None]()
+        for start, end in pairwise([part.start, *seen.cuts, part.end]):
+            damaged |= dict.fromkeys(store.ranges.damaged(Range(start, end)))
+            yield NOTHING
         odd = [one for one in damaged if one not in told and (chosen is None or one in chosen)]
         seen.orphans.difference_update(odd)
         yield from _whole(store, look, odd, odd)
@@ -94,19 +103,6 @@ def _among(store: Store, look: Look, chosen: Sequence[str], seen: RangeCounts) -
         seen.processes += len(snapshots)
         seen.decisions += sum(len(snapshot.decisions) for snapshot in snapshots)
         yield snapshots, judge(snapshots, look.around)
-
-
-def _pages(outlines: Iterable[Outline]) -> Iterator[list[Outline]]:
-    """As many as may be held in memory at once."""
-    page, weight = list[Outline](), 0
-    for outline in outlines:
-        page.append(outline)
-        weight += outline.weight
-        if len(page) == PORTION or weight > PORTION_TASKS:
-            yield page
-            page, weight = [], 0
-    if page:
-        yield page
 
 
 @contextmanager

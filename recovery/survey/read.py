@@ -7,6 +7,9 @@ a page of each collection.
 Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
 not. Where a range has as many of them as that makes, none is of a process that is gone, unless as many are lacking.
 
+Whoever goes through a range holds a lease on it, so he hears of each portion that was read, whatever it had in it: a
+range that is healthy takes as long as any other.
+
 The streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
 not to be is read again before anything is said of it.
 """
@@ -19,13 +22,17 @@ from dataclasses import dataclass, field
 
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
-from recovery.store import schema
+from recovery.store import PORTION, PORTION_TASKS, schema
 from recovery.store.briefs import children_of
 from recovery.store.client import Document
-from recovery.store.views.ranges import KEY, Range, Ranges
+from recovery.store.views.ranges import KEY, PAGE, Range, Ranges
 
 MAX_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""
+READ_EACH = PAGE
+"""Records after which who goes through a range hears of it: a tenth of a second's work."""
+CUT_EACH = 20 * PAGE
+"""Records that the server looks through for damage at once: a third of a second's work."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
@@ -40,6 +47,8 @@ class RangeCounts:
     counts them."""
     orphans: set[str] = field(default_factory=set)
     """Ids of which there are records, and no process was met; some of a great many. Whether there is one is asked."""
+    cuts: list[str] = field(default_factory=list)
+    """Processes between which are some `CUT_EACH` records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +90,14 @@ class Stream:
         self._at = end
         return self._ids[start:end], self._documents[start:end]
 
-    def pass_over_rest(self) -> None:
-        """Pass over what is left."""
+    def pass_over_rest(self) -> Iterator[None]:
+        """Pass over what is left, page by page."""
         self._pass_over(self._at, len(self._ids))
         self._at = len(self._ids)
         while self._turn():
             self._pass_over(0, len(self._ids))
             self._at = len(self._ids)
+            yield
 
     def _pass_over(self, start: int, end: int) -> None:
         if len(self.passed_over) < MAX_ORPHANS:
@@ -104,46 +114,75 @@ class Stream:
         return True
 
 
-def survey(stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None) -> Iterator[Outline]:
-    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given."""
+def survey(
+    stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None
+) -> Iterator[list[Outline]]:
+    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given.
+
+    As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
+    """
     graphs, decisions = (Stream(stored.pages(name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
+    found, weight, read, told = list[Outline](), 0, 0, 0
     for page in stored.pages(schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
+            if read >= CUT_EACH * (len(seen.cuts) + 1):
+                seen.cuts.append(process_id)
+            read += 1
             if chosen is not None and process_id not in chosen:
                 continue
             _, graph = graphs.take(process_id)
             keys, decided = decisions.take(process_id)
+            read += len(keys)
             seen.processes += 1
             seen.decisions += len(keys)
             if _at_rest(process, graph, keys, decided):
                 seen.tasks += len(keys)
             else:
-                yield Outline(process, graph, keys, decided)
+                found.append(outline := Outline(process, graph, keys, decided))
+                weight += outline.weight
+            if len(found) == PORTION or weight > PORTION_TASKS:
+                yield found
+                found, weight = [], 0
+            elif read >= told + READ_EACH:
+                yield []
+                told = read
+        yield []
+    if found:
+        yield found
     if chosen is None:
         for stream in (graphs, decisions):
-            stream.pass_over_rest()
+            for _ in stream.pass_over_rest():
+                yield []
             seen.orphans |= stream.passed_over
 
 
-def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> None:
-    """Add to the orphans of a range that was read whole those of which nothing but Task records is left. Where there
-    are as many as were seen, only if `thorough`."""
+def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> Iterator[None]:
+    """Add to the orphans of a range that was read whole those of which nothing but Task records is left, page by page.
+    Where there are as many as were seen, only if `thorough`."""
     if thorough or stored.how_many_tasks(part) != seen.tasks:
-        seen.orphans |= without_process(stored, part, (schema.TASKS,))
+        yield from _look_for(stored, part, (schema.TASKS,), seen.orphans)
 
 
 def without_process(stored: Ranges, part: Range, names: Sequence[str] = schema.OF_PROCESSES[1:]) -> set[str]:
     """Ids of which there are records in these collections, and no process was met; some of a great many. Reads keys
     alone."""
+    found = set[str]()
+    for _ in _look_for(stored, part, names, found):
+        pass
+    return found
+
+
+def _look_for(stored: Ranges, part: Range, names: Sequence[str], found: set[str]) -> Iterator[None]:
     streams = [Stream(stored.pages(name, part, KEY)) for name in names]
     for page in stored.pages(schema.PROCESSES, part, KEY):
         for process in page:
             for stream in streams:
                 stream.take(process["_id"])
+        yield
     for stream in streams:
-        stream.pass_over_rest()
-    return {process_id for stream in streams for process_id in stream.passed_over}
+        yield from stream.pass_over_rest()
+        found |= stream.passed_over
 
 
 def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:

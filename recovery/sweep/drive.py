@@ -1,14 +1,17 @@
-"""An operation driven in Spark: one job after the other, until nobody has to work at it.
+"""An operation driven in Spark: step by step, until nobody has to work at it.
 
 All that counts is in MongoDB. A driver, an executor or a worker of Spark's that is killed costs the leases that it had,
-which the next driver, or the next job of this one, takes back; where no driver comes, recovery workers go on.
+which the next driver, or the next job of this one, takes back; where no driver comes, recovery workers go on. Of many
+drivers one at a time drives an operation.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -16,19 +19,25 @@ from recovery.engine import Resources
 from recovery.errors import InputError, SweepFailed
 from recovery.metrics.carried import carry
 from recovery.operations.advance import advance
-from recovery.records import Operation, OperationState, Phase
+from recovery.records import Operation, OperationState
+from recovery.records.operation import RangeState
 from recovery.sweep import sums
 from recovery.sweep.executor import Work
 from recovery.sweep.job import run
 
 log = logging.getLogger(__name__)
 
+DRIVEN = 60.0
+"""Seconds for which others leave an operation to who drives it, unless he says so again."""
 FRUITLESS = 3
 """jobs, one after the other, that get nothing done before a driver gives up."""
 RETRY_AFTER = 6.0
 """Seconds until the next job where the last one brought nothing: ranges that failed are free again by then."""
 TASKS = 2000
 """Of one job."""
+TURN, TURN_SECONDS = 2, 10.0
+"""Tasks for each core, of a job beside which other operations wait, and how long each may take; then its range is given
+back, unless it is gone through as a whole."""
 
 
 class Driver:
@@ -37,6 +46,7 @@ class Driver:
     def __init__(self, cluster: SparkContext | SparkSession, resources: Resources, name: str) -> None:
         self._cluster, self._resources, self._name = cluster, resources, name
         self._ending = threading.Event()
+        self._fruitless: dict[int, int] = {}
 
     def stop(self) -> None:
         """Give up what is under way: its ranges can be leased again at once."""
@@ -46,53 +56,75 @@ class Driver:
         else:
             self._cluster.interruptAll()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its Spark still is, as far as this process knows."""
+        try:
+            if isinstance(self._cluster, SparkContext):
+                return self._cluster._jsc is not None and not self._cluster._jsc.sc().isStopped()
+            return not self._cluster.is_stopped
+        except (Py4JError, OSError):
+            return False
+
     def drive(self, number: int) -> None:
-        """Go on with an operation until nobody has to work at it, or Spark is not to. Raises SweepFailed, with what the
-        last range failed for; StoreError."""
-        fruitless = 0
-        while not self._ending.is_set() and (operation := self._at_work(number)) is not None:
-            store = self._resources.store
-            store.operations.attend(number)
-            if operation.parquet is not None and operation.cuts is None and self._refused(operation):
-                return
-            left = store.operation_ranges.how_many_open(number, operation.phase) if operation.ready else 0
-            if operation.state is OperationState.ADMITTING or not left:
-                if operation.ready and sums.are_wanted(self._resources, operation):
-                    sums.save(self._cluster, self._resources, operation)
-                advance(self._resources, self._at_work(number) or operation)
-                continue
-            failure = self._job(operation, min(left, TASKS))
-            if store.operation_ranges.how_many_open(number, operation.phase) < left:
-                fruitless = 0
-                continue
-            fruitless += 1
-            if fruitless == FRUITLESS:
-                raise SweepFailed(
-                    f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
-                    f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"
-                )
-            self._ending.wait(RETRY_AFTER)
+        """Go on with an operation until nobody has to work at it, or Spark is not to. Raises what `step` does."""
+        while not self._ending.is_set() and self.step(number):
+            pass
+
+    def step(self, number: int, *, others_wait: bool = False) -> bool:
+        """Take an operation a step further, a job at the most; whether it is to be gone on with. Raises SweepFailed,
+        with what the last range failed for; StoreError."""
+        operation = self._at_work(number)
+        if operation is None:
+            self._fruitless.pop(number, None)
+            return False
+        store = self._resources.store
+        if not store.operations.drive(number, self._name, DRIVEN):
+            self._ending.wait(1.0)
+            return True
+        if operation.awaits_parquet and not operation.parquet_checked:
+            self._check(operation)
+            return True
+        left = store.operation_ranges.how_many_open(number, operation.phase) if operation.ready else 0
+        if operation.state is OperationState.ADMITTING or not left:
+            if operation.ready and sums.are_wanted(self._resources, operation):
+                sums.save(self._cluster, self._resources, operation)
+            advance(self._resources, store.operations.get(number) or operation)
+            return True
+        before = self._done(operation)
+        tasks, seconds = (self._turn(), TURN_SECONDS) if others_wait else (TASKS, math.inf)
+        failure = self._job(operation, min(left, tasks), seconds)
+        if self._done(operation) != before:
+            self._fruitless.pop(number, None)
+        else:
+            self._wait_or_give_up(operation, failure)
+        return True
+
+    def _done(self, operation: Operation) -> list[tuple[RangeState, str | None]]:
+        parts = self._resources.store.operation_ranges.all(operation.id, operation.phase)
+        return [(part.state, part.cursor) for part in parts]
 
     def _at_work(self, number: int) -> Operation | None:
         operation = self._resources.store.operations.get(number)
         return operation if operation is not None and operation.is_drivers else None
 
-    def _refused(self, operation: Operation) -> bool:
-        """Whether its results can't be written where they are wanted; then it is cancelled before it begins."""
-        assert operation.parquet is not None
-        if operation.phase is not Phase.PLAN:
-            return False
-        try:
-            sums.check_target(self._cluster, operation.parquet)
-        except InputError as error:
-            refused = operation.evolve(state=OperationState.CANCELLED, refusal=str(error))
-            self._resources.store.operations.save(refused, None)
-            return True
-        return False
+    def _turn(self) -> int:
+        cores = self._cluster.defaultParallelism if isinstance(self._cluster, SparkContext) else TURN
+        return TURN * max(1, cores)
 
-    def _job(self, operation: Operation, tasks: int) -> str:
-        """Run one; why it failed, if it did."""
-        work = Work(self._resources.settings, operation.id, self._name)
+    def _check(self, operation: Operation) -> None:
+        """See that its results can be written where they are wanted, before an hour's work; if not, it is cancelled."""
+        try:
+            sums.check_target(self._cluster, operation)
+        except InputError as error:
+            checked = operation.evolve(state=OperationState.CANCELLED, refusal=str(error))
+            self._resources.store.operations.save(checked, None)
+        else:
+            self._resources.store.operations.save(operation.evolve(parquet_checked=True), RETRY_AFTER)
+
+    def _job(self, operation: Operation, tasks: int, seconds: float) -> str:
+        """Run one, each of whose tasks takes about so long at the most; why it failed, if it did."""
+        work = Work(self._resources.settings, operation.id, self._name, seconds)
         try:
             for counts in run(self._cluster, tasks, work):
                 carry(counts)
@@ -104,6 +136,19 @@ class Driver:
             self._resources.store.operation_ranges.take_back([operation.id], [self._name])
         return ""
 
+    def _wait_or_give_up(self, operation: Operation, failure: str) -> None:
+        number = operation.id
+        if not self._resources.store.operation_ranges.leased(number, operation.phase):
+            # Not by others, who get done what there is.
+            self._fruitless[number] = self._fruitless.get(number, 0) + 1
+        if self._fruitless.get(number, 0) >= FRUITLESS:
+            del self._fruitless[number]
+            raise SweepFailed(
+                f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
+                f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"
+            )
+        self._ending.wait(RETRY_AFTER)
+
     def _reason(self, operation: Operation) -> str:
         told = [one.error for one in self._resources.store.operation_ranges.all(operation.id, operation.phase)]
-        return next((error for error in told if error), "its ranges are leased by others, or Spark has no executor")
+        return next((error for error in told if error), "Spark has no executor")

@@ -6,6 +6,7 @@ running on an executor that Spark has abandoned, takes another range or none, an
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,13 +25,15 @@ class Work:
     operation: int
     name: str
     """In whose name ranges are leased: the driver takes back what executors that are gone had."""
+    seconds: float = math.inf
+    """After which a range is given back, as far as it is."""
 
 
 def work_at_a_range(work: Work) -> Counted:
     """Lease a range, and work at it till it is done, or nobody is to work at it; what was counted meanwhile. Nothing
     happens where none is free. Raises StoreError, BrokerError."""
     before = counted()
-    _worker(work.settings, work.name).work_once(work.operation)
+    _worker(work.settings, work.name).work_once(work.operation, work.seconds)
     return _grown(before, counted())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -16,6 +16,7 @@ from recovery.sweep.source import register
 
 FROM = 10_000
 """Processes. Fewer are summed up by MongoDB before Spark has its plan: some seconds, the first time."""
+CHECKED = "recovery_checks_that_it_can_write"
 SUMS = """
 SELECT type, rule, actor, sum(count) AS count
 FROM {results}
@@ -27,32 +28,52 @@ LIMIT {most}
 
 
 def are_wanted(resources: Resources, operation: Operation) -> bool:
-    """Whether an operation whose phase is done is to be summed up here."""
-    if operation.sums or not operation.has_findings:
-        return False
-    return operation.parquet is not None or totals_so_far(resources, operation).found >= FROM
+    """Whether an operation whose phase is done is to be summed up here, or written."""
+    if operation.awaits_parquet:
+        return True
+    return operation.has_findings and not operation.sums and totals_so_far(resources, operation).found >= FROM
 
 
 def save(cluster: SparkContext | SparkSession, resources: Resources, operation: Operation) -> None:
-    """Save the sums with the operation, and write its results to Parquet. Raises SweepFailed."""
+    """Save the sums with the operation, and write its results to Parquet. May be run again. Raises SweepFailed."""
     session = session_of(cluster)
     try:
         frame = results(session, resources, operation.id)
-        if operation.parquet is not None:
-            frame.write.mode("overwrite").parquet(operation.parquet)
+        if operation.awaits_parquet:
+            # What is there is our own: it was not there when it was checked.
+            frame.drop("operation").write.mode("overwrite").parquet(folder_of(operation))
         found = session.sql(SUMS, results=frame, most=MAX_SUMS).collect()
     except (PySparkException, Py4JError) as error:
         raise SweepFailed(cause(str(error))) from None
-    resources.store.operations.save(operation.evolve(sums=tuple(map(_sum, found))), LOOK_EVERY)
+    written = operation.evolve(sums=tuple(map(_sum, found)), parquet_written=operation.awaits_parquet or None)
+    resources.store.operations.save(written, LOOK_EVERY)
 
 
-def check_target(cluster: SparkContext | SparkSession, target: str) -> None:
-    """Raise InputError if nothing can be written there, or something is there already: before an hour's work."""
-    session = session_of(cluster)
+def folder_of(operation: Operation) -> str:
+    """Where its results are written: Spark reads the folder around it as a table of all operations there."""
+    return f"{operation.parquet}/operation={operation.id}"
+
+
+def check_target(cluster: SparkContext | SparkSession, operation: Operation) -> None:
+    """Make the folder, with no rows in it. May be run again. Raises InputError where nothing can be written, or where
+    somebody else's is already, SweepFailed where Spark is away."""
+    session, folder = session_of(cluster), folder_of(operation)
+    empty = session.createDataFrame([], f"{CHECKED} int")
     try:
-        session.createDataFrame([], "nothing int").write.mode("error").parquet(target)
+        if not _is_checked(session, folder):
+            empty.write.mode("error").parquet(folder)
+    except Py4JNetworkError as error:
+        raise SweepFailed(cause(str(error))) from None
     except (PySparkException, Py4JError) as error:
-        raise InputError(f"--parquet {target}: can't be written: {cause(str(error))}") from None
+        raise InputError(f"--parquet {operation.parquet}: can't be written: {cause(str(error))}") from None
+
+
+def _is_checked(session: SparkSession, folder: str) -> bool:
+    """Whether somebody who was cut off before he could say so has made it."""
+    try:
+        return bool(session.read.parquet(folder).columns == [CHECKED])
+    except (PySparkException, Py4JError):
+        return False  # as writing there will tell
 
 
 def results(session: SparkSession, resources: Resources, number: int) -> DataFrame:

@@ -8,6 +8,7 @@ there is of one type, and an abort of a quarter of them.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -42,12 +43,16 @@ def run(stack: Stack, settings: Settings, count: int = WORKING, processes: int =
         due = spread(decisions, begin, SECONDS)
         strikes, ending = begin + timedelta(seconds=CALM), threading.Event()
         assert store.now() < begin, "the first were overdue before all had their deadlines"
-        busy = threading.Thread(target=_operate, args=(resources, strikes, ending), daemon=True)
-        busy.start()
-        queued = take(decisions, broker, due)
-        ending.set()
-        busy.join()
+        with ThreadPoolExecutor(1) as beside:
+            busy = beside.submit(_operate, resources, strikes, ending)
+            try:
+                queued = take(decisions, broker, due)
+            finally:
+                ending.set()
+        begun = busy.result()  # or what it failed for: then nothing was beside
     done = database["operations"].count_documents({"state": "finished"})
+    if begun < AT_ONCE or not done:
+        raise AssertionError(f"nothing was measured: {begun} operations were begun, and {done} ended")
     looked_at = sum((one.planned.processes if one.planned else 0) for one in store.operations.newest(10_000))
     calm = [(queued[one] - at).total_seconds() for one, at in due.items() if at < strikes]
     late = [(queued[one] - at).total_seconds() for one, at in due.items() if at >= strikes]
@@ -57,8 +62,8 @@ def run(stack: Stack, settings: Settings, count: int = WORKING, processes: int =
     return [row("lag beside operations, p99", p99 / settings.scan_interval, "<= 2", "intervals", detail)]
 
 
-def _operate(resources: Resources, begin: Any, ending: threading.Event) -> None:
-    """Keep so many operations going, from then on."""
+def _operate(resources: Resources, begin: Any, ending: threading.Event) -> int:
+    """Keep so many operations going, from then on; how many were begun."""
     while resources.store.now() < begin:
         ending.wait(LOOK_EVERY)
     asked = [
@@ -67,7 +72,10 @@ def _operate(resources: Resources, begin: Any, ending: threading.Event) -> None:
         Asked("abort", "type:orders state:running", apply=True, rate=200.0),
     ]
     numbers = [operations.start(resources, one, "a bench").id for one in asked]
+    begun = len(numbers)
     while not ending.wait(LOOK_EVERY):
         for place, number in enumerate(numbers[:-1]):
             if operations.find(resources, number).state is OperationState.FINISHED:
                 numbers[place] = operations.start(resources, asked[place], "a bench").id
+                begun += 1
+    return begun

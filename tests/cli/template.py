@@ -26,6 +26,8 @@ import typer.main
 
 from tests.built_once import build_commands_once
 
+PATIENCE = "COMPLETION_IN_TESTS"
+"""Seconds that a completion may take, on a machine on which more is going on than a person's shell."""
 MOST = 1_000_000
 """Bytes of an order."""
 IMPORTED = ("cli.main", "engine", "health", "operations", "scan", "schedule", "search", "stack", "wfformat", "worker")
@@ -91,6 +93,8 @@ def become(order: Mapping[str, Any]) -> None:
     os.chdir(order["cwd"])
     sys.path.insert(0, order["cwd"])
     sys.argv[1:] = order["arguments"]
+    if patience := os.environ.pop(PATIENCE, ""):
+        sys.modules["recovery.cli.completion"].TIMEOUT = float(patience)  # type: ignore[attr-defined]
     try:
         runpy.run_module("recovery", run_name="__main__", alter_sys=True)
     except SystemExit as end:

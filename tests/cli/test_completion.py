@@ -12,18 +12,20 @@ from pathlib import Path
 import pytest
 
 from recovery import Settings
+from recovery.cli import completion
 from recovery.cli.bash_words import joined_words
 from recovery.cli.completion import complete_search
 from recovery.engine.operations.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, OperationKind, ProcessTypePreferences
 from tests.cli.command import Done, environment, recovery
+from tests.cli.template import PATIENCE
 from tests.cli.terminal import DISCARD, Typing
 from tests.world import World
 
 
-def offered(env: dict[str, str], *words: str) -> list[str]:
+def offered(env: dict[str, str], *words: str, patience: str = "30") -> list[str]:
     """By bash, for the last of these words of a command line."""
-    asked = {"_RECOVERY_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(("recovery", *words))}
+    asked = {"_RECOVERY_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(("recovery", *words)), PATIENCE: patience}
     done = recovery(env={**env, **asked, "COMP_CWORD": str(len(words))})
     assert (done.stderr, "Traceback" in done.stdout) == ("", False)
     return [line for line in done.stdout.splitlines() if line]
@@ -31,7 +33,8 @@ def offered(env: dict[str, str], *words: str) -> list[str]:
 
 def asked_by(shell: str, env: dict[str, str], line: str, **more: str) -> Done:
     """What zsh or fish are answered, who send the line as it stands before the cursor."""
-    done = recovery(env={**env, **more, "_RECOVERY_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line})
+    asked = {"_RECOVERY_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, PATIENCE: "30"}
+    done = recovery(env={**env, **more, **asked})
     assert (done.stderr, "Traceback" in done.stdout) == ("", False)
     return done
 
@@ -111,6 +114,7 @@ OFFERED = {
 def test_a_search(labelled: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in labelled.settings.environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(completion, "TIMEOUT", 30.0)
     assert {typed: complete_search(typed) for typed in OFFERED} == OFFERED
 
 
@@ -229,6 +233,6 @@ def test_labels_cost_a_seek_each(labelled: World) -> None:
 def test_silent_where_servers_are_away(settings: Settings) -> None:
     env = settings.model_copy(update={"mongo_uri": "mongodb://192.0.2.1:27017"}).environment()
     began = time.monotonic()
-    assert offered(env, "show", "0") == offered(env, "actor", "block", "") == []
+    assert offered(env, "show", "0", patience="") == offered(env, "actor", "block", "", patience="") == []
     assert time.monotonic() - began < 10
-    assert offered({**env, "RECOVERY_MONGO_URI": "nonsense"}, "show", "0") == []
+    assert offered({**env, "RECOVERY_MONGO_URI": "nonsense"}, "show", "0", patience="") == []

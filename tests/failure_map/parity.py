@@ -140,6 +140,9 @@ def of_damage(settings: Settings) -> Iterator[Case]:
     both = [(shape, one) for shape in (shapes.finished, shapes.running) for one in SPOILT]
     others: list[tuple[shapes.Shape, tuple[str, str, Any]]] = [
         (shapes.cycle, ("tasks", "args", [1])),
+        # Of these an outline would be enough, but for the damage.
+        (shapes.work_timeout, ("graphs", "idleTimeout", "1")),
+        (shapes.work_timeout, ("tasks", "args", [1])),
         (shapes.start_not_registered, ("processes", "restartedAt", 5)),
         (shapes.broken, ("processes", "startTask", Code("f()"))),
     ]

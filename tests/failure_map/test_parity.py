@@ -59,7 +59,7 @@ APART = (
           "what is finished, and seems so in outline, is looked into only with --thorough"),
     Apart(NOT_THOROUGH, LESS, Rule.RECORD_DAMAGED,
           damaged("running", *(f"decisions.{one}" for one in ("losses", "retry", "outcome.value", "children")))
-          | {"actor_damaged", "running, tasks.args", "cycle, tasks.args"},
+          | {"actor_damaged", "running, tasks.args", "cycle, tasks.args", "work_timeout, tasks.args"},
           "of what goes on tasks that are over or wait are read in outline, and Task records not at all"),
     Apart(NOT_THOROUGH, MORE, Rule.CYCLE, frozenset({"cycle, tasks.args"}),
           "who does not see the damage concludes from the rest"),
@@ -72,7 +72,8 @@ APART = (
     Apart(SCANNERS, LESS, Rule.GRAPH_CONTRADICTED, frozenset({"shape finished_tasks_lost"}), AT_REST),
     Apart(SCANNERS, LESS, Rule.RECORD_DAMAGED, damaged("finished") - damaged("finished", "processes.recoveryTime"),
           AT_REST),
-    Apart(SCANNERS, LESS, Rule.RECORD_DAMAGED, damaged("running", *TEXTS) | {"cycle, tasks.args"},
+    Apart(SCANNERS, LESS, Rule.RECORD_DAMAGED,
+          damaged("running", *TEXTS) | {"cycle, tasks.args", "work_timeout, tasks.args"},
           "no rule reads it, so it holds up nobody until it is needed"),
 )  # fmt: skip
 SERVED_BY_NOBODY = (

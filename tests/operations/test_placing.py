@@ -71,6 +71,17 @@ def test_what_nobody_in_spark_works_at_workers_go_on_with(world: Ordering, monke
     adds_up(world, done)
 
 
+def test_one_driver_at_a_time(world: Ordering) -> None:
+    """Whoever saves the operation meanwhile leaves it to him."""
+    operation, stored = world.ask("check"), world.store.operations
+    assert stored.drive(operation.id, "one", 60.0) and stored.drive(operation.id, "one", 60.0)
+    assert not stored.drive(operation.id, "other", 60.0)
+    assert stored.save(operation, 5.0) is not None, "as it was before anybody drove it"
+    assert not stored.drive(operation.id, "other", 60.0)
+    assert stored.drive(operation.id, "one", -1.0), "over, as if he was killed a minute ago"
+    assert stored.drive(operation.id, "other", 60.0) and not stored.drive(operation.id, "one", 60.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "told"),
     [

@@ -13,6 +13,7 @@ class Database:
     """The test's database."""
 
     def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.store = Store(settings)
         schema.create(self.store.database)
         self.now = self.store.now()

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recovery.engine import Resources
 from recovery.records import Decision, DecisionState, ProcessState, QueueStatistics, Task
 from recovery.records.ids import new_process_id, record_id
-from recovery.rules import Finding, Surroundings, judge_process
+from recovery.repair import look_at_all
+from recovery.rules import Finding, Rule, Surroundings, judge_process
 from recovery.store import schema
 from recovery.store.reading import Read
-from recovery.store.views.ranges import BRIEF, PAGE, Range
+from recovery.store.views import ranges
+from recovery.store.views.ranges import BRIEF, PAGE, STEP, Range
+from recovery.survey import Look, read, wrong_in
+from recovery.survey.examine import NOTHING
 from recovery.survey.outline import Source, live_keys, suspect
 from recovery.survey.read import Outline, RangeCounts, Stream, at_rest, survey
 from tests.sweep.database import Database
@@ -217,7 +223,7 @@ def test_a_survey_counts_and_sets_aside(database: Database) -> None:
         database.add(finished)
     odd = [database.add(shape) for shape in (running, *BROKEN)]
     seen = RangeCounts()
-    aside = [outline.process["_id"] for outline in survey(database.store.ranges, Range(), seen)]
+    aside = [one.process["_id"] for page in survey(database.store.ranges, Range(), seen) for one in page]
     assert seen.processes == 3 + len(odd)
     assert sorted(aside) == sorted(odd)
 
@@ -226,8 +232,8 @@ def test_an_outline_read_from_the_server_is_what_the_tests_above_take_it_for(dat
     for shape in (running, *BROKEN):
         records = shape(new_process_id(), database.now)
         database.insert(records)
-        (read,) = survey(database.store.ranges, Range(records.process.id), RangeCounts())
-        assert read == outlined(records)
+        (outline,) = chain(*survey(database.store.ranges, Range(records.process.id), RangeCounts()))
+        assert outline == outlined(records)
 
 
 def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
@@ -246,5 +252,47 @@ def test_a_process_that_is_longer_than_a_page(database: Database) -> None:
     database.insert(large)
     database.add(finished)
     seen = RangeCounts()
-    assert list(survey(database.store.ranges, Range(), seen)) == []
+    assert not any(survey(database.store.ranges, Range(), seen))
     assert (seen.processes, seen.decisions) == (3, 3 * SIZE + len(many))
+
+
+def test_who_goes_through_a_range_hears_of_each_portion(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be nothing wrong in it, nothing of it left but records of no process, or it looked through for damage."""
+    monkeypatch.setattr(ranges, "PAGE", STEP)
+    monkeypatch.setattr(read, "READ_EACH", STEP)
+    monkeypatch.setattr(read, "CUT_EACH", 2 * STEP)
+    count, around = 20, look_at_all(Resources.connect(database.settings))
+    for _ in range(count):
+        database.add(finished)
+    records = count * (SIZE + 1)
+    for thorough, more in ((False, 0), (True, count * SIZE)):
+        seen = RangeCounts()
+        heard = [*wrong_in(database.store, Look(around, thorough=thorough), Range(), seen)]
+        assert heard == [NOTHING] * len(heard) and (seen.processes, seen.decisions) == (count, count * SIZE)
+        assert len(heard) >= (records + more) / (2 * STEP)
+        assert len(seen.cuts) >= records / (2 * STEP) - 2
+    some = RangeCounts()
+    broken_off = wrong_in(database.store, Look(around), Range(), some)
+    assert next(broken_off) == NOTHING and some.processes < count / 2, "not all of it is read before that is heard"
+    database.store.database[schema.PROCESSES].delete_many({})
+    gone = [*wrong_in(database.store, Look(around), Range(), RangeCounts())]
+    assert gone.count(NOTHING) >= count * SIZE / (2 * STEP)
+    assert sum(len(findings) for _, findings in gone) == count
+
+
+@pytest.mark.parametrize("every", [2, 7])
+def test_damage_is_found_whatever_the_portions(database: Database, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    monkeypatch.setattr(read, "CUT_EACH", every * (SIZE + 1))
+    around, spoilt = look_at_all(Resources.connect(database.settings)), set[str]()
+    for number in range(12):
+        process_id = database.add(finished)
+        if number % 3 == 0:
+            spoilt.add(process_id)
+            update = {"q": {"_id": f"{process_id}/start"}, "u": {"$set": {"args": [1]}}}
+            database.store.database.command("update", "tasks", updates=[update], bypassDocumentValidation=True)
+    seen = RangeCounts()
+    found = [
+        one for _, findings in wrong_in(database.store, Look(around, thorough=True), Range(), seen) for one in findings
+    ]
+    assert len(seen.cuts) >= 12 // every - 1
+    assert [one.rule for one in found] == [Rule.RECORD_DAMAGED] * 4 and {one.process_id for one in found} == spoilt

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from bson import DatetimeMS, Decimal128
 from pyspark.errors import PySparkException
 
 from recovery.records import DecisionState
@@ -129,6 +130,45 @@ def test_a_condition_means_the_same_to_mongodb(
     assert found == whole
     if asked is not None:
         assert any(asked in query.get("$and", ()) for query in queries), queries
+
+
+ODD: list[dict[str, Any]] = [
+    {"type": ["orders", "refund"]},
+    {"type": {"$gt": ""}, "epoch": Decimal128("1")},
+    {"epoch": 1.0},
+    {"epoch": 1.5, "reopened": [1, 2]},
+    {"startedAt": [datetime(2026, 1, 1, tzinfo=UTC)]},
+    {"startedAt": DatetimeMS(8_640_000_000_000_000_000)},
+    {"error": [{"kind": "ValueError", "code": 1}]},
+    {"idleTimeout": float("nan")},
+    {"idleTimeout": 2**63 - 1, "retriedBySchedule": 1},
+    {"startedAt": None, "type": None, "epoch": None},
+]
+"""What another program may have written into a process."""
+
+
+def test_a_condition_means_the_same_of_damaged_records(tables: Tables, database: Database) -> None:
+    for odd in ODD:
+        update = {"q": {"_id": database.add(running)}, "u": {"$set": odd}}
+        database.store.database.command("update", "processes", updates=[update], bypassDocumentValidation=True)
+    whole = tables.read("processes").localCheckpoint()
+    for condition in (
+        "type = 'orders'",
+        "type IN ('orders', 'refund') AND state = 'running'",
+        "epoch >= 1",
+        "epoch < 2 AND reopened = 2",
+        "started_at >= timestamp'2020-01-01 00:00:00'",
+        "error_kind = 'ValueError' AND error_code <= 1",
+        "idle_timeout > 100",
+        "idle_timeout >= 9223372036854775808D",
+    ):
+        found, wanted = (
+            sorted(row.process for row in frame.where(condition).collect())
+            for frame in (tables.read("processes"), whole)
+        )
+        assert found == wanted, condition
+    (shown,) = whole.where("epoch = 1").collect()
+    assert shown.damage is None, "as a shell writes it"
 
 
 def test_a_selection_is_a_search(tables: Tables, database: Database) -> None:

@@ -7,7 +7,7 @@ stands here. There are few of them. The limiter alone moves without a version: i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pymongo import ReturnDocument
@@ -119,7 +119,8 @@ class Operations:
         if operation.planned is not None and operation.planned_at is None:
             new["plannedAt"] = "$$NOW"
         # The limiter's moment, and when somebody was seen, are not of any version. What is not there stays away.
-        kept = {"attendedAt": "$attendedAt", "freeAt": "$$REMOVE" if anew else "$freeAt"}
+        kept = {field: f"${field}" for field in ("attendedAt", "driver", "drivenUntil")}
+        kept["freeAt"] = "$$REMOVE" if anew else "$freeAt"
         saved = self._committed.find_one_and_update(
             {"_id": operation.id, "version": operation.version},
             [{"$replaceWith": {**new, **kept}}],
@@ -132,9 +133,15 @@ class Operations:
         later = [{"$set": {"recoveryTime": after(seconds)}}]
         self._current.update_one({"_id": number, **OVERDUE}, later, bypass_document_validation=True)
 
-    def attend(self, number: int) -> None:
-        """Note down that somebody is at work in Spark."""
-        self._current.update_one({"_id": number}, [{"$set": {"attendedAt": "$$NOW"}}])
+    def attend(self, numbers: Sequence[int]) -> None:
+        """Note down that somebody is at work in Spark, and that these have their turn."""
+        self._current.update_many({"_id": {"$in": list(numbers)}}, [{"$set": {"attendedAt": "$$NOW"}}])
+
+    def drive(self, number: int, driver: str, seconds: float) -> bool:
+        """Have it driven by this driver for so many seconds; False: another one drives it. With none it is free."""
+        free = {"$or": [{"driver": {"$in": [None, driver]}}, {"$expr": {"$lte": [date_of("$drivenUntil"), "$$NOW"]}}]}
+        fields = {"driver": literal(driver), "drivenUntil": after(seconds), "attendedAt": "$$NOW"}
+        return self._committed.update_one({"_id": number, **free}, [{"$set": fields}]).matched_count == 1
 
     def take_turn(self, number: int, state: OperationState, count: int) -> Turn | None:
         """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks

@@ -41,6 +41,14 @@ def _plain(*types: type) -> Callable[[Any], Any]:
     return read
 
 
+def _whole(value: Any) -> int:
+    """A shell writes all numbers as doubles; MongoDB has whole ones of 64 bits."""
+    if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**63:
+        return int(value)
+    whole: int = _plain(int)(value)
+    return whole
+
+
 def _number(value: Any) -> float:
     return float(_plain(int, float)(value))
 
@@ -74,13 +82,13 @@ def _length(value: Any) -> int:
 
 
 TEXT, FLAG = Kind("string", _plain(str)), Kind("boolean", _plain(bool))
-# MongoDB has whole numbers of 64 bits.
-WHOLE, NUMBER = Kind("bigint", _plain(int)), Kind("double", _number)
+WHOLE, NUMBER = Kind("bigint", _whole), Kind("double", _number)
 MOMENT, TEXTS = Kind("timestamp", _moment), Kind("array<string>", _texts)
 LABELS, NAMES = Kind("map<string,string>", _labels), Kind("array<string>", _names)
 COUNT = Kind("bigint", _length)
-PLAIN = (TEXT, FLAG, WHOLE, NUMBER, MOMENT)
-"""Kinds whose values MongoDB compares as Spark does."""
+PLAIN = (TEXT, FLAG, WHOLE, MOMENT)
+"""Kinds of which MongoDB finds all that Spark does by a comparison. Not so of numbers with a fraction: what a table
+shows of one may be rounded, and NaN is the least to one and the most to the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
-"""Conditions of a query that MongoDB answers, so that Spark gets nothing that it would throw away.
+"""Conditions of a query that MongoDB answers, so that Spark gets little that it would throw away.
 
-What is pushed down means the same in both: comparisons of a plain field, or of ids, with a value of its own type. A
-field that can't be read is null to Spark and of another type to MongoDB, and matches neither's comparison.
+They are comparisons of a plain field, or of ids, with a value of its own type.
+
+MongoDB finds all that Spark would, and of damaged records more: in an array it compares each entry, numbers of any type
+with each other, and dates that no row can show. To Spark such a field is null. So Spark applies the conditions as well.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
-from recovery.store.views.tables import MOMENT, NUMBER, PLAIN, TEXT, WHOLE, Kind, Table
+from recovery.store.views.tables import FLAG, MOMENT, PLAIN, TEXT, WHOLE, Kind, Table
 
 MAX_VALUES = 1000
 """Of an IN; more are left to Spark."""
@@ -36,16 +38,10 @@ _SIGNS: dict[type[Filter], str] = {
 }
 
 
-def pushed(table: Table, filters: Iterable[Filter]) -> tuple[list[Document], list[Filter]]:
-    """Conditions for MongoDB of what is asked for, and the filters that are left to Spark."""
-    conditions, left = list[Document](), list[Filter]()
-    for one in filters:
-        condition = _condition(table, one)
-        if condition is None:
-            left.append(one)
-        else:
-            conditions.append(condition)
-    return conditions, left
+def pushed(table: Table, filters: Iterable[Filter]) -> list[Document]:
+    """Conditions for MongoDB of what is asked for, as far as it can answer."""
+    conditions = (_condition(table, one) for one in filters)
+    return [condition for condition in conditions if condition is not None]
 
 
 def _condition(table: Table, asked: Filter) -> Document | None:
@@ -92,8 +88,6 @@ def _value(kind: Kind, value: Any) -> Any:
         return value
     if kind is WHOLE and isinstance(value, int) and not isinstance(value, bool):
         return value
-    if kind is NUMBER and isinstance(value, int | float) and value == value:
-        return value
-    if isinstance(value, bool) and kind not in (TEXT, WHOLE, NUMBER, MOMENT):
+    if kind is FLAG and isinstance(value, bool):
         return value
     raise TypeError

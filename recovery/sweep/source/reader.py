@@ -97,9 +97,8 @@ class RecoveryReader(DataSourceReader):  # type: ignore[misc]
         table = TABLES.get(self._reading.table)
         if table is None:
             return filters
-        conditions, left = pushed(table, filters)
-        self._reading = replace(self._reading, conditions=tuple(conditions))
-        return left
+        self._reading = replace(self._reading, conditions=tuple(pushed(table, filters)))
+        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         resources, number = Resources.connect(self._reading.settings), self._reading.operation
