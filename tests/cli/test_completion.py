@@ -4,6 +4,7 @@ answer."""
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -15,8 +16,8 @@ from recovery.cli import completion
 from recovery.cli.bash_words import joined_words
 from recovery.cli.completion import complete_search
 from recovery.engine.operations.saved_searches import save_search
-from recovery.records import ActorPreferences, Interruption, ProcessTypePreferences
-from tests.cli.command import environment, recovery
+from recovery.records import ActorPreferences, Interruption, OperationKind, ProcessTypePreferences
+from tests.cli.command import Done, environment, recovery
 from tests.cli.template import PATIENCE
 from tests.cli.terminal import DISCARD, Typing
 from tests.world import World
@@ -28,6 +29,28 @@ def offered(env: dict[str, str], *words: str, patience: str = "30") -> list[str]
     done = recovery(env={**env, **asked, "COMP_CWORD": str(len(words))})
     assert (done.stderr, "Traceback" in done.stdout) == ("", False)
     return [line for line in done.stdout.splitlines() if line]
+
+
+def asked_by(shell: str, env: dict[str, str], line: str, **more: str) -> Done:
+    """What zsh or fish are answered, who send the line as it stands before the cursor."""
+    asked = {"_RECOVERY_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, PATIENCE: "30"}
+    done = recovery(env={**env, **more, **asked})
+    assert (done.stderr, "Traceback" in done.stdout) == ("", False)
+    return done
+
+
+def offered_by(shell: str, env: dict[str, str], line: str) -> list[str]:
+    """As the shell reads it: zsh is told to call `_arguments`, with colons escaped for it; fish has a word a line, and
+    help after a tab."""
+    if shell == "fish":
+        said = asked_by(shell, env, line, _TYPER_COMPLETE_FISH_ACTION="get-args").stdout
+        return [one.partition("\t")[0] for one in said.splitlines() if one]
+    said = asked_by(shell, env, line).stdout.strip()
+    if said == "_files":
+        return []
+    assert said.startswith("_arguments '*: :((") and said.endswith("))'")
+    values = [re.match(r'"((?:[^"]|"")*)"', one) for one in said.removeprefix("_arguments '*: :((")[:-3].splitlines()]
+    return [value[1].replace(r"\\:", ":").replace('""', '"') for value in values if value is not None]
 
 
 @pytest.fixture
@@ -143,6 +166,56 @@ def test_in_bash(labelled: World, tmp_path: Path) -> None:
             bash.type(f"{typed}\t")
             bash.wait_for(wanted)
             bash.type(DISCARD)
+
+
+LINES = {
+    "recovery operation start ": [kind.value for kind in OperationKind],
+    "recovery operation start se": ["set_idle_timeout"],
+    "recovery operation start set_idle_timeout --idle": ["--idle-timeout"],
+    "recovery operation start check 'overdue st": ["overdue state:", "overdue started:"],
+    "recovery find state:br": ["state:broken"],
+    "recovery find label.customer:": ['label.customer:"acme 1"', 'label.customer:"acme 2"', "label.customer:bolt"],
+    "recovery show web-": ["web-0", "web-1", "web-2", "web-3"],
+    "recovery actor block ch": ["charge_card"],
+    "recovery actor block zz": [],
+    "recovery process-type en": ["enable"],
+}
+"""{a line up to the cursor: what is offered}."""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_what_other_shells_are_answered(labelled: World, shell: str) -> None:
+    env = labelled.settings.environment()
+    assert {line: offered_by(shell, env, line) for line in LINES} == LINES
+
+
+def test_fish_asks_whether_there_is_anything(labelled: World) -> None:
+    """Else it offers files."""
+    env = labelled.settings.environment()
+    for line, wanted in LINES.items():
+        done = asked_by("fish", env, line, _TYPER_COMPLETE_FISH_ACTION="is-args")
+        assert (done.returncode, done.stdout.strip()) == (0 if wanted else 1, ""), line
+
+
+@pytest.mark.parametrize(
+    ("shell", "calls"),
+    [
+        ("bash", "complete -o default -F _recovery_completion recovery"),
+        ("zsh", "compdef _recovery_completion recovery"),
+        ("fish", "complete --command recovery"),
+    ],
+)
+def test_the_script_for_a_shell(shell: str, calls: str) -> None:
+    script = recovery(env={"_RECOVERY_COMPLETE": f"source_{shell}"}).stdout
+    assert calls in script and f"_RECOVERY_COMPLETE=complete_{shell}" in script
+
+
+def test_kinds_of_operations(world: World) -> None:
+    env = world.settings.environment()
+    assert offered(env, "operation", "start", "") == [kind.value for kind in OperationKind]
+    assert offered(env, "operation", "start", "set") == ["set_idle_timeout"]
+    assert offered(env, "operation", "start", "restart") == ["restart", "restart_from"]
+    assert offered(env, "operation", "start", "set_idle_timeout", "--idle") == ["--idle-timeout"]
 
 
 def test_labels_cost_a_seek_each(labelled: World) -> None:

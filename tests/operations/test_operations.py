@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from recovery import InputError, operations
 from recovery.engine.operations.saved_searches import remove_search, save_search
-from recovery.operations import Asked
+from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
 from recovery.operations.kinds import repairing
-from recovery.records import OperationState, ProcessState, ResultState
+from recovery.records import OperationState, Phase, ProcessState, ResultState
 from recovery.repair import Reading, readings
 from recovery.settings import Settings
 from recovery.store import Store
@@ -210,17 +212,32 @@ def test_paused_resumed_and_cancelled(world: Ordering) -> None:
     assert world.now(other).state is OperationState.CANCELLED and world.now(other).ended_at is not None
 
 
-def test_a_rate_holds_for_all_who_work_at_it(world: Ordering) -> None:
-    """Two workers by turns, and the time that the database saw between the first and the last result."""
-    world.orders(12)
-    planned = world.bring_on(world.ask("abort", "state:running", rate=10.0))
+def test_a_rate_holds_for_all_who_work_at_it(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers at once, each at a range of its own, by the time of the database."""
+    monkeypatch.setattr(advancing, "RESULTS_EACH", 16)
+    world.orders(30)
+    planned = world.bring_on(world.ask("abort", "state:running", rate=20.0))
     operations.apply(world.app.resources, planned.id)
-    done = world.bring_on(planned)
-    assert done.ended_at is not None and done.begun_at is not None
-    # The first ten of a second pass at once, the others after it.
-    assert (done.ended_at - done.begun_at).total_seconds() >= 0.9
-    turns = [world.store.operations.take_turn(planned.id, OperationState.FINISHED, 10) for _ in range(3)]
-    assert [turn is not None and round(turn.seconds) for turn in turns] == [0, 1, 2]
+    wait_until(lambda: (world.advance(planned) or planned).ready, 10, "its ranges")
+    together = Barrier(2)
+
+    def work(name: str) -> None:
+        worker = world.worker(name)
+        together.wait(10)
+        world.bring_on(planned, worker=worker)
+
+    with ThreadPoolExecutor(2) as workers:
+        for one in [workers.submit(work, name) for name in ("one", "two")]:
+            one.result(40)
+    parts = world.store.operation_ranges.all(planned.id, Phase.APPLY)
+    assert sorted((part.worker, part.totals.done) for part in parts) == [("one", 15), ("two", 15)]
+    ended = [one.ended_at for one in world.results(planned).values() if one.ended_at is not None]
+    begun = world.now(planned).begun_at
+    # Those of whoever asks first pass at once, the others after them: fifteen at twenty a second.
+    assert len(ended) == 30 and begun is not None and (max(ended) - begun).total_seconds() >= 0.74
+    turns = [world.store.operations.take_turn(planned.id, OperationState.FINISHED, 20) for _ in range(3)]
+    first, second, third = (turn.seconds for turn in turns if turn is not None)
+    assert (round(second - first), round(third - second)) == (1, 1)
 
 
 def test_priorities(world: Ordering) -> None:
@@ -262,70 +279,6 @@ def test_two_that_exclude_each_other(world: Ordering) -> None:
     assert done.applied is not None and done.applied.changed == 3, "they run, or have ended, by then"
 
 
-def test_two_operators_at_once_apply_it_once(world: Ordering) -> None:
-    world.orders(2)
-    planned = world.bring_on(world.ask("abort", "state:running"))
-    operations.apply(world.app.resources, planned.id)
-    with pytest.raises(InputError, match="running"):
-        operations.apply(world.app.resources, planned.id)
-    done = world.bring_on(planned)
-    with pytest.raises(InputError, match="finished, since 20"):
-        operations.pause(world.app.resources, done.id)
-    with pytest.raises(InputError, match="nothing to cancel"):
-        operations.cancel(world.app.resources, done.id, "late")
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (Asked("abort"), "nothing is selected.*--all"),
-        (Asked("abort", "state:running", everything=True), "give one of them"),
-        (Asked("abort", "type:none"), "no process matches 'type:none'"),
-        (Asked("abrot", "state:running"), "did you mean 'abort'"),
-        (Asked("abort", "state:running", rate=0.0), "rate 0.0: .*above 0"),
-        (Asked("abort", "state:running", rate=-1.0), "pause it"),
-        (Asked("abort", "state:running", rate=float("nan")), "above 0"),
-        (Asked("abort", "state:running", priorities={"oder": 1}), "did you mean 'order'"),
-        (Asked("check", "state:running", apply=True), "a check changes nothing"),
-    ],
-)
-def test_bad_input_is_an_error_and_saves_nothing(world: Ordering, asked: Asked, said: str) -> None:
-    world.orders(1)
-    with pytest.raises(InputError, match=said):
-        operations.start(world.app.resources, asked, WHY)
-    assert world.store.operations.newest(1) == []
-
-
-def test_a_reason_is_needed(world: Ordering) -> None:
-    world.orders(1)
-    with pytest.raises(InputError, match="say in a few words why"):
-        operations.start(world.app.resources, Asked("check", everything=True), " ")
-
-
-def test_a_number_that_is_none(world: Ordering) -> None:
-    with pytest.raises(InputError, match="no operation has the number 7; there is none yet"):
-        operations.apply(world.app.resources, 7)
-
-
-def test_the_audit_log_tells_all(world: Ordering) -> None:
-    world.orders(1)
-    planned = world.bring_on(world.ask("abort", "state:running"))
-    operations.set_rate(world.app.resources, planned.id, 5.0, "gently", by="bob")
-    operations.apply(world.app.resources, planned.id, by="bob")
-    world.bring_on(planned)
-    with pytest.raises(InputError):
-        operations.apply(world.app.resources, planned.id, by="eve")
-    entries = world.store.audit_log.newest(10, operation=planned.id)
-    told = [(one.what, one.who, one.why, (one.outcome or "").split(":")[0]) for one in reversed(entries)]
-    assert told == [
-        ("operation start", "ann", WHY, f"operation {planned.id} is ordered"),
-        ("operation rate", "bob", "gently", "done"),
-        ("operation apply", "bob", "", "done"),
-        ("operation apply", "eve", "", "refused"),
-    ]
-    assert all(one.at and one.ended_at and one.origin for one in entries)
-
-
 @pytest.mark.parametrize("kind", ["restart", "restart_from"])
 def test_one_that_fails_does_not_hold_up_the_others(world: Ordering, kind: str) -> None:
     """Those that were done before it, in the same page, are told as done."""
@@ -340,10 +293,3 @@ def test_one_that_fails_does_not_hold_up_the_others(world: Ordering, kind: str) 
     assert [results[one].state for one in ids] == [ResultState.DONE, ResultState.ERROR, ResultState.DONE]
     assert results[ids[1]].error
     adds_up(world, done)
-
-
-def test_numbers_go_on_and_nothing_is_lost_between_two_who_order(world: Ordering) -> None:
-    world.orders(1)
-    numbers = [world.ask("check").id for _ in range(3)]
-    assert numbers == [1, 2, 3]
-    wait_until(lambda: not world.worker().run_once(5) and not world.store.operations.at_work(), 20, "all of them")
