@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from recovery.engine import Resources
-
-
-def count_abort_waiting(resources: Resources, actor: str, reason: str, limit: int | None, yes: bool) -> int:
-    """Abort those processes, or, without `yes`, count them; how many they are."""
+def abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, json: bool) -> None:
+    """Abort those processes, or, without `yes`, say how many they are."""
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
     from recovery.engine.operations.abort import abort_waiting, waiting_for
+    from recovery.plurals import count
 
     if yes:
-        return abort_waiting(resources, actor, reason, limit)
-    waiting = len(waiting_for(resources, actor))
-    return waiting if limit is None else min(limit, waiting)
+        processes = abort_waiting(connect(), actor, reason, limit)
+        said = f"{count(processes, 'process')} aborted"
+    else:
+        waiting = len(waiting_for(connect(), actor))
+        processes = waiting if limit is None else min(limit, waiting)
+        said = f"would abort {count(processes, 'process')} with tasks for {actor}; add --yes to do it"
+    if json:
+        print_json("broken abort", {"done": yes, "processes": processes})
+    else:
+        console().print(said)

@@ -9,7 +9,7 @@ import typer
 from recovery.cli.completion import complete_actor
 from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, connect, paragraphs
-from recovery.cli.overrides import Found, Help, group
+from recovery.cli.overrides import Found, Help, Settings, group
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +69,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocom
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    actors = group(HELP, _overrides, look, _one, _print, "actors")
+    actors = group(Settings(HELP, _overrides, look, _one, _print, "actors"))
     actors.command("block", cls=Command, help=paragraphs(BLOCK_HELP))(block)
     actors.command("unblock", cls=Command, help=paragraphs(UNBLOCK_HELP))(unblock)
     actors.command("forget", cls=Command, help=paragraphs(FORGET_HELP))(forget)

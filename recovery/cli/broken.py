@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_actor, complete_process, complete_type
-from recovery.cli.options import Command, CommandGroup, ReasonOption
+from recovery.cli.broken_abort import HELP as ABORT
+from recovery.cli.broken_abort import abort
+from recovery.cli.broken_groups import ActorOption, FingerprintOption, KindOption, Target, TypeOption, selection_of
+from recovery.cli.broken_restart import HELP as RESTART
+from recovery.cli.broken_restart import restart
+from recovery.cli.options import Command, CommandGroup
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from recovery.engine import Resources
     from recovery.records import Interruption
-    from recovery.store import Selection
 
 HELP = """List, show, restart and abort what failed for good.
 
@@ -37,51 +38,6 @@ SHOW_HELP = """Show the interrupted tasks of a process, or one of them, with the
 
 Example: [bold]recovery broken show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
 """
-RESTART_HELP = """Restart interrupted tasks: all of a process, one of them, or a group.
-
-What was finished is not done again. A process runs again once none of its tasks is failed any more; so does one that
-broke as a whole, at its process_timeout. For a group, says what it would do unless --yes is given.
-
-Example: [bold]recovery broken restart --type order --kind TimeoutError --reason "the bank is back" --yes[/bold]
-"""
-ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
-
-Attempts that run lose their claim. A process may be aborted while it runs. For a group, says what it would do unless
---yes is given. --waiting-for takes the processes with tasks for an actor that no worker serves.
-
-Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "order withdrawn"[/bold]
-
-Example: [bold]recovery broken abort --waiting-for charge_card_v1 --yes[/bold]
-"""
-
-_TARGET = typer.Argument(
-    metavar="PROCESS_ID[/TASK]",
-    help="A process's id or custom id, or that and a task's id.",
-    show_default=False,
-    autocompletion=complete_process,
-)
-Target = Annotated[str, _TARGET]
-GivenTarget = Annotated[str | None, _TARGET]
-TypeOption = Annotated[
-    str | None, typer.Option("--type", help="Only of processes of this type.", autocompletion=complete_type)
-]
-ActorOption = Annotated[
-    str | None, typer.Option("--actor", help="Only tasks of this actor.", autocompletion=complete_actor)
-]
-KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
-FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
-TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most tasks to restart.")]
-ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most processes to abort.")]
-WaitingForOption = Annotated[
-    str | None,
-    typer.Option(
-        "--waiting-for",
-        metavar="ACTOR",
-        help="Processes with tasks for an actor that no worker serves.",
-        autocompletion=complete_actor,
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do it: else it only says what it would do.")]
 
 app = typer.Typer(name="broken", cls=CommandGroup, help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
 
@@ -105,7 +61,7 @@ def list_(
     from recovery.health.records import count_unlisted
     from recovery.plurals import count
 
-    resources, selection = connect(), _selection(process_type, actor, kind, fingerprint)
+    resources, selection = connect(), selection_of(process_type, actor, kind, fingerprint)
     interruptions = resources.store.interruptions
     groups = interruptions.groups(selection)
     if json:
@@ -140,130 +96,6 @@ def show(target: Target, json: JsonOption = False) -> None:
             out.print(line)
 
 
-@app.command(cls=Command, help=paragraphs(RESTART_HELP))
-def restart(
-    target: GivenTarget = None,
-    process_type: TypeOption = None,
-    actor: ActorOption = None,
-    kind: KindOption = None,
-    fingerprint: FingerprintOption = None,
-    limit: TasksOption = None,
-    reason: ReasonOption = "",
-    yes: YesOption = False,
-    json: JsonOption = False,
-) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
-    from recovery.engine.lookup import resolve_task
-    from recovery.engine.operations.restart import restart_process, restart_selected
-    from recovery.plurals import count
-
-    selection = _selection(process_type, actor, kind, fingerprint)
-    _check_target(target, selection, limit)
-    resources, out = connect(), console()
-    if target is not None:
-        done = restart_process(resources, *resolve_task(resources, target), reason)
-    elif not yes:
-        tasks = _at_most(limit, resources.store.interruptions.count(selection))
-        if json:
-            print_json("broken restart", {"done": False, "tasks": tasks, "processes": None})
-        else:
-            _print_plan(out, resources, selection, f"restart {count(tasks, 'interrupted task')}")
-        return
-    else:
-        done = restart_selected(resources, selection, limit, reason)
-    if json:
-        print_json("broken restart", {"done": True, "tasks": done.tasks, "processes": done.processes})
-        return
-    if target is None:
-        _print_if_none(out, resources, selection, done.tasks)
-    out.print(f"{count(done.tasks, 'task')} restarted, {count(done.processes, 'process')} set running again")
-
-
-@app.command(cls=Command, help=paragraphs(ABORT_HELP))
-def abort(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROCESS_ID", help="Its id or custom id.", show_default=False, autocompletion=complete_process
-        ),
-    ] = None,
-    process_type: TypeOption = None,
-    actor: ActorOption = None,
-    kind: KindOption = None,
-    fingerprint: FingerprintOption = None,
-    waiting_for: WaitingForOption = None,
-    limit: ProcessesOption = None,
-    reason: Annotated[
-        str, typer.Option("--reason", help="Shown with the process, and kept in the audit log.")
-    ] = "aborted by an operator",
-    yes: YesOption = False,
-    json: JsonOption = False,
-) -> None:
-    from recovery.cli.abort_waiting import count_abort_waiting
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
-    from recovery.engine.lookup import resolve_task
-    from recovery.engine.operations.abort import abort_process, abort_selected
-    from recovery.errors import InputError
-    from recovery.plurals import count
-
-    selection = _selection(process_type, actor, kind, fingerprint)
-    if waiting_for is not None:
-        if target is not None or selection.filter():
-            raise InputError("--waiting-for goes with --limit, --reason and --yes alone")
-        done = count_abort_waiting(connect(), waiting_for, reason, limit, yes)
-        if json:
-            print_json("broken abort", {"done": yes, "processes": done})
-        elif yes:
-            console().print(f"{count(done, 'process')} aborted")
-        else:
-            console().print(f"would abort {count(done, 'process')} with tasks for {waiting_for}; add --yes to do it")
-        return
-    _check_target(target, selection, limit)
-    resources, out = connect(), console()
-    if target is not None:
-        process_id, task = resolve_task(resources, target)
-        if task is not None:
-            raise InputError(f"{target}: a process is aborted as a whole; give its id, {process_id}")
-        abort_process(resources, process_id, reason)
-        done = 1
-    elif not yes:
-        processes = _at_most(limit, resources.store.interruptions.count_processes(selection))
-        if json:
-            print_json("broken abort", {"done": False, "processes": processes})
-        else:
-            _print_plan(out, resources, selection, f"abort {count(processes, 'process')}")
-        return
-    else:
-        done = abort_selected(resources, selection, reason, limit)
-    if json:
-        print_json("broken abort", {"done": True, "processes": done})
-        return
-    if target is None:
-        _print_if_none(out, resources, selection, done)
-    out.print(f"{count(done, 'process')} aborted")
-
-
-def _selection(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:
-    from recovery.records import given
-    from recovery.store import Selection
-
-    names = {"type": process_type, "actor": actor, "kind": kind, "fingerprint": fingerprint}
-    return Selection(**{key: given.text(name, f"--{key}") for key, name in names.items() if name is not None})
-
-
-def _check_target(target: str | None, selection: Selection, limit: int | None) -> None:
-    """Raise InputError unless either one process or task is named, or a group."""
-    from recovery.errors import InputError
-
-    options = "--type, --actor, --kind or --fingerprint"
-    if target is None and not selection.filter():
-        raise InputError(f"nothing is named: give a process id, or a group by {options} (`recovery broken list`)")
-    if target is not None and (selection.filter() or limit is not None):
-        raise InputError(f"{target} and a group are named: give either a process id, or {options} with --limit")
-
-
 def _of_target(resources: Resources, target: str) -> list[Interruption]:
     from recovery.engine.lookup import find_process, resolve_task
     from recovery.errors import InputError
@@ -282,29 +114,8 @@ def _of_target(resources: Resources, target: str) -> list[Interruption]:
     return found
 
 
-def _print_plan(out: Console, resources: Resources, selection: Selection, what: str) -> None:
-    from recovery.cli.interrupted import print_groups, print_none
-
-    groups = resources.store.interruptions.groups(selection)
-    if not groups:
-        print_none(out, resources.store.interruptions, selection)
-        return
-    print_groups(out, groups)
-    out.print(f"would {what}; add --yes to do it")
-
-
-def _print_if_none(out: Console, resources: Resources, selection: Selection, done: int) -> None:
-    """Where nothing was done since nothing is selected: what may have been meant."""
-    from recovery.cli.interrupted import print_none
-
-    if not done and not resources.store.interruptions.count(selection):
-        print_none(out, resources.store.interruptions, selection)
-
-
-def _at_most(limit: int | None, number: int) -> int:
-    return number if limit is None else min(number, limit)
-
-
 def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
+    """Register the commands of this module, and those that change something."""
+    app.command(cls=Command, help=paragraphs(RESTART))(restart)
+    app.command(cls=Command, help=paragraphs(ABORT))(abort)
     commands.add_typer(app)

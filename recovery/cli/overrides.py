@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,89 +39,110 @@ class Help:
     unset: str
 
 
-def group(
-    texts: Help,
-    kind: Callable[[], Kind],
-    look: Callable[[Resources], dict[str, Found]],
-    one: Callable[[Stored[Any]], Found],
-    show_all: Callable[[Console, dict[str, Found]], None],
-    plural: str,
-) -> typer.Typer:
-    """The commands `list`, `show`, `set` and `unset` over one kind of settings.
+@dataclass(frozen=True)
+class Settings:
+    """One kind of settings. `kind` imports what is worked with, when a command is run."""
 
-    `kind` imports what is worked with, when a command is run. `look` and `one` give all, or what is kept under one
-    name, as JSON has it, all of them under `plural`; `show_all` shows them to people.
-    """
+    texts: Help
+    kind: Callable[[], Kind]
+    look: Callable[[Resources], dict[str, Found]]
+    """All of them, as JSON has it."""
+    one: Callable[[Stored[Any]], Found]
+    """The same of what is kept under one name."""
+    print_all: Callable[[Console, dict[str, Found]], None]
+    plural: str
+    """What JSON calls all of them."""
+
+
+def group(of: Settings) -> typer.Typer:
+    """The commands `list`, `show`, `set` and `unset` over one kind of settings."""
+    texts = of.texts
     made = typer.Typer(cls=CommandGroup, help=paragraphs(texts.group), no_args_is_help=True)
     # Not in the annotation, which is read where this name is not known.
     which = typer.Argument(metavar="NAME", show_default=False, autocompletion=texts.complete)
 
     @made.command("list", cls=Command, help=paragraphs(texts.list))
     def list_(json: JsonOption = False) -> None:
-        from recovery.cli.envelope import print_json
-        from recovery.cli.output import connect, console
-
-        found = look(connect())
-        if json:
-            print_json(f"{texts.name} list", {plural: found})
-        else:
-            show_all(console(), found)
+        _list(of, json)
 
     @made.command(cls=Command, help=paragraphs(texts.show))
     def show(name: str = which, json: JsonOption = False) -> None:
-        from recovery.cli.envelope import print_json
-        from recovery.cli.output import connect, console
-
-        found = {"name": name, **one(kind()(connect()).get(name))}
-        if json:
-            print_json(f"{texts.name} show", found)
-        else:
-            _show(console(), found)
+        _show(of, name, json)
 
     @made.command("set", cls=Command, help=paragraphs(texts.set))
     def set_(
         name: str = which, settings: list[str] = ASSIGNMENTS, reason: ReasonOption = "", json: JsonOption = False
     ) -> None:
-        from recovery.cli.output import connect
-        from recovery.cli.settings import parse
-
-        changes = parse(kind().kind, settings, name)
-        overrides = kind()(connect())
-        overrides.set(name, changes, reason)
-        changed("set", name, overrides.get(name), changes, json)
+        _set(of, name, settings, reason, json)
 
     @made.command(cls=Command, help=paragraphs(texts.unset))
     def unset(
         name: str = which, settings: list[str] = NAMES, reason: ReasonOption = "", json: JsonOption = False
     ) -> None:
-        from recovery.cli.output import connect
-        from recovery.cli.settings import check_names
-
-        check_names(kind().kind, settings, f"unset {name} {' '.join(settings)}")
-        overrides = kind()(connect())
-        overrides.unset(name, settings, reason)
-        changed("unset", name, overrides.get(name), dict.fromkeys(settings), json)
-
-    def changed(how: str, name: str, stored: Stored[Any], settings: Iterable[str], json: bool) -> None:
-        """Tell what holds now that these settings were changed."""
-        from recovery.cli.envelope import print_json
-        from recovery.cli.output import console
-        from recovery.cli.reach import not_reached
-        from recovery.cli.settings import effective_line
-
-        names = list(settings)
-        told = not_reached(stored.effective, names)
-        if json:
-            print_json(f"{texts.name} {how}", {"name": name, **one(stored), "not_reached": told})
-            return
-        console().print(f"{name}: {effective_line(stored, names)}")
-        for sentence in told:
-            console().print(sentence, style="dim", highlight=False)
+        _unset(of, name, settings, reason, json)
 
     return made
 
 
-def _show(out: Console, found: Found) -> None:
+def _list(of: Settings, json: bool) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+
+    found = of.look(connect())
+    if json:
+        print_json(f"{of.texts.name} list", {of.plural: found})
+    else:
+        of.print_all(console(), found)
+
+
+def _show(of: Settings, name: str, json: bool) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+
+    found = {"name": name, **of.one(of.kind()(connect()).get(name))}
+    if json:
+        print_json(f"{of.texts.name} show", found)
+    else:
+        _print(console(), found)
+
+
+def _set(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
+    from recovery.cli.output import connect
+    from recovery.cli.settings import parse
+
+    changes = parse(of.kind().kind, settings, name)
+    overrides = of.kind()(connect())
+    overrides.set(name, changes, reason)
+    _tell_changed(of, "set", name, overrides.get(name), list(changes), json)
+
+
+def _unset(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
+    from recovery.cli.output import connect
+    from recovery.cli.settings import check_names
+
+    check_names(of.kind().kind, settings, f"unset {name} {' '.join(settings)}")
+    overrides = of.kind()(connect())
+    overrides.unset(name, settings, reason)
+    _tell_changed(of, "unset", name, overrides.get(name), list(dict.fromkeys(settings)), json)
+
+
+def _tell_changed(of: Settings, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
+    """Tell what holds now that these settings were changed."""
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import console
+    from recovery.cli.reach import not_reached
+    from recovery.cli.settings import effective_line
+
+    told = not_reached(stored.effective, names)
+    if json:
+        print_json(f"{of.texts.name} {how}", {"name": name, **of.one(stored), "not_reached": told})
+        return
+    console().print(f"{name}: {effective_line(stored, names)}")
+    for sentence in told:
+        console().print(sentence, style="dim", highlight=False)
+
+
+def _print(out: Console, found: Found) -> None:
     from rich.text import Text
 
     from recovery.cli.settings import rows

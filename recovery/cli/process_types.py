@@ -9,7 +9,7 @@ import typer
 from recovery.cli.completion import complete_type
 from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, connect, paragraphs
-from recovery.cli.overrides import Found, Help, group
+from recovery.cli.overrides import Found, Help, Settings, group
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Told to whoever starts on
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    types = group(HELP, _overrides, look, _one, _print, "process_types")
+    types = group(Settings(HELP, _overrides, look, _one, _print, "process_types"))
     types.command("disable", cls=Command, help=paragraphs(DISABLE_HELP))(disable)
     types.command("enable", cls=Command, help=paragraphs(ENABLE_HELP))(enable)
     commands.add_typer(types, name="process-type")

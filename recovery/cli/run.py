@@ -14,6 +14,10 @@ from recovery.cli.options import DURATION, Command, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
     from recovery.demo import workload
     from recovery.engine import Resources
 
@@ -36,11 +40,9 @@ def run(
     ] = "1h",  # type: ignore[assignment]
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.demo import workload
     from recovery.demo.options import Options
-    from recovery.durations import show_age
     from recovery.plurals import count
 
     options = Options(files=files, processes=processes, time_scale=time_scale, timeout=timeout)
@@ -58,11 +60,18 @@ def run(
         good = _wait(resources, runs, began + timeout)
     except KeyboardInterrupt:
         raise go_on(count(len(runs), "process")) from None
-    seconds = time.monotonic() - began
+    _tell(out, runs, good, time.monotonic() - began, json=json)
+    raise typer.Exit(0 if good == len(runs) else 1)
+
+
+def _tell(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.durations import show_age
+
     if json:
         found = [{"process": r.id, "workflow": r.workflow.name, "state": r.state, "error": r.error} for r in runs]
         print_json("run", {"processes": found, "finished": good, "seconds": round(seconds, 3)})
-        raise typer.Exit(0 if good == len(runs) else 1)
+        return
     for one in runs:
         if one.error or not one.ended:
             out.print(
@@ -70,7 +79,6 @@ def run(
                 style="red",
             )
     out.print(f"{good} of {len(runs)} finished in {show_age(seconds)}")
-    raise typer.Exit(0 if good == len(runs) else 1)
 
 
 def require_workers(resources: Resources) -> None:

@@ -16,7 +16,7 @@ from recovery.engine.lifecycle.breaking import break_process
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings
-from recovery.store import Selection
+from recovery.store import Selection, Store, schema
 from tests.cli.command import recovery
 from tests.world import World
 
@@ -26,7 +26,19 @@ MANY = 3
 
 @pytest.fixture
 def world(emptied: Settings) -> World:
-    made = World(emptied)
+    return failed(emptied)
+
+
+@pytest.fixture
+def own_world(settings: Settings) -> World:
+    """The same on a database of its own, whose collections may be dropped."""
+    schema.create(Store(settings).database)
+    return failed(settings)
+
+
+def failed(settings: Settings) -> World:
+    """With processes that broke."""
+    made = World(settings)
     made.refused = True  # type: ignore[attr-defined]
 
     @made.app.actor()
@@ -150,7 +162,9 @@ def test_show_of_a_process_that_broke_as_a_whole(world: World, run: Run) -> None
     assert kept.message == error.message, "the record has the rule"
 
 
-def test_broken_processes_that_are_not_listed_are_told_of(world: World) -> None:
+def test_broken_processes_that_are_not_listed_are_told_of(own_world: World) -> None:
+    world = own_world
+
     def told() -> tuple[str, str]:
         done = CliRunner().invoke(app, ["broken", "list"], env=world.settings.environment() | {"COLUMNS": "300"})
         assert done.exit_code == 0
