@@ -71,6 +71,17 @@ def test_what_nobody_in_spark_works_at_workers_go_on_with(world: Ordering, monke
     adds_up(world, done)
 
 
+def test_an_executor_ends_no_phase(world: Ordering) -> None:
+    """What it has done last is for its driver to sum up, and to write."""
+    world.orders(4)
+    serve_spark(world)
+    operation = begun(world, world.ask("check", spark=True))
+    ranges, executor = world.store.operation_ranges, world.worker("driver")
+    while ranges.how_many_open(operation.id, operation.phase):
+        executor.work_once(operation.id)
+    assert world.now(operation).state is OperationState.PLANNING
+
+
 def test_one_driver_at_a_time(world: Ordering) -> None:
     """Whoever saves the operation meanwhile leaves it to him."""
     operation, stored = world.ask("check"), world.store.operations

@@ -17,6 +17,7 @@ from recovery.records import Operation, OperationState, Phase
 from recovery.settings import Settings
 from recovery.sweep import attending, drive
 from recovery.sweep.drive import Driver
+from recovery.sweep.executor import Work, Worked
 from recovery.worker import driving
 from recovery.worker.driving import Driving
 from tests.sweep.database import Database
@@ -120,6 +121,26 @@ def test_what_others_have_leased_is_waited_for(
     with pytest.raises(SweepFailed, match="operation 1 was cut off: no disk"):
         for _ in range(drive.FRUITLESS + 1):
             driver.step(operation.id)
+
+
+def test_what_executors_had_that_are_gone_is_free_at_once(
+    resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the end of the job: not after half a minute."""
+    operation, real = ask(resources), drive.run
+
+    def run(cluster: Any, tasks: int, work: Work) -> list[Worked]:
+        ranges = resources.store.operation_ranges
+        assert ranges.lease(operation.id, Phase.PLAN, "token", work.name, 600.0)
+        monkeypatch.setattr(drive, "run", real)
+        raise SweepFailed("the executor is gone")
+
+    while not operations.find(resources, operation.id).ready:
+        assert driver.step(operation.id)
+    monkeypatch.setattr(drive, "run", run)
+    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    driver.drive(operation.id)
+    assert state(resources, operation) is OperationState.FINISHED
 
 
 def test_a_job_without_executors_is_left_alone(
