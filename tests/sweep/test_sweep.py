@@ -21,11 +21,12 @@ from recovery.errors import ServerUnavailable, SparkUnavailable, StoreUnavailabl
 from recovery.metrics import LAG, REPAIRS, carried
 from recovery.operations import OperationWorker
 from recovery.records import Decision, DecisionState, OperationState, ProcessState, ProcessTypePreferences
-from recovery.records.ids import record_id
+from recovery.records.ids import new_process_id, record_id
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.operations.operation_records import Operations
+from recovery.store.operations.operation_results import OperationResults
 from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
@@ -220,13 +221,18 @@ def test_sums(database: Database, settings: Settings, monkeypatch: pytest.Monkey
     for number in range(3):
         database.add(work_timeout, process_type="billing")
         database.add((deadline_missing, message_lost, work_timeout)[number])
+    twice = work_timeout(new_process_id(), database.now)
+    lost = twice.decisions[part(1)]
+    twice = twice.change(part(0), state=lost.state, worker=lost.worker, recovery_time=lost.recovery_time)
+    database.insert(twice, process_type="billing")
     by_mongodb = operations_of(database).get(sweep(settings).operation)
     monkeypatch.setattr(sums, "FROM", 1)
+    monkeypatch.setattr(OperationResults, "sums", lambda *_: ())
     by_spark = operations_of(database).get(sweep(settings).operation)
     assert by_mongodb is not None and by_spark is not None and by_spark.sums
     assert by_spark.sums == by_mongodb.sums
     told = [(one.type, one.rule, one.count) for one in by_spark.sums]
-    assert ("billing", "WORK_TIMEOUT", 3) in told and len(told) == 4 and all(one.actor for one in by_spark.sums)
+    assert ("billing", "WORK_TIMEOUT", 5) in told and len(told) == 4 and all(one.actor for one in by_spark.sums)
 
 
 def operations_of(database: Database) -> Operations:
