@@ -23,6 +23,7 @@ from recovery.demo.audit import audit
 from recovery.demo.bulk_repair import BulkRepair, Repair
 from recovery.demo.chaos import Chaos
 from recovery.demo.disaster import Destroyed, strike
+from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
 from recovery.demo.report import Counts, Report, report
@@ -46,6 +47,11 @@ DEADLINES = {
     ("apply_timeout",): (2.0,),
 }
 """The demo's own defaults. What the environment or a file sets goes before."""
+UNHURRIED = {("idle_timeout",): (20.0,), ("message_timeout",): (20.0,)}
+"""Those of a disaster: it is for the operation to repair it, and not for scanners that are at it within seconds."""
+NOTICED = 0.5
+"""Part of the message timeout after which the operator orders it where messages are gone: from 0.4 on one is known to
+be lost."""
 
 LOOK_EVERY = 0.1
 BEGUN = 0.1
@@ -88,7 +94,7 @@ class _Demo:
             mongo_uri=given.mongo_uri if "mongo_uri" in named else None,
             broker_url=given.broker_url if "broker_url" in named else None,
         )
-        self.settings = _settings(given, self.stack)
+        self.settings = _settings(given, self.stack, options.disaster)
         quiet = options.chaos or options.disaster is not None
         self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
         self.destroyed: Destroyed | None = None
@@ -155,6 +161,10 @@ class _Demo:
         began = time.monotonic()
         gone = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
         self.progress.struck(gone.what)
+        hidden = NOTICED * resources.settings.message_timeout if self.options.disaster is Disaster.REDIS else 0.0
+        noticed = min(time.monotonic() + hidden, until)
+        while time.monotonic() < noticed:
+            self._follow(resources, pause, until)
         kill = self._kill_all if self.options.kill_half_way else None
         repair = BulkRepair(
             resources,
@@ -242,9 +252,9 @@ class _Demo:
         }
 
 
-def _settings(given: Settings, stack: Stack) -> Settings:
+def _settings(given: Settings, stack: Stack, disaster: Disaster | None) -> Settings:
     ours: dict[str, Any] = {}
-    for names, values in DEADLINES.items():
+    for names, values in (DEADLINES | (UNHURRIED if disaster is not None else {})).items():
         if not given.model_fields_set & set(names):
             ours |= dict(zip(names, values, strict=True))
     return load(

@@ -129,7 +129,7 @@ def test_what_executors_had_that_are_gone_is_free_at_once(
     """By the end of the job: not after half a minute."""
     operation, real = ask(resources), drive.run
 
-    def run(cluster: Any, tasks: int, work: Work) -> list[Worked]:
+    def run(_cluster: Any, _tasks: int, work: Work) -> list[Worked]:
         ranges = resources.store.operation_ranges
         assert ranges.lease(operation.id, Phase.PLAN, "token", work.name, 600.0)
         monkeypatch.setattr(drive, "run", real)
