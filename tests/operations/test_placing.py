@@ -57,6 +57,7 @@ def test_what_nobody_in_spark_works_at_workers_go_on_with(world: Ordering, monke
     serve_spark(world)
     operation = begun(world, world.ask("abort", "type:order", apply=True))
     assert operation.driven
+    assert not placing.is_left_alone(world.app.resources, operation), "it has only begun"
     ranges = world.store.operation_ranges
     leased = ranges.lease(operation.id, operation.phase, "token", "executor", 60.0)
     assert leased is not None
