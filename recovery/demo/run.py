@@ -47,11 +47,9 @@ DEADLINES = {
     ("apply_timeout",): (2.0,),
 }
 """The demo's own defaults. What the environment or a file sets goes before."""
-UNHURRIED = {("idle_timeout",): (20.0,), ("message_timeout",): (20.0,)}
-"""Those of a disaster: it is for the operation to repair it, and not for scanners that are at it within seconds."""
-NOTICED = 0.5
-"""Part of the message timeout after which the operator orders it where messages are gone: from 0.4 on one is known to
-be lost."""
+UNHURRIED = {("idle_timeout",): (20.0,)}
+"""Where records are destroyed: it is for the operation to repair it, and not for scanners that are at it within
+seconds. Messages that are gone scanners find first, whatever the timeouts are: both know it by the same age."""
 
 LOOK_EVERY = 0.1
 BEGUN = 0.1
@@ -161,10 +159,6 @@ class _Demo:
         began = time.monotonic()
         gone = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
         self.progress.struck(gone.what)
-        hidden = NOTICED * resources.settings.message_timeout if self.options.disaster is Disaster.REDIS else 0.0
-        noticed = min(time.monotonic() + hidden, until)
-        while time.monotonic() < noticed:
-            self._follow(resources, pause, until)
         kill = self._kill_all if self.options.kill_half_way else None
         repair = BulkRepair(
             resources,
@@ -254,7 +248,7 @@ class _Demo:
 
 def _settings(given: Settings, stack: Stack, disaster: Disaster | None) -> Settings:
     ours: dict[str, Any] = {}
-    for names, values in (DEADLINES | (UNHURRIED if disaster is not None else {})).items():
+    for names, values in (DEADLINES | (UNHURRIED if disaster in (Disaster.GRAPH, Disaster.MIXED) else {})).items():
         if not given.model_fields_set & set(names):
             ours |= dict(zip(names, values, strict=True))
     return load(
