@@ -121,9 +121,12 @@ class Settings(BaseSettings):
     spark_master: SparkMaster = Field("local[*]", description="Spark master of sweeps and of large operations.")
     # Some ten seconds of one worker's time; below that Spark is no quicker.
     spark_from: Whole = Field(
-        100_000, ge=1, description="From how many processes on operations run in Spark, if a worker serves it."
+        100_000,
+        ge=1,
+        le=100_000_000,
+        description="From how many processes on operations run in Spark, if a worker serves it.",
     )
-    spark_memory: str = Field("1g", pattern=r"^\d+[kmgKMG]$", description="Memory of the Spark driver.")
+    spark_memory: str = Field("1g", pattern=r"^[1-9][0-9]{0,8}[kmgKMG]$", description="Memory of the Spark driver.")
     sweep_interval: Duration | None = Field(
         None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
     )

@@ -158,8 +158,9 @@ def _put(document: dict[str, Any], field: str, value: object) -> None:
     *outer, last = field.split(".")
     inner: Any = document
     for name in outer:
-        further = inner[int(name)] if isinstance(inner, list) and len(inner) > int(name) else None
-        further = inner.get(name) if isinstance(inner, dict) else further
+        further = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(inner, list) and name.isdigit():  # it may be a list by what was put there before
+            further = next(iter(inner[int(name) :]), None)
         if not isinstance(further, dict | list):
             last = name
             break
