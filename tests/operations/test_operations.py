@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
@@ -14,8 +14,8 @@ from recovery import InputError, operations
 from recovery.engine.operations.saved_searches import remove_search, save_search
 from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
-from recovery.operations.kinds import repairing
-from recovery.records import OperationState, Phase, ProcessState, ResultState
+from recovery.operations.kinds import Kind, repairing
+from recovery.records import Operation, OperationResult, OperationState, Phase, ProcessState, ResultState
 from recovery.repair import Reading, readings
 from recovery.settings import Settings
 from recovery.store import Store
@@ -293,3 +293,25 @@ def test_one_that_fails_does_not_hold_up_the_others(world: Ordering, kind: str) 
     assert [results[one].state for one in ids] == [ResultState.DONE, ResultState.ERROR, ResultState.DONE]
     assert results[ids[1]].error
     adds_up(world, done)
+
+
+@pytest.mark.parametrize("kind", ["set_idle_timeout", "repair"])
+def test_what_fails_is_told_as_an_error(world: Ordering, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """And not as changed by somebody else, whatever the plan remembers of the process."""
+    ids = world.orders(2)
+    world.store.database["graphs"].delete_many({} if kind == "repair" else {"_id": "none"})
+    counts = world.store.now() + timedelta(seconds=2 * world.settings.apply_timeout)
+    wait_until(lambda: world.store.now() > counts, 10, "what is missing to count")
+    planned = world.bring_on(world.ask(kind, "type:order", **({"idle_timeout": 7.0} if kind != "repair" else {})))
+    real = world.kind(kind).together
+
+    def fails(self: Kind, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        if ids[0] in [result.process for result in results]:
+            raise ValueError("spoilt")
+        return real(self, operation, results)
+
+    monkeypatch.setattr(world.kind(kind), "together", fails)
+    operations.apply(world.app.resources, planned.id)
+    results = world.results(world.bring_on(planned))
+    assert (results[ids[0]].state, results[ids[0]].error) == (ResultState.ERROR, "ValueError: spoilt")
+    assert results[ids[1]].state is ResultState.DONE

@@ -62,7 +62,7 @@ class Kind(ABC):
             if is_of_servers(error):
                 raise
             if len(results) == 1:
-                return [self._failed(results[0], in_a_line(error), operation)]
+                return [self.failed(operation, results[0], in_a_line(error))]
         # Of what was begun together some may be done.
         return [one for result in results for one in self.apply(operation, [result.evolve(begun=True)])]
 
@@ -104,7 +104,7 @@ class Kind(ABC):
             return ended(result, ResultState.CHANGED, process, changed)
         return ended(result, ResultState.ERROR, process, self.undone)
 
-    def _failed(self, result: OperationResult, error: str, operation: Operation) -> OperationResult:
+    def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:
         """How one ended that failed: somebody else may have done it just then, or changed it."""
         now = self.resources.store.processes.briefs([result.process]).get(result.process)
         told = self._ended(operation, result, now, True, {})

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.operations.kinds.base import Kind, Planned, described, totals_of
 from recovery.operations.kinds.repairing import Repairing, by_process, pace_of
 from recovery.records import Operation, OperationFinding, OperationResult, ResultState, Tally
@@ -63,17 +62,10 @@ class RepairAll(Check):
 
     page = step = 1000
 
-    def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        try:
-            return self._together(operation, results)
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            if len(results) == 1:
-                return [results[0].evolve(state=ResultState.ERROR, error=in_a_line(error))]
-        return [ended for result in results for ended in self.apply(operation, [result])]
+    def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
+        return result.evolve(state=ResultState.ERROR, error=error)
 
-    def _together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+    def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         pace = pace_of(operation, self.applier, self.resources.settings.scan_interval)
         repairer = Repairer(self.resources, self.applier, f"operation {operation.id}", pace)
         return Repairing(self.resources, repairer, results).run()

@@ -54,6 +54,9 @@ class SetIdleTimeout(Kind):
             for result in results
         ]
 
+    def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
+        return result.evolve(state=ResultState.ERROR, error=error)
+
     def _set_graphs(self, graphs: Mapping[str, Any], ours: Iterable[str], seconds: float) -> dict[str, Process]:
         """Bring the graphs after their processes, as long as those have what we set; the processes as they are then."""
         store = self.resources.store
