@@ -102,6 +102,8 @@ class Protocol(RuleBasedStateMachine):
         """{custom id: program}"""
         self.kinds: dict[str, str] = {}
         """{custom id: process type}"""
+        self.replacing: dict[Course, str] = {}
+        """{step by which a client asks for a process in the place of what there is: its custom id}"""
         self.unseen = True
         """Whether something may have changed since the records were checked."""
         self.odd = count()
@@ -128,11 +130,10 @@ class Protocol(RuleBasedStateMachine):
     def starts_another(self, which: int, faults: list[Fault]) -> None:
         """A client asks for a process in the place of the one that there is, if that has ended."""
         custom_id = list(self.programs)[which % len(self.programs)]
-        there = self.cluster.database["processes"].find_one({"customId": custom_id})
-        if there is not None:
-            self.memory.aborts.add(there["_id"])
         program, kind = self.programs[custom_id], self.kinds[custom_id]
-        self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind, "new_after_end"))
+        course = Course(lambda: self.cluster.start(program, custom_id, kind, "new_after_end"), Plan(*faults))
+        self.replacing[course] = custom_id
+        self._advance(0, course)
 
     @rule(who=WHO, queue=st.integers(0, 6), faults=WORKERS_FAULTS)
     def work(self, who: int, queue: int, faults: list[Fault]) -> None:
@@ -335,6 +336,10 @@ class Protocol(RuleBasedStateMachine):
     def _advance(self, who: int, course: Course) -> None:
         """Let a step of a member go on to its next pause or its end. An error that was not planned is a bug."""
         self.unseen = True
+        if course in self.replacing:
+            # Not only when it began: while it paused another may have done the same, and what that started broke.
+            broken = {"customId": self.replacing[course], "state": "broken"}
+            self.memory.aborts.update(one["_id"] for one in self.cluster.database["processes"].find(broken))
         if not course.go():
             self.courses.append((who, course))
             return
