@@ -36,8 +36,8 @@ def run(stack: Stack, settings: Settings, count: int = WORKING, processes: int =
     store = resources.store
     database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
     decisions, broker = database["decisions"], redis.Redis.from_url(settings.broker_url)
+    fill_processes(settings, processes)  # before there are scanners: they would repair what is half written
     with workers.ours(stack, settings, 1, ["-c", "1"], beat=True):
-        fill_processes(settings, processes)
         fill(database, count, store.now() + timedelta(days=1))
         begin = store.now() + timedelta(seconds=2 * LEAD)
         due = spread(decisions, begin, SECONDS)
