@@ -16,19 +16,18 @@ not to be is read again before anything is said of it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recovery.records import DecisionState, ProcessState
-from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
+from recovery.records.ids import SEPARATOR
 from recovery.store import PORTION, PORTION_TASKS, schema
 from recovery.store.briefs import children_of
 from recovery.store.client import Document
 from recovery.store.views.ranges import KEY, PAGE, Range, Ranges
+from recovery.survey.forms import Forms
+from recovery.survey.streams import RawStream, Stream
 
-MAX_ORPHANS = 1000
-"""Of a range so many are told; there is one cause for them all, or two."""
 READ_EACH = PAGE
 """Records after which who goes through a range hears of it: a tenth of a second's work."""
 CUT_EACH = 20 * PAGE
@@ -67,53 +66,6 @@ class Outline:
         return max(len(self.keys), sum(len(children_of(decision)) for decision in self.decisions))
 
 
-class Stream:
-    """The documents of one collection, handed out process by process, in the order of ids."""
-
-    def __init__(self, source: Iterator[list[Document]]) -> None:
-        self._source = source
-        self._documents: list[Document] = []
-        self._ids: list[str] = []
-        self._at = 0
-        self.passed_over: set[str] = set()
-        """Processes whose records nobody asked for."""
-
-    def take(self, process_id: str) -> tuple[list[str], list[Document]]:
-        """Keys and documents of this process. Those before it, which nobody asked for, are passed over."""
-        after = process_id + AFTER_SEPARATOR
-        while (end := bisect_left(self._ids, after, self._at)) == len(self._ids) and self._turn():
-            pass
-        start = self._at
-        if start < end and self._ids[start] < process_id:
-            start = bisect_left(self._ids, process_id, start, end)
-            self._pass_over(self._at, start)
-        self._at = end
-        return self._ids[start:end], self._documents[start:end]
-
-    def pass_over_rest(self) -> Iterator[None]:
-        """Pass over what is left, page by page."""
-        self._pass_over(self._at, len(self._ids))
-        self._at = len(self._ids)
-        while self._turn():
-            self._pass_over(0, len(self._ids))
-            self._at = len(self._ids)
-            yield
-
-    def _pass_over(self, start: int, end: int) -> None:
-        if len(self.passed_over) < MAX_ORPHANS:
-            self.passed_over.update(key.partition(SEPARATOR)[0] for key in self._ids[start:end])
-
-    def _turn(self) -> bool:
-        """Add the next page to what is left of this one."""
-        page = next(self._source, None)
-        if page is None:
-            return False
-        self._documents = self._documents[self._at :] + page
-        self._ids = self._ids[self._at :] + [document["_id"] for document in page]
-        self._at = 0
-        return True
-
-
 def survey(
     stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None
 ) -> Iterator[list[Outline]]:
@@ -121,8 +73,8 @@ def survey(
 
     As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
     """
-    graphs, decisions = (Stream(stored.pages(name, part)) for name in (schema.GRAPHS, schema.DECISIONS))
-    found, weight, read, told = list[Outline](), 0, 0, 0
+    graphs, decisions = Stream(stored.pages(schema.GRAPHS, part)), RawStream(stored.raw_pages(schema.DECISIONS, part))
+    forms, found, weight, read, told = Forms(), list[Outline](), 0, 0, 0
     for page in stored.pages(schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
@@ -132,15 +84,24 @@ def survey(
             if chosen is not None and process_id not in chosen:
                 continue
             _, graph = graphs.take(process_id)
-            keys, decided = decisions.take(process_id)
-            read += len(keys)
-            seen.processes += 1
-            seen.decisions += len(keys)
-            if _at_rest(process, graph, keys, decided):
-                seen.tasks += len(keys)
+            finished = _finished(process, graph)
+            count = _pass_over_known(decisions, process_id, forms, finished)
+            if count is None:
+                records = decisions.take(process_id)
+                decided = stored.decoded(records)
+                outline = Outline(process, graph, [one["_id"] for one in decided], decided)
+                count = len(decided)
+                if finished is not None and _decided(outline, finished):
+                    forms.learn(finished, process_id.encode(), records, count)
+                    seen.tasks += count
+                else:
+                    found.append(outline)
+                    weight += outline.weight
             else:
-                found.append(outline := Outline(process, graph, keys, decided))
-                weight += outline.weight
+                seen.tasks += count
+            read += count
+            seen.processes += 1
+            seen.decisions += count
             if len(found) == PORTION or weight > PORTION_TASKS:
                 yield found
                 found, weight = [], 0
@@ -155,6 +116,17 @@ def survey(
             for _ in stream.pass_over_rest():
                 yield []
             seen.orphans |= stream.passed_over
+
+
+def _pass_over_known(
+    decisions: RawStream, process_id: str, forms: Forms, finished: frozenset[str] | None
+) -> int | None:
+    """How many decisions come of a process of which they are known to be at rest; None, and they still come, if they
+    are not."""
+    if finished is None:
+        return None
+    key = process_id.encode()
+    return next((form.count for form in forms.of(finished) if decisions.comes(key, form.of(key))), None)
 
 
 def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> Iterator[None]:
@@ -185,33 +157,42 @@ def _look_for(stored: Ranges, part: Range, names: Sequence[str], found: set[str]
         found |= stream.passed_over
 
 
-def _at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
+def _finished(process: Document, graphs: Sequence[Document]) -> frozenset[str] | None:
+    """The tasks of a process that is finished by its own record and its graph; None: it is not, or something else
+    stands there, which the rules will tell."""
+    if process.get("state") != ENDED or len(graphs) != 1 or "removing" in process:
+        return None
+    graph = graphs[0]
+    if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:
+        return None
     try:
-        return at_rest(process, graphs, keys, decisions)
-    except (TypeError, KeyError, AttributeError):  # something else stands there, which the rules will tell
+        return frozenset(graph.get("finished", ()))
+    except TypeError:
+        return None
+
+
+def _decided(outline: Outline, finished: frozenset[str]) -> bool:
+    """Whether the decisions agree with that."""
+    place = len(outline.process["_id"]) + len(SEPARATOR)
+    if finished != {key[place:] for key in outline.keys}:
+        return False
+    try:
+        return all(
+            one.get("state") == DECIDED
+            and "recoveryTime" not in one
+            and ("children" not in one or all(child["_id"] in finished for child in one["children"]))
+            for one in outline.decisions
+        )
+    except (TypeError, KeyError):  # something else stands there, which the rules will tell
         return False
 
 
-def at_rest(process: Document, graphs: Sequence[Document], keys: list[str], decisions: Sequence[Document]) -> bool:
+def at_rest(outline: Outline) -> bool:
     """Whether a process is finished and its records agree on that. Then no rule finds anything, whatever Task records
     it has.
 
-    `keys` are those of its decisions. Narrow on purpose: every task is in the graph's finished ones and has a finished
-    Decision without a deadline, and so has each child. Whatever else is healthy is for the rules to say.
+    Narrow on purpose: every task is in the graph's finished ones and has a finished Decision without a deadline, and so
+    has each child. Whatever else is healthy is for the rules to say.
     """
-    if process.get("state") != ENDED or len(graphs) != 1 or "removing" in process:
-        return False
-    graph = graphs[0]
-    if graph.get("notFinished") or graph.get("failed") or "recoveryTime" in graph:
-        return False
-    finished, place = set(graph.get("finished", ())), len(process["_id"]) + len(SEPARATOR)
-    if finished != {key[place:] for key in keys}:
-        return False
-    for decision in decisions:
-        if decision.get("state") != DECIDED or "recoveryTime" in decision:
-            return False
-        if "children" in decision:
-            for child in decision["children"]:
-                if child["_id"] not in finished:
-                    return False
-    return True
+    finished = _finished(outline.process, outline.graphs)
+    return finished is not None and _decided(outline, finished)

@@ -6,6 +6,7 @@ running on an executor that Spark has abandoned, takes another range or none, an
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 from dataclasses import dataclass
@@ -58,4 +59,7 @@ def work_at_a_range(work: Work) -> Worked:
 @lru_cache(maxsize=4)
 def _worker(settings: Settings, name: str) -> OperationWorker:
     resources = connected(settings)
-    return OperationWorker(resources, Applier(resources), name)
+    worker = OperationWorker(resources, Applier(resources), name)
+    # PySpark collects after each task, and would look at all that was imported each time: a sixth of a task's CPU.
+    gc.freeze()
+    return worker

@@ -24,7 +24,8 @@ from recovery.store.views.ranges import BRIEF, PAGE, STEP, Range
 from recovery.survey import Look, read, wrong_in
 from recovery.survey.examine import NOTHING
 from recovery.survey.outline import Source, live_keys, suspect
-from recovery.survey.read import Outline, RangeCounts, Stream, at_rest, survey
+from recovery.survey.read import Outline, RangeCounts, at_rest, survey
+from recovery.survey.streams import Stream
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 
@@ -67,8 +68,7 @@ def project(document: dict[str, Any], fields: dict[str, bool]) -> dict[str, Any]
 
 def is_at_rest(records: Records) -> bool:
     """What `survey` concludes."""
-    seen = outlined(records)
-    return at_rest(seen.process, seen.graphs, seen.keys, seen.decisions)
+    return at_rest(outlined(records))
 
 
 def is_suspected(records: Records, around: Surroundings) -> bool:

@@ -1,0 +1,131 @@
+"""The documents of a collection handed out process by process, in the order of ids: decoded, or as bytes.
+
+What nobody asks for is passed over, and told: in a range that is gone through whole it belongs to no process.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
+from recovery.store.client import Document
+
+MAX_ORPHANS = 1000
+"""Of a range so many are told; there is one cause for them all, or two."""
+_HEAD = struct.Struct("<i5xi")
+"""How a document begins: its size, `_id` as the name of a text, and the size of that text."""
+
+
+class Stream:
+    """Documents that were decoded a page at a time."""
+
+    def __init__(self, source: Iterator[list[Document]]) -> None:
+        self._source = source
+        self._documents: list[Document] = []
+        self._ids: list[str] = []
+        self._at = 0
+        self.passed_over: set[str] = set()
+        """Processes whose records nobody asked for."""
+
+    def take(self, process_id: str) -> tuple[list[str], list[Document]]:
+        """Keys and documents of this process. Those before it, which nobody asked for, are passed over."""
+        after = process_id + AFTER_SEPARATOR
+        while (end := bisect_left(self._ids, after, self._at)) == len(self._ids) and self._turn():
+            pass
+        start = self._at
+        if start < end and self._ids[start] < process_id:
+            start = bisect_left(self._ids, process_id, start, end)
+            self._pass_over(self._at, start)
+        self._at = end
+        return self._ids[start:end], self._documents[start:end]
+
+    def pass_over_rest(self) -> Iterator[None]:
+        """Pass over what is left, page by page."""
+        self._pass_over(self._at, len(self._ids))
+        self._at = len(self._ids)
+        while self._turn():
+            self._pass_over(0, len(self._ids))
+            self._at = len(self._ids)
+            yield
+
+    def _pass_over(self, start: int, end: int) -> None:
+        if len(self.passed_over) < MAX_ORPHANS:
+            self.passed_over.update(key.partition(SEPARATOR)[0] for key in self._ids[start:end])
+
+    def _turn(self) -> bool:
+        """Add the next page to what is left of this one."""
+        page = next(self._source, None)
+        if page is None:
+            return False
+        self._documents = self._documents[self._at :] + page
+        self._ids = self._ids[self._at :] + [document["_id"] for document in page]
+        self._at = 0
+        return True
+
+
+class RawStream:
+    """Documents as bytes, one after the other. Each begins with its key, which is a text."""
+
+    def __init__(self, source: Iterator[bytes]) -> None:
+        self._source = source
+        self._data = b""
+        self._at = 0
+        self.passed_over: set[str] = set()
+        """Processes whose records nobody asked for."""
+
+    def comes(self, process_id: bytes, records: bytes) -> bool:
+        """Whether what comes next is exactly these records, and no other of this process. If so they are taken."""
+        end = self._at + len(records)
+        beyond = end + _HEAD.size
+        while len(self._data) < beyond + len(process_id) and self._turn():
+            end, beyond = self._at + len(records), self._at + len(records) + _HEAD.size
+        if not self._data.startswith(records, self._at) or self._data.startswith(process_id, beyond):
+            return False
+        self._at = end
+        return True
+
+    def take(self, process_id: str) -> bytes:
+        """The records of this process. Those before it, which nobody asked for, are passed over."""
+        wanted, after = process_id.encode(), (process_id + AFTER_SEPARATOR).encode()
+        found = list[bytes]()
+        while (coming := self._coming()) is not None and coming[0] < after:
+            key, size = coming
+            if key >= wanted:
+                found.append(self._data[self._at : self._at + size])
+            else:
+                self._pass_over(key)
+            self._at += size
+        return b"".join(found)
+
+    def pass_over_rest(self) -> Iterator[None]:
+        """Pass over what is left, page by page."""
+        while (coming := self._coming()) is not None:
+            key, size = coming
+            self._pass_over(key)
+            self._at += size
+            if self._at == len(self._data):
+                yield
+
+    def _coming(self) -> tuple[bytes, int] | None:
+        """The key and the size of the next document; None: there is none left."""
+        while self._at == len(self._data):  # the last page may be empty
+            if not self._turn():
+                return None
+        size, length = _HEAD.unpack_from(self._data, self._at)
+        start = self._at + _HEAD.size
+        return self._data[start : start + length - 1], size
+
+    def _pass_over(self, key: bytes) -> None:
+        if len(self.passed_over) < MAX_ORPHANS:
+            self.passed_over.add(key.decode().partition(SEPARATOR)[0])
+
+    def _turn(self) -> bool:
+        """Add the next page to what is left of this one."""
+        page = next(self._source, None)
+        if page is None:
+            return False
+        self._data = self._data[self._at :] + page
+        self._at = 0
+        return True
