@@ -20,7 +20,11 @@ LONGEST = 400
 # {driver: {what may be imported of it: modules that may}}. A name stands for all below it.
 DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "pymongo": {"pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set")},
-    "bson": {"bson.errors": ("recovery.store.driver_errors",), "bson.json_util": ("recovery.store.views.exports",)},
+    "bson": {
+        "bson": ("recovery.store.raw_pages",),
+        "bson.errors": ("recovery.store.driver_errors",),
+        "bson.json_util": ("recovery.store.views.exports",),
+    },
     "redis": {
         "redis": ("recovery.queue", "recovery.stack.valkey"),
     },

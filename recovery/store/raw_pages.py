@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from bson import decode
+from bson import decode, decode_all
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
@@ -43,6 +43,11 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
             if cursor:  # nobody wants the rest, or it can't be had
                 with suppress(PyMongoError):
                     database.command({"killCursors": name, "cursors": [cursor]}, session=session)
+
+
+def decoded(documents: bytes, collection: Collection[Any]) -> list[Document]:
+    """The documents of a page, or some of them, as a find of this collection has them."""
+    return decode_all(documents, collection.codec_options)
 
 
 def _answer(reply: RawBSONDocument) -> tuple[bytes, int]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-MOST_BYTES = 16_000_000
+MAX_BYTES = 16_000_000
 """That are remembered; then all is forgotten, and what still comes is learned again."""
-MOST_ALIKE = 8
+MAX_ALIKE = 8
 """Forms of the same tasks: their decisions differ in who scheduled whom, or in their epoch."""
 
 
@@ -42,11 +42,11 @@ class Forms:
 
     def learn(self, finished: frozenset[str], process_id: bytes, records: bytes, count: int) -> None:
         """These records of a process are at rest."""
-        if self._bytes + len(records) > MOST_BYTES:
+        if self._bytes + len(records) > MAX_BYTES:
             self._known, self._bytes = {}, 0
         alike = self._known.setdefault(finished, [])
         alike.insert(0, Form(records.split(process_id), count))
         self._bytes += len(records)
-        for forgotten in alike[MOST_ALIKE:]:
+        for forgotten in alike[MAX_ALIKE:]:
             self._bytes -= len(forgotten.of(process_id))
-        del alike[MOST_ALIKE:]
+        del alike[MAX_ALIKE:]

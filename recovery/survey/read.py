@@ -16,22 +16,25 @@ not to be is read again before anything is said of it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import SEPARATOR
-from recovery.store import PORTION, PORTION_TASKS, schema
-from recovery.store.briefs import children_of
+from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.views.ranges import KEY, PAGE, Range, Ranges
-from recovery.survey.forms import Forms
+from recovery.survey.forms import Form, Forms
 from recovery.survey.streams import RawStream, Stream
 
 READ_EACH = PAGE
 """Records after which who goes through a range hears of it: a tenth of a second's work."""
 CUT_EACH = 20 * PAGE
 """Records that the server looks through for damage at once: a third of a second's work."""
+TOGETHER = 400
+"""Outlines that are judged at once, if they are small: each time takes five round trips."""
+TOGETHER_BYTES = 2_000_000
+"""And so many bytes of decisions as they were read; decoded they take ten times as much."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
@@ -60,11 +63,6 @@ class Outline:
     """Of its decisions."""
     decisions: list[Document]
 
-    @property
-    def weight(self) -> int:
-        """How many tasks it holds, whichever of its records names the most."""
-        return max(len(self.keys), sum(len(children_of(decision)) for decision in self.decisions))
-
 
 def survey(
     stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None
@@ -74,37 +72,37 @@ def survey(
     As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
     """
     graphs, decisions = Stream(stored.pages(schema.GRAPHS, part)), RawStream(stored.raw_pages(schema.DECISIONS, part))
-    forms, found, weight, read, told = Forms(), list[Outline](), 0, 0, 0
+    forms, found, size, read, told, cut = Forms(), list[Outline](), 0, 0, 0, CUT_EACH
     for page in stored.pages(schema.PROCESSES, part):
         for process in page:
             process_id = process["_id"]
-            if read >= CUT_EACH * (len(seen.cuts) + 1):
+            if read >= cut:
                 seen.cuts.append(process_id)
+                cut += CUT_EACH
             read += 1
             if chosen is not None and process_id not in chosen:
                 continue
             _, graph = graphs.take(process_id)
             finished = _finished(process, graph)
-            count = _pass_over_known(decisions, process_id, forms, finished)
+            count = _known(decisions, process_id.encode(), forms.of(finished)) if finished is not None else None
             if count is None:
                 records = decisions.take(process_id)
-                decided = stored.decoded(records)
-                outline = Outline(process, graph, [one["_id"] for one in decided], decided)
-                count = len(decided)
+                decided = stored.decoded(schema.DECISIONS, records)
+                outline, count = Outline(process, graph, [one["_id"] for one in decided], decided), len(decided)
                 if finished is not None and _decided(outline, finished):
                     forms.learn(finished, process_id.encode(), records, count)
                     seen.tasks += count
                 else:
                     found.append(outline)
-                    weight += outline.weight
+                    size += len(records)
             else:
                 seen.tasks += count
             read += count
             seen.processes += 1
             seen.decisions += count
-            if len(found) == PORTION or weight > PORTION_TASKS:
+            if len(found) == TOGETHER or size > TOGETHER_BYTES:
                 yield found
-                found, weight = [], 0
+                found, size = [], 0
             elif read >= told + READ_EACH:
                 yield []
                 told = read
@@ -118,15 +116,12 @@ def survey(
             seen.orphans |= stream.passed_over
 
 
-def _pass_over_known(
-    decisions: RawStream, process_id: str, forms: Forms, finished: frozenset[str] | None
-) -> int | None:
-    """How many decisions come of a process of which they are known to be at rest; None, and they still come, if they
-    are not."""
-    if finished is None:
-        return None
-    key = process_id.encode()
-    return next((form.count for form in forms.of(finished) if decisions.comes(key, form.of(key))), None)
+def _known(decisions: RawStream, process_id: bytes, forms: Iterable[Form]) -> int | None:
+    """How many decisions come of a process, if they are in one of these forms; they are passed over then."""
+    for form in forms:
+        if decisions.comes(process_id, form.of(process_id)):
+            return form.count
+    return None
 
 
 def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> Iterator[None]:

@@ -91,31 +91,30 @@ class RawStream:
         wanted, after = process_id.encode(), (process_id + AFTER_SEPARATOR).encode()
         found = list[bytes]()
         while (coming := self._coming()) is not None and coming[0] < after:
-            key, size = coming
+            key, end = coming
             if key >= wanted:
-                found.append(self._data[self._at : self._at + size])
+                found.append(self._data[self._at : end])
             else:
                 self._pass_over(key)
-            self._at += size
+            self._at = end
         return b"".join(found)
 
     def pass_over_rest(self) -> Iterator[None]:
         """Pass over what is left, page by page."""
         while (coming := self._coming()) is not None:
-            key, size = coming
+            key, self._at = coming
             self._pass_over(key)
-            self._at += size
             if self._at == len(self._data):
                 yield
 
     def _coming(self) -> tuple[bytes, int] | None:
-        """The key and the size of the next document; None: there is none left."""
+        """The key of the next document, and where it ends; None: there is none left."""
         while self._at == len(self._data):  # the last page may be empty
             if not self._turn():
                 return None
         size, length = _HEAD.unpack_from(self._data, self._at)
         start = self._at + _HEAD.size
-        return self._data[start : start + length - 1], size
+        return self._data[start : start + length - 1], self._at + size
 
     def _pass_over(self, key: bytes) -> None:
         if len(self.passed_over) < MAX_ORPHANS:

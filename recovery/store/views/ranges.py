@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bson import decode_all
 from pymongo.collection import Collection
 from pymongo.database import Database
 
@@ -26,7 +25,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
-from recovery.store.raw_pages import raw_pages
+from recovery.store.raw_pages import decoded, raw_pages
 from recovery.store.reading import Read, read
 from recovery.store.views.snapshots import NO_VALUE, interrupted
 from recovery.store.wrong_types import wrong_types
@@ -114,9 +113,9 @@ class Ranges:
         find = {"filter": part.condition(), "projection": BRIEF[collection], "sort": {"_id": 1}, "hint": "_id_"}
         yield from raw_pages(self._told(collection), find, PAGE)
 
-    def decoded(self, documents: bytes) -> list[Document]:
+    def decoded(self, collection: str, documents: bytes) -> list[Document]:
         """Documents of `raw_pages` as those of `pages` are."""
-        return decode_all(documents, self._database.codec_options)
+        return decoded(documents, self._database[collection])
 
     def matching(
         self, collection: str, conditions: Sequence[Document], fields: Mapping[str, bool]
