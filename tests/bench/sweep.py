@@ -4,6 +4,9 @@
     read     two plain processes read the sweep's ranges, briefly as it does, as raw batches, decoding nothing
     sweep    the sweep in Spark on two cores, without the start of its session
 
+What is at rest and the same bytes as what the sweep has looked at it only compares, as most of this data is. So the two
+are measured once more where no process is like another.
+
 The sweep only counts the Task records of what is at rest, whose keys the bare read reads: one without these is told as
 well. All are repeated in turn, in an order that is turned round each time, so that what else the machine does falls on
 all of them; ratios are taken within a repetition.
@@ -35,51 +38,66 @@ PROCESSES = 200_000
 LOOPED = 2_000
 """Processes that the loop checks: enough for its rate."""
 REPETITIONS = 5
+UNLIKE = 5
+"""So many times fewer are those that are not alike."""
 OVER_LOOP, OVER_READ = ">= 10", ">= 0.6"
 
 
 def run(settings: Settings, processes: int = PROCESSES, repetitions: int = REPETITIONS) -> list[Row]:
     """Fill the database of `settings`, which should be empty, measure, and tell how both bars are met."""
     settings = settings.model_copy(update={"spark_master": f"local[{CORES}]"})
-    broken = fill(settings, processes)
-    resources = Resources.connect(settings)
-    store = resources.store
+    unlike = settings.model_copy(update={"database": f"{settings.database}_unlike"})
+    broken, resources = fill(settings, processes), Resources.connect(settings)
+    few = processes // UNLIKE
+    broken_unlike = fill(unlike, few, alike=False)
     began = time.perf_counter()
     with spark(settings) as context, ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as readers:
         context.parallelize(range(CORES), CORES).map(_import_all).collect()
         session_seconds = time.perf_counter() - began
-        parts = plan(store.ranges, CORES)
-        read = [*readers.map(_read, [settings] * len(parts), parts)]  # the readers import, and mongod's cache fills
-        reports = []
-
-        def swept() -> float:
-            reports.append(report := sweep(settings))
-            if (report.processes, report.suspects) != (processes, broken):
-                raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
-            return processes / report.seconds
-
         works = {
             "loop": lambda: _rate(LOOPED, lambda: _loop(resources, LOOPED)),
-            "read": lambda: _rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]),
-            "read without tasks": lambda: _rate(
-                processes, lambda: [*readers.map(_read_without_tasks, [settings] * len(parts), parts)]
-            ),
-            "sweep": swept,
+            **_read_and_swept(settings, readers, processes, broken),
         }
-        in_turn({"loop": works["loop"]}, 1)  # it has its connection then, as the others have
+        in_turn({name: works[name] for name in ("loop", "read")}, 1)  # connections, imports, and mongod's cache
         rates = in_turn(works, repetitions)
-        report = reports[-1]
-    facts = f"{processes:,} processes, {report.decisions:,} decisions, {report.ranges} ranges, {sum(read) / 1e6:.0f} MB"
+        works = _read_and_swept(unlike, readers, few, broken_unlike)
+        in_turn(works, 1)
+        rates_unlike = in_turn(works, repetitions)
+    ranges, decisions = len(plan(resources.store.ranges, CORES)), resources.store.ranges.volume()[1]
+    facts = f"{processes:,} processes, {decisions:,} decisions, {ranges} ranges"
     return [
         ratio_row("sweep over a plain loop", ratios(rates, "sweep", "loop"), OVER_LOOP, facts),
         ratio_row("sweep over a bare read", ratios(rates, "sweep", "read"), OVER_READ, facts),
         ratio_row("sweep over a bare read without tasks", ratios(rates, "sweep", "read without tasks"), "", facts),
+        ratio_row(
+            "sweep over a bare read, no two alike", ratios(rates_unlike, "sweep", "read"), "", f"{few:,} processes"
+        ),
         *(
             row(f"sweep: {name}", median(found), "", "processes/s", f"range {min(found):,.0f} to {max(found):,.0f}")
             for name, found in rates.items()
         ),
         row("sweep: start of Spark", session_seconds, "", "s", "once, not in the rates: JVM, executors, imports"),
     ]
+
+
+def _read_and_swept(
+    settings: Settings, readers: ProcessPoolExecutor, processes: int, broken: int
+) -> dict[str, Callable[[], float]]:
+    parts = plan(Resources.connect(settings).store.ranges, CORES)
+
+    def swept() -> float:
+        report = sweep(settings)
+        if (report.processes, report.suspects) != (processes, broken):
+            raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
+        return processes / report.seconds
+
+    return {
+        "read": lambda: _rate(processes, lambda: [*readers.map(_read, [settings] * len(parts), parts)]),
+        "read without tasks": lambda: _rate(
+            processes, lambda: [*readers.map(_read_without_tasks, [settings] * len(parts), parts)]
+        ),
+        "sweep": swept,
+    }
 
 
 def _rate(processes: int, work: Callable[[], object]) -> float:

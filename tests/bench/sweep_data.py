@@ -16,19 +16,27 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from recovery.records import to_document
-from recovery.records.ids import new_process_id
+from recovery.records.ids import child_task_id, new_process_id
 from recovery.settings import Settings
 from recovery.store import Store, schema
-from tests.sweep.shapes import BROKEN, Shape, finished, queue_statistics, running
+from tests.sweep.shapes import BROKEN, Shape, finished, part, queue_statistics, running
 
 TEMPLATE_ID = "f" * 32
+_TASK = part(0).encode()
 AT_ONCE = 1000
 WRITERS = 2
 
 
-def fill(settings: Settings, processes: int, every: int = 50, shapes: Sequence[Shape] = tuple(BROKEN)) -> int:
+def fill(
+    settings: Settings,
+    processes: int,
+    every: int = 50,
+    shapes: Sequence[Shape] = tuple(BROKEN),
+    *,
+    alike: bool = True,
+) -> int:
     """Fill the database: each so many-th is broken, in each of these ways in turn (0: none), 8 % are running, the rest
-    finished; how many are broken."""
+    finished; how many are broken. Not `alike`: each process has a task that no other has."""
     store = Store(settings)
     schema.create(store.database)
     now = store.now()
@@ -36,11 +44,11 @@ def fill(settings: Settings, processes: int, every: int = 50, shapes: Sequence[S
         store.database[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
     shares = [processes // WRITERS] * WRITERS
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
-        same = ([one] * WRITERS for one in (now, every, shapes))
+        same = ([one] * WRITERS for one in (now, every, shapes, alike))
         return sum(pool.map(_write, [settings] * WRITERS, shares, *same))
 
 
-def _write(settings: Settings, processes: int, now: datetime, every: int, shapes: Sequence[Shape]) -> int:
+def _write(settings: Settings, processes: int, now: datetime, every: int, shapes: Sequence[Shape], alike: bool) -> int:
     database = Store(settings).database
     broken = itertools.cycle(shapes)
     templates: dict[Shape, list[tuple[str, bytes]]] = {
@@ -59,8 +67,9 @@ def _write(settings: Settings, processes: int, now: datetime, every: int, shapes
             odd += is_odd
             shape = next(broken) if is_odd else running if place % 25 in (1, 2) else finished
             process_id = new_process_id().encode()
+            task = _TASK if alike else child_task_id(process_id.decode(), 0, 0).encode()
             for name, template in templates[shape]:
-                document = template.replace(TEMPLATE_ID.encode(), process_id)
+                document = template.replace(TEMPLATE_ID.encode(), process_id).replace(_TASK, task)
                 batches.setdefault(name, []).append(RawBSONDocument(document))
         for name, documents in batches.items():
             # Some of the broken ones are what the validators refuse.
