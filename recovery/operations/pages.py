@@ -13,7 +13,6 @@ from recovery.records import Operation, OperationRange, OperationResult, Phase, 
 from recovery.store.batches import batches
 from recovery.store.operations.operation_results import PlannedPage
 from recovery.store.views.ranges import Range
-from recovery.survey import without_collector
 
 PLANNED = 100
 """Processes that are planned together."""
@@ -64,12 +63,11 @@ class _Surveying:
     def do(self) -> Totals | None:
         totals = Totals()
         chosen = self._selected.all(self._part)
-        with without_collector():
-            for planned in self._kind.survey(self._operation, self._part, chosen, self._hold.goes_on):
-                if planned.results and not self._hold.leased():
-                    return None  # the plan may be complete without us
-                self._results.insert(planned.results)
-                totals += planned.totals
+        for planned in self._kind.survey(self._operation, self._part, chosen, self._hold.goes_on):
+            if planned.results and not self._hold.leased():
+                return None  # the plan may be complete without us
+            self._results.insert(planned.results)
+            totals += planned.totals
         return totals if self._hold.goes_on() else None
 
 

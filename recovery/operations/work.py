@@ -20,9 +20,10 @@ from recovery.errors import BrokerError, StoreError
 from recovery.operations.advance import advance
 from recovery.operations.hold import LEASE, STATES, Hold
 from recovery.operations.pages import Pages, pages_of
-from recovery.records import Operation, OperationRange, OperationState
+from recovery.records import Operation, OperationRange, OperationState, Totals
 from recovery.records.ids import new_pass
 from recovery.store.reading import tell
+from recovery.survey import without_collector
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class OperationWorker:
         while current is not None:
             count = pages.read(current, size)
             turn = hold.take_turn(count)
-            totals = pages.do() if turn is not None else None
+            totals = _done(pages) if turn is not None else None
             if turn is None or totals is None:
                 ranges.give_back(current, None)
                 return False
@@ -143,6 +144,12 @@ class OperationWorker:
                 return False
             size = _page_size(operation, pages, turn)
         return False
+
+
+def _done(pages: Pages) -> Totals | None:
+    """What came of a page; see `Pages.do`."""
+    with without_collector():
+        return pages.do()
 
 
 def _page_size(operation: Operation, pages: Pages, rate: float | None) -> int:

@@ -52,9 +52,7 @@ def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
     if not _past(decision, around):
         return None
     assert decision.recovery_time is not None
-    # Not strftime: evidence is told of each of a thousand, and that alone took a tenth of a scan.
-    deadline = decision.recovery_time.time().isoformat("microseconds")
-    evidence = f"working for {decision.worker}, deadline {deadline} past"
+    evidence = f"working for {decision.worker}, deadline {_clock(decision.recovery_time, 'microseconds')} past"
     return Finding(Rule.WORK_TIMEOUT, decision.id, _after_timeout(decision, around), evidence, decision)
 
 
@@ -91,10 +89,10 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     taken = queue.taken_queued_at if queue else None
     # One of a time to come is of a clock that was set back since, and proves nothing.
     if taken and taken - queued_at > around.message_margin and taken <= around.now:
-        evidence = f"queued {queued_at:%H:%M:%S}, a message of {taken:%H:%M:%S} was taken"
+        evidence = f"queued {_clock(queued_at)}, a message of {_clock(taken)} was taken"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
     if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
-        evidence = f"queued {queued_at:%H:%M:%S}, and its queue was polled and empty at {empty_at:%H:%M:%S}"
+        evidence = f"queued {_clock(queued_at)}, and its queue was polled and empty at {_clock(empty_at)}"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
     if not _past(decision, around):
         return None
@@ -102,7 +100,7 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         rule = Rule.ACTORS_LAG
     else:
         rule = Rule.NO_ACTORS if any(map(around.is_polled, around.queues)) else Rule.SERVERS_WERE_DOWN
-    return Finding(rule, decision.id, Repair.WAIT, f"queued {queued_at:%H:%M:%S}, not yet taken", decision)
+    return Finding(rule, decision.id, Repair.WAIT, f"queued {_clock(queued_at)}, not yet taken", decision)
 
 
 def blocked(decision: Decision, around: Surroundings) -> Finding | None:
@@ -124,6 +122,11 @@ def not_applied(decision: Decision, around: Surroundings) -> Finding | None:
 
 def _past(decision: Decision, around: Surroundings) -> bool:
     return decision.recovery_time is not None and decision.recovery_time <= around.now
+
+
+def _clock(moment: datetime, precision: str = "seconds") -> str:
+    """As evidence tells it. Not strftime: it is told of each of a thousand, and that alone took a tenth of a scan."""
+    return moment.time().isoformat(precision)
 
 
 def _after_timeout(decision: Decision, around: Surroundings) -> Repair:

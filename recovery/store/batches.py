@@ -34,7 +34,7 @@ def find_keys(
 ) -> Iterator[dict[str, Any]]:
     """These fields of the documents of any number of keys, as far as they are there and match what is wanted `also`."""
     for batch in batches(keys):
-        yield from collection.find({"_id": {"$in": batch}, **also}, fields)
+        yield from collection.find({"_id": {"$in": batch}, **also}, fields).hint("_id_")
 
 
 def portions(weights: Mapping[str, int], most: int, number: int = KEYS) -> Iterator[list[str]]:

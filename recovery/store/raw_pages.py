@@ -45,9 +45,9 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
                     database.command({"killCursors": name, "cursors": [cursor]}, session=session)
 
 
-def decoded(documents: bytes, collection: Collection[Any]) -> list[Document]:
-    """The documents of a page, or some of them, as a find of this collection has them."""
-    return decode_all(documents, collection.codec_options)
+def decoded(documents: bytes, options: CodecOptions[Document]) -> list[Document]:
+    """The documents of a page, or some of them, as a find by these options has them."""
+    return decode_all(documents, options)
 
 
 def _answer(reply: RawBSONDocument) -> tuple[bytes, int]:

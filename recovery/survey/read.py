@@ -87,7 +87,7 @@ def survey(
             count = _known(decisions, process_id.encode(), forms.of(finished)) if finished is not None else None
             if count is None:
                 records = decisions.take(process_id)
-                decided = stored.decoded(schema.DECISIONS, records)
+                decided = stored.decoded(records)
                 outline, count = Outline(process, graph, [one["_id"] for one in decided], decided), len(decided)
                 if finished is not None and _decided(outline, finished):
                     forms.learn(finished, process_id.encode(), records, count)

@@ -51,7 +51,7 @@ class Stored:
             yield b"".join(map(bson.encode, page))
         yield b""  # as MongoDB answers who asks for more, and there is none
 
-    def decoded(self, _name: str, documents: bytes) -> list[dict[str, Any]]:
+    def decoded(self, documents: bytes) -> list[dict[str, Any]]:
         self.decoded_bytes += len(documents)
         return bson.decode_all(documents)
 
@@ -176,6 +176,6 @@ def test_the_bytes_that_the_server_sends(database: Database) -> None:
         database.add(shape)
     stored = database.store.ranges
     for name in (schema.DECISIONS, schema.GRAPHS):
-        raw = [one for page in stored.raw_pages(name, Range()) for one in stored.decoded(name, page)]
+        raw = [one for page in stored.raw_pages(name, Range()) for one in stored.decoded(page)]
         assert raw == [one for page in stored.pages(name, Range()) for one in page] != []
     assert [*stored.raw_pages(schema.DECISIONS, Range("~"))] == [b""]

@@ -235,7 +235,7 @@ class Requeues:
         selection = {"_id": {"$in": list(ids)}}
         # Its process is broken for it, and somebody told: a majority has to have it first.
         update_each(self._committed, ids, guard, [{"$set": fields}])
-        marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True})
+        marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True}).hint("_id_")
         return [document["_id"] for document in marked]
 
     def _requeue(
@@ -273,7 +273,7 @@ class Requeues:
         if written.whole and not written.count:
             return []
         selection = {"_id": {"$in": list(ids)}}
-        marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE)
+        marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")
         return [_queued(document, first) for document in marked]
 
     def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:

@@ -57,7 +57,7 @@ class OperationResults:
             if any(one["code"] != DUPLICATE for one in error.details["writeErrors"]):
                 raise
         unsaved = {"_id": {"$in": [one.id for one in results]}, "savedAt": None}
-        self._results.update_many(unsaved, [{"$set": {"savedAt": "$$NOW"}}])
+        self._results.update_many(unsaved, [{"$set": {"savedAt": "$$NOW"}}], hint="_id_")
 
     def planned(
         self,
@@ -84,7 +84,7 @@ class OperationResults:
     def begin(self, results: Iterable[OperationResult]) -> None:
         """Write down that what is planned is about to be done: whoever finds it changed knows by whom it may be."""
         self._results.update_many(
-            {"_id": {"$in": [one.id for one in results]}, "state": FOUND}, {"$set": {"begun": True}}
+            {"_id": {"$in": [one.id for one in results]}, "state": FOUND}, {"$set": {"begun": True}}, hint="_id_"
         )
 
     def end(self, results: Sequence[OperationResult]) -> None:

@@ -89,7 +89,7 @@ class Ranges:
     """Queries over ranges of processes, as a majority has them."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._database = database
+        self._database, self._options = database, database.codec_options
 
     def _told(self, collection: str) -> Collection[Document]:
         return committed(self._database[collection])
@@ -113,9 +113,9 @@ class Ranges:
         find = {"filter": part.condition(), "projection": BRIEF[collection], "sort": {"_id": 1}, "hint": "_id_"}
         yield from raw_pages(self._told(collection), find, PAGE)
 
-    def decoded(self, collection: str, documents: bytes) -> list[Document]:
+    def decoded(self, documents: bytes) -> list[Document]:
         """Documents of `raw_pages` as those of `pages` are."""
-        return decoded(documents, self._database[collection])
+        return decoded(documents, self._options)
 
     def matching(
         self, collection: str, conditions: Sequence[Document], fields: Mapping[str, bool]
