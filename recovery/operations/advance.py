@@ -18,14 +18,18 @@ from recovery.operations.conflicts import conflict, refuse
 from recovery.operations.placing import is_for_spark, is_left_alone
 from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
 from recovery.store.operations.operation_ranges import range_id
+from recovery.survey.plan import PER_CORE
 from recovery.survey.plan import plan as plan_ranges
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
 """Seconds until an operation at which somebody works is looked at again, if nobody does before."""
-RESULTS_EACH = 2000
+RESULTS_EACH = 1000
+"""A page of a repair: so that few are left to one worker when the others are done."""
 MAX_RANGES = 100
+PROCESSES_EACH, SHARED_BY = 500, 8
+"""Ranges of a plan are no smaller, and for so many workers, while there are few processes."""
 MAX_SUMS = 1000
 """By type, rule and actor, the largest first; the others are in the results."""
 
@@ -66,7 +70,8 @@ def _save(resources: Resources, operation: Operation, *, begins: bool = False) -
 
 def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
     if operation.phase is Phase.PLAN:
-        parts = plan_ranges(resources.store.ranges, 1)
+        stored = resources.store.ranges
+        parts = plan_ranges(stored, max(1, min(SHARED_BY, stored.volume()[0] // (PER_CORE * PROCESSES_EACH))))
         return tuple(part.start for part in parts if part.start is not None)
     found = operation.planned.found if operation.planned is not None else 0
     step = max(RESULTS_EACH, ceil(found / MAX_RANGES))

@@ -132,7 +132,8 @@ class _Applying:
         """Do it to some processes; each as it ended. None: it is for somebody else to say what became of them."""
         if not self._hold.ours():
             return None
-        self._results.begin(wanted)
+        if self._kind.begins:
+            self._results.begin(wanted)
         done = self._kind.apply(self._operation, wanted)
         if not self._hold.leased():
             return None

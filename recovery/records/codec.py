@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
@@ -33,6 +34,8 @@ _KEPT_WHEN_EMPTY = {
 }
 # Always written, so that one without was not written by us: by its default a decided task would be taken to wait.
 _ALWAYS: Mapping[Any, frozenset[str]] = {Decision: frozenset({"state"}), Process: frozenset({"state"})}
+_PLAIN = frozenset({str, int, float, bool, datetime, dict})
+"""Types of what stands in a document as it stands in a record: most of it."""
 
 
 def field_name(name: str) -> str:
@@ -49,9 +52,9 @@ def to_document(record: Record) -> dict[str, Any]:
     cls: Any = type(record)
     for name, key in _names(cls):
         value = getattr(record, name)
-        if value is None or (value in ((), {}) and (cls, name) not in _KEPT_WHEN_EMPTY):
+        if value is None or (not value and value in ((), {}) and (cls, name) not in _KEPT_WHEN_EMPTY):
             continue
-        document[key] = _encode(value)
+        document[key] = value if type(value) in _PLAIN else _encode(value)
     return document
 
 

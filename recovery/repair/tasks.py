@@ -49,7 +49,7 @@ class TaskRepairs:
         if rule is Rule.WORKER_LOST:
             queued = self._store.requeues.requeue_worker_lost(ids, _holders(findings), pass_key)
         else:
-            queued = self._store.requeues.timed_out(ids, pass_key)
+            queued = self._store.requeues.timed_out(ids, pass_key, _actors(findings))
         for actor, count in Counter(one.actor for one in queued).items():
             count_timeouts(actor, count)
         self._hand_over(rule, findings, queued)
@@ -61,7 +61,7 @@ class TaskRepairs:
             self._store.requeues.await_eta([finding.record for finding in early])
             findings = [finding for finding in findings if finding not in early]
         findings = self._in_pace(findings, around)
-        queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass())
+        queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _actors(findings))
         self._hand_over(rule, findings, queued)
         return of_records(one.id for one in queued)
 
@@ -69,7 +69,8 @@ class TaskRepairs:
         findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)
-        queued = self._store.requeues.requeue_message_lost([f.record for f in findings], until, new_pass())
+        ids = [finding.record for finding in findings]
+        queued = self._store.requeues.requeue_message_lost(ids, until, new_pass(), _actors(findings))
         self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
         return of_records(one.id for one in queued)
@@ -121,6 +122,10 @@ def count_timeouts(actor: str, count: int) -> None:
     """Count attempts that were lost: in all, and of their actor."""
     metrics.WORK_TIMEOUTS.inc(count)
     metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+
+
+def _actors(findings: Sequence[Finding]) -> dict[str, str]:
+    return {f.record: f.decision.actor for f in findings if f.decision is not None}
 
 
 def _holders(findings: Sequence[Finding]) -> list[str]:

@@ -61,6 +61,7 @@ class RepairAll(Check):
     and judged once more, and what it needs now is done."""
 
     page = step = 1000
+    begins = False
 
     def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
         return result.evolve(state=ResultState.ERROR, error=error)

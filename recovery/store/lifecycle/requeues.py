@@ -3,7 +3,8 @@
 All of one shape. The caller found and judged a batch; one `update_many` repeats the whole condition for each
 of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
 What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
-round trips, and the new pass is both the mark of the claim and what makes old messages and results stale.
+round trips, and the new pass is both the mark of the claim and what makes old messages and results stale. Where nothing
+came in between, and the caller knows the actors, one of the batch is read back for all.
 
 Restorable, but for the ends: if a failover takes a requeue back, the record is overdue once more, and the message that
 was pushed carries a pass that no longer matches.
@@ -56,6 +57,9 @@ _LOST_AGAIN: Document = {
     ]
 }
 
+Actors = Mapping[str, str] | None
+"""{decision: its actor}, if the caller has read them. Where all of a batch are changed, they need not be read back."""
+
 _DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
 
@@ -93,9 +97,9 @@ class Requeues:
         ]
         return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
 
-    def enqueue_due(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+    def enqueue_due(self, ids: Sequence[str], pass_key: str, actors: Actors = None) -> list[Queued]:
         """delayed, eta past → queued."""
-        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False)
+        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False, actors=actors)
 
     def await_eta(self, ids: Sequence[str]) -> int:
         """delayed, deadline past and its time still to come: look again then, or when its time as a whole is over. The
@@ -107,10 +111,10 @@ class Requeues:
         stages = [{"$set": {"recoveryTime": self._in_time("$eta")}}]
         return update_each(self._current, ids, {**guard, **overdue}, stages).count
 
-    def timed_out(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
+    def timed_out(self, ids: Sequence[str], pass_key: str, actors: Actors = None) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
-        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False)
+        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False, actors=actors)
 
     def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
@@ -131,12 +135,14 @@ class Requeues:
         guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
         return self._requeue(guard, [decision_id], pass_key)
 
-    def requeue_message_lost(self, ids: Sequence[str], queued_until: datetime, pass_key: str) -> list[Queued]:
+    def requeue_message_lost(
+        self, ids: Sequence[str], queued_until: datetime, pass_key: str, actors: Actors = None
+    ) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either."""
         judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
-        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN)
+        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN, actors=actors)
 
     def postpone_waiting(self, ids: Sequence[str]) -> int:
         """queued, deadline past, message still to come: look again when it is twice as old."""
@@ -246,6 +252,7 @@ class Requeues:
         timeouts: int = 0,
         first: bool = True,
         again: Document | None = None,
+        actors: Actors = None,
     ) -> list[Queued]:
         """`again`: its message was lost, and after that many times in a row it is looked at ever more rarely."""
         wait: Any = round(self._message_timeout * 1000)
@@ -260,10 +267,16 @@ class Requeues:
             fields["losses"] = plus_one("losses")
         if timeouts:
             fields["timeouts"] = plus_one("timeouts")
-        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first)
+        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first, actors)
 
     def _change(
-        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
+        self,
+        guard: Document,
+        stages: list[Document],
+        ids: Sequence[str],
+        pass_key: str,
+        first: bool,
+        actors: Actors = None,
     ) -> list[Queued]:
         if not ids:
             return []
@@ -272,9 +285,17 @@ class Requeues:
         written = update_each(self._current, ids, guard, stages)
         if written.whole and not written.count:
             return []
+        if actors and written.whole and written.count == len(ids) and (at := self._queued_at(ids[0], pass_key)):
+            return [Queued(key, actors[key], pass_key, at, first) for key in ids]
         selection = {"_id": {"$in": list(ids)}}
         marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")
         return [_queued(document, first) for document in marked]
+
+    def _queued_at(self, key: str, pass_key: str) -> datetime | None:
+        """When a record was queued that carries this mark, and with it all that one update marked: the server's time is
+        the same for the whole of an update."""
+        marked = self._current.find_one({"_id": key, "pass": pass_key, "state": QUEUED}, _MESSAGE)
+        return marked["queuedAt"] if marked else None
 
     def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:
         try:

@@ -6,11 +6,12 @@ once, by a compare-and-set on `found`; so the totals of an operation are counted
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymongo import UpdateOne
+from pymongo import UpdateMany
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
@@ -88,8 +89,14 @@ class OperationResults:
         )
 
     def end(self, results: Sequence[OperationResult]) -> None:
-        """found → what became of it, of each that has not ended."""
-        updates = [UpdateOne({"_id": one.id, "state": FOUND}, [_ended(one)]) for one in results]
+        """found → what became of it, of each that has not ended. Those that ended alike, as most do, by one update."""
+        alike: dict[str, list[OperationResult]] = defaultdict(list)
+        for one in results:
+            alike[repr((one.state.value, one.after, one.error, one.repaired))].append(one)
+        updates = [
+            UpdateMany({"_id": {"$in": [one.id for one in some]}, "state": FOUND}, [_ended(some[0])], hint="_id_")
+            for some in alike.values()
+        ]
         if updates:
             self._results.bulk_write(updates, ordered=False)
 
