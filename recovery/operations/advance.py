@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
 """Seconds until an operation at which somebody works is looked at again, if nobody does before."""
-RESULTS_EACH = 1000
-"""A page of a repair: so that few are left to one worker when the others are done."""
+RESULTS_EACH = 500
+"""Some seconds of work at the most: so that few are left to one worker when the others are done."""
 MAX_RANGES = 100
 PROCESSES_EACH, SHARED_BY = 500, 8
 """Ranges of a plan are no smaller, and for so many workers, while there are few processes."""
