@@ -140,3 +140,8 @@ class Storm:
         """Attempts that were given up: their worker lost, or their time over."""
         found = self.database["decisions"].aggregate([{"$group": {"_id": None, "all": {"$sum": "$timeouts"}}}])
         return sum(one["all"] for one in found)
+
+    def logged(self, *words: str) -> str:
+        """The lines of all workers' logs in which one of these words stands: why a test fails."""
+        lines = (line for child in self.children for line in child.log.read_text().splitlines())
+        return "\n".join(line for line in lines if any(word in line for word in words))

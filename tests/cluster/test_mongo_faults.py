@@ -49,6 +49,20 @@ def set_storm(three: Stack, tmp_path: Path) -> Iterator[Storm]:
     storm.end()
 
 
+@pytest.fixture
+def patient_storm(storm: Storm) -> Storm:
+    """A storm in which nobody is to be judged: a worker that this busy machine holds up, and no other, has more than
+    two seconds before it is. At 1.5 s it would have one."""
+    storm.settings = storm.settings.model_copy(update={"heartbeat_timeout": 3.0})
+    return storm
+
+
+def nobody_was_judged(storm: Storm) -> None:
+    """No attempt was taken for lost, and none was made twice."""
+    assert storm.timeouts() == 0, storm.logged("WORKER_LOST", "WORK_TIMEOUT")
+    assert len(storm.lines()) == storm.tasks
+
+
 def begin(storm: Storm) -> None:
     """Workflows well under way."""
     storm.hire()
@@ -68,31 +82,29 @@ def test_mongod_is_killed_and_started_again(storm: Storm, mongod: Mongod) -> Non
     storm.check()
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(15, marks=pytest.mark.soak)])
-def test_mongod_is_frozen_and_nobody_is_judged_by_it(storm: Storm, mongod: Mongod, times: int) -> None:
-    """For so many times the silence after which a worker counts as lost: all were silent, so nobody is. At 15 it is
+@pytest.mark.parametrize("times", [2, pytest.param(8, marks=pytest.mark.soak)])
+def test_mongod_is_frozen_and_nobody_is_judged_by_it(patient_storm: Storm, mongod: Mongod, times: int) -> None:
+    """For so many times the silence after which a worker counts as lost: all were silent, so nobody is. At 8 it is
     longer than the tasks' worker_timeout as well."""
-    begin(storm)
+    begin(patient_storm)
     mongod.freeze()
-    goes_on_for(times * storm.settings.heartbeat_timeout)
+    goes_on_for(times * patient_storm.settings.heartbeat_timeout)
     mongod.thaw()
-    storm.check()
-    assert storm.timeouts() == 0
-    assert len(storm.lines()) == storm.tasks
+    patient_storm.check()
+    nobody_was_judged(patient_storm)
 
 
-def test_writes_are_refused_for_a_while(storm: Storm) -> None:
+def test_writes_are_refused_for_a_while(patient_storm: Storm) -> None:
     """As a service does whose disk is nearly full: reads are answered. What was done waits to be written."""
-    begin(storm)
-    admin = storm.database.client.admin
+    begin(patient_storm)
+    admin = patient_storm.database.client.admin
     admin.command({"setUserWriteBlockMode": 1, "global": True})
     try:
-        goes_on_for(2 * storm.settings.heartbeat_timeout)
+        goes_on_for(2 * patient_storm.settings.heartbeat_timeout)
     finally:
         admin.command({"setUserWriteBlockMode": 1, "global": False})
-    storm.check()
-    assert storm.timeouts() == 0
-    assert len(storm.lines()) == storm.tasks
+    patient_storm.check()
+    nobody_was_judged(patient_storm)
 
 
 @pytest.mark.soak

@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +114,40 @@ def test_an_attempt_learns_at_its_heartbeat_that_its_claim_is_lost(cluster: Clus
     told = Path(cluster.folder) / "told"
     wait_until(told.exists, 20, "the first attempt to be told")
     assert cluster.app.result(process_id, timeout=1) == "second"
+
+
+def overdue(cluster: Cluster) -> int:
+    """Workers that are silent by MongoDB's clock."""
+    return int(cluster.database["workers"].count_documents({"$expr": {"$lt": ["$recoveryTime", "$$NOW"]}}))
+
+
+def wait_beats(cluster: Cluster, worker: Child, count: int) -> None:
+    """Wait until a worker has beaten so often more."""
+    seen = set[Any]()
+
+    def beaten() -> bool:
+        seen.add(cluster.database["workers"].find_one({"pid": worker.pid}, {"recoveryTime": True})["recoveryTime"])
+        return len(seen) > count
+
+    wait_until(beaten, 20, f"{count} heartbeats")
+
+
+@pytest.mark.soak
+def test_who_stood_still_with_others_does_not_judge_them(cluster: Cluster) -> None:
+    """As on a machine that was paused: of its workers one is the first to go on, and the others are about to."""
+    # More missed beats than elsewhere: the second one has two seconds to go on, however busy this machine is.
+    cluster.settings = cluster.settings.model_copy(update={"heartbeat_timeout": 3.0})
+    cluster.beat()
+    workers = first, second = cluster.worker(), cluster.worker()
+    started = [cluster.app.start("one_slow", cluster.folder, 600) for _ in workers]
+    began = cluster.wait_began(2)
+    wait_beats(cluster, first, 8)  # it may judge by now
+    for worker in workers:
+        freeze(worker)
+    wait_until(lambda: overdue(cluster) == 2, 20, "both heartbeats to be overdue")
+    thaw(first)
+    wait_beats(cluster, first, 3)  # and it was nudged to scan in between
+    thaw(second)
+    cluster.go()
+    assert sorted(cluster.app.result(one, timeout=20) for one in started) == sorted(began)
+    assert cluster.database["decisions"].count_documents({"timeouts": {"$gt": 0}}) == 0

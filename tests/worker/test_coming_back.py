@@ -130,5 +130,26 @@ def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings,
     assert seen == [False, False, True, True]
 
 
+def test_who_stood_still_does_not_judge_who_did_so_with_him(emptied: Settings, clock: Clock) -> None:
+    """A machine that was paused, say: of its workers one is the first to go on, and the others were silent as long."""
+    world = World(emptied, heartbeat_interval=2.0, heartbeat_timeout=6.0)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
+    other = identify("other", ()).evolve(host="elsewhere")
+    for _ in range(5):
+        world.store.workers.beat(other, timeout=6.0)
+        one.beat_once()
+        clock.now += 2.0
+    assert one.may_judge()
+    clock.now += 5.0
+    assert not one.may_judge(), "who has not been heard for so long has not heard others, either"
+    seen = []
+    for _ in range(5):
+        one.beat_once()
+        seen.append(other.id in one.silent())
+        clock.now += 2.0
+    assert seen == [False, False, False, False, True], "judged once it was watched for a heartbeat timeout"
+
+
 def _away(*_: object) -> None:
     raise StoreUnavailable("away")

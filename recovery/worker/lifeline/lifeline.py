@@ -108,11 +108,14 @@ class Lifeline:
 
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
-        if not self._settings.events or self._served_since is None:
+        if not self._settings.events or not self._is_served():
             return False
-        now = time.monotonic()
-        fresh = now - self._served_last < 2 * self._settings.heartbeat_interval
-        return fresh and now - self._served_since > self._settings.heartbeat_timeout
+        since = self._served_since  # read after `_served_last`, and written before it, by another thread
+        return since is not None and time.monotonic() - since > self._settings.heartbeat_timeout
+
+    def _is_served(self) -> bool:
+        """Whether its last heartbeat is recent: one that was held up does not know what it missed."""
+        return time.monotonic() - self._served_last < 2 * self._settings.heartbeat_interval
 
     def silent(self) -> Mapping[str, Any]:
         """Workers that this one may call lost by their silence, and the deadlines in their records."""
@@ -174,11 +177,14 @@ class Lifeline:
             record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
             store.workers.beat(record, self._settings.heartbeat_timeout)
             self._watch.look(store.workers.deadlines(), self._look_at_clock(), time.monotonic())
-        self._served_last = now = time.monotonic()
+        now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all
-        elif self._served_since is None:
+        elif self._served_since is None or not self._is_served():
+            # One that stood still (its machine was paused, say) did so with others, perhaps. Whoever goes on first must
+            # not judge those that are about to.
             self._served_since = now
+        self._served_last = now
         if self._failed:
             self._hold_back()
         self._failed = False
