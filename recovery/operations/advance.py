@@ -25,11 +25,12 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
 """Seconds until an operation at which somebody works is looked at again, if nobody does before."""
-RESULTS_EACH = 500
-"""Some seconds of work at the most: so that few are left to one worker when the others are done."""
-MAX_RANGES = 100
-PROCESSES_EACH, SHARED_BY = 500, 8
-"""Ranges of a plan are no smaller, and for so many workers, while there are few processes."""
+RESULTS_EACH, MAX_RANGES = 1000, 100
+"""A page of a repair, while that makes no more ranges."""
+SHARED_BY = 8
+"""Workers among whom little is shared, so that none is left with much of it when the others are done."""
+PROCESSES_EACH, LEAST_EACH = 500, 250
+"""Processes of a plan, and results: ranges of fewer would take longer to be leased and committed than to be done."""
 MAX_SUMS = 1000
 """By type, rule and actor, the largest first; the others are in the results."""
 
@@ -74,7 +75,8 @@ def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
         parts = plan_ranges(stored, max(1, min(SHARED_BY, stored.volume()[0] // (PER_CORE * PROCESSES_EACH))))
         return tuple(part.start for part in parts if part.start is not None)
     found = operation.planned.found if operation.planned is not None else 0
-    step = max(RESULTS_EACH, ceil(found / MAX_RANGES))
+    step = max(LEAST_EACH, ceil(found / (PER_CORE * SHARED_BY)))
+    step = max(min(step, RESULTS_EACH), ceil(found / MAX_RANGES))
     return tuple(resources.store.operation_results.walk(operation.id, step))
 
 

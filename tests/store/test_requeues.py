@@ -13,6 +13,7 @@ import pytest
 from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, ErrorInfo
 from recovery.store import Queued, Store
+from recovery.store.lifecycle import requeues
 from tests.store.writing import contents, get, is_about, is_close, put
 
 PASS = "the batch's"
@@ -151,6 +152,65 @@ def test_what_comes_back_is_what_the_message_needs(store: Store, name: str, toge
         assert is_close(found.queued_at, now)
         assert is_close(found.recovery_time, now + timedelta(seconds=10))
         assert found.worker is None or name == "enqueue_ready"
+
+
+def profiled(store: Store, work: Callable[[], Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """What comes of it, and what MongoDB was asked of decisions."""
+    store.database["system.profile"].drop()
+    store.database.command("profile", 2)
+    done = work()
+    store.database.command("profile", 0)
+    asked = {"ns": f"{store.database.name}.decisions", "op": {"$in": ["query", "update", "command"]}}
+    return done, [*store.database["system.profile"].find(asked)]
+
+
+WITH_ACTORS: dict[str, Callable[[Store, Sequence[str], dict[str, str]], list[Queued]]] = {
+    "enqueue_due": lambda s, ids, actors: s.requeues.enqueue_due(ids, PASS, actors),
+    "timed_out": lambda s, ids, actors: s.requeues.timed_out(ids, PASS, actors),
+    "requeue_message_lost": lambda s, ids, actors: s.requeues.requeue_message_lost(ids, s.now() - HOUR, PASS, actors),
+}
+
+
+@pytest.mark.parametrize("name", WITH_ACTORS)
+@pytest.mark.parametrize("all_change", [True, False])
+def test_whoever_knows_the_actors_is_told_the_same(store: Store, name: str, all_change: bool) -> None:
+    """Be all of the batch changed, so that one is read back for all, or was somebody first at some."""
+    made, guard, now = every_condition(store), GUARDS[name], store.now()
+    wanted = [d for d in made if guard.wanted(d, now)]
+    batch = wanted if all_change else made
+    told, asked = profiled(
+        store, lambda: WITH_ACTORS[name](store, [d.id for d in batch], {d.id: d.actor for d in batch})
+    )
+    first = name == "requeue_message_lost"
+    found = [get(store, d.id) for d in wanted]
+    expected = [Queued(one.id, one.actor, PASS, one.queued_at or now, first=first) for one in found]
+    assert sorted(told, key=lambda one: one.id) == sorted(expected, key=lambda one: one.id) and len(told) > 1
+    assert [one["command"].get("limit") for one in asked if one["op"] == "query"] == [1 if all_change else None]
+
+
+def test_what_was_taken_meanwhile_is_not_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were changed, and before they are read back the first of them is another's."""
+    made, guard, now = every_condition(store), GUARDS["timed_out"], store.now()
+    wanted = [d.id for d in made if guard.wanted(d, now)]
+    update_each = requeues.update_each
+
+    def update(collection: Any, ids: Sequence[str], *more: Any) -> Any:
+        written = update_each(collection, ids, *more)
+        collection.update_one({"_id": ids[0]}, {"$set": {"pass": "another's"}})
+        return written
+
+    monkeypatch.setattr(requeues, "update_each", update)
+    told = store.requeues.timed_out(wanted, PASS, dict.fromkeys(wanted, "actor0"))
+    assert {one.id for one in told} == {*wanted[1:]}
+
+
+@pytest.mark.parametrize("name", [name for name in GUARDS if name != "taken_up"])  # it is of all that an actor has
+def test_a_batch_goes_by_its_ids(store: Store, name: str) -> None:
+    """Whatever other index the guard could be answered by: the server takes twice as long where it tries them."""
+    made = every_condition(store)
+    _, asked = profiled(store, lambda: GUARDS[name].run(store, [d.id for d in made]))
+    plans = {one["planSummary"] for one in asked if "planSummary" in one}
+    assert plans and plans <= {"IXSCAN { _id: 1 }", "IDHACK"}
 
 
 TIMES: list[tuple[str, float | None, float | None, float]] = [
