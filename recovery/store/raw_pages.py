@@ -39,10 +39,11 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
                 more = {"getMore": cursor, "collection": name, "batchSize": size}
                 page, cursor = _answer(database.command(more, session=session, codec_options=RAW))
                 yield page
-        finally:
-            if cursor:  # nobody wants the rest, or it can't be had
+        except GeneratorExit:  # nobody wants the rest
+            if cursor:
                 with suppress(PyMongoError):
                     database.command({"killCursors": name, "cursors": [cursor]}, session=session)
+            raise
 
 
 def decoded(documents: bytes, options: CodecOptions[Document]) -> list[Document]:

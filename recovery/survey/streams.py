@@ -118,7 +118,7 @@ class RawStream:
 
     def _pass_over(self, key: bytes) -> None:
         if len(self.passed_over) < MAX_ORPHANS:
-            self.passed_over.add(key.decode().partition(SEPARATOR)[0])
+            self.passed_over.add(key.decode(errors="replace").partition(SEPARATOR)[0])
 
     def _turn(self) -> bool:
         """Add the next page to what is left of this one."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from recovery.records.ids import new_process_id, record_id
 from recovery.store import schema
+from recovery.store.views import ranges
 from recovery.store.views.ranges import BRIEF, Range, Ranges
 from recovery.survey import forms
 from recovery.survey.forms import Forms
@@ -179,3 +180,20 @@ def test_the_bytes_that_the_server_sends(database: Database) -> None:
         raw = [one for page in stored.raw_pages(name, Range()) for one in stored.decoded(page)]
         assert raw == [one for page in stored.pages(name, Range()) for one in page] != []
     assert [*stored.raw_pages(schema.DECISIONS, Range("~"))] == [b""]
+
+
+def test_who_wants_no_more_leaves_no_cursor(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "PAGE", 5)
+    database.add(finished)
+    stored, admin = database.store.ranges, database.store.database.client.admin
+
+    def idle() -> int:
+        namespace = f"{database.store.database.name}.{schema.DECISIONS}"
+        found = admin.aggregate([{"$currentOp": {"idleCursors": True}}, {"$match": {"ns": namespace}}])
+        return sum(one.get("type") == "idleCursor" for one in found)
+
+    pages = stored.raw_pages(schema.DECISIONS, Range())
+    assert len(stored.decoded(next(pages))) == 5 and idle() == 1
+    del pages
+    assert idle() == 0
+    assert len([*stored.raw_pages(schema.DECISIONS, Range())]) == 3 and idle() == 0
