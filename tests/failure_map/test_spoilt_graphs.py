@@ -15,7 +15,7 @@ from recovery.repair import look_around
 from recovery.rules import Finding, Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner
 from recovery.store.lifecycle.decisions import Decisions
-from recovery.survey.read import at_rest
+from recovery.survey.read import Outline, at_rest
 from tests.failure_map.faults import (
     FAULTS,
     RESULT,
@@ -224,7 +224,7 @@ def is_at_rest(broken: Broken) -> bool:
     of_it = {"_id": {"$regex": f"^{broken.id}/"}}
     decisions = list(broken.db["decisions"].find(of_it).sort("_id", 1))
     process = broken.db["processes"].find_one({"_id": broken.id})
-    return at_rest(process, [graph_of(broken)], [one["_id"] for one in decisions], decisions)
+    return at_rest(Outline(process, [graph_of(broken)], [one["_id"] for one in decisions], decisions))
 
 
 def test_a_live_decision_that_its_graph_lacks_comes_to_rest(over: Broken) -> None:
