@@ -25,12 +25,14 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
 """Seconds until an operation at which somebody works is looked at again, if nobody does before."""
-RESULTS_EACH, MAX_RANGES = 1000, 100
-"""A page of a repair, while that makes no more ranges."""
+RESULTS_EACH = 990
+"""Of a range that is applied: a little less than a page of a repair, which is then the only one."""
+MAX_RANGES = 100
+"""Of what is applied; of more results each has more."""
 SHARED_BY = 8
-"""Workers among whom little is shared, so that none is left with much of it when the others are done."""
-PROCESSES_EACH, LEAST_EACH = 500, 250
-"""Processes of a plan, and results: ranges of fewer would take longer to be leased and committed than to be done."""
+"""So many workers share what there is, however little it is; or the last range would keep all waiting."""
+LEAST_PROCESSES, LEAST_RESULTS = 500, 250
+"""Of a range that is planned or applied: fewer are done in less time than it takes to lease and commit a range."""
 MAX_SUMS = 1000
 """By type, rule and actor, the largest first; the others are in the results."""
 
@@ -72,10 +74,10 @@ def _save(resources: Resources, operation: Operation, *, begins: bool = False) -
 def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
     if operation.phase is Phase.PLAN:
         stored = resources.store.ranges
-        parts = plan_ranges(stored, max(1, min(SHARED_BY, stored.volume()[0] // (PER_CORE * PROCESSES_EACH))))
+        parts = plan_ranges(stored, max(1, min(SHARED_BY, stored.volume()[0] // (PER_CORE * LEAST_PROCESSES))))
         return tuple(part.start for part in parts if part.start is not None)
     found = operation.planned.found if operation.planned is not None else 0
-    step = max(LEAST_EACH, ceil(found / (PER_CORE * SHARED_BY)))
+    step = max(LEAST_RESULTS, ceil(found / (PER_CORE * SHARED_BY)))
     step = max(min(step, RESULTS_EACH), ceil(found / MAX_RANGES))
     return tuple(resources.store.operation_results.walk(operation.id, step))
 

@@ -131,7 +131,7 @@ class OperationWorker:
         while current is not None:
             count = pages.read(current, size)
             turn = hold.take_turn(count)
-            totals = _done(pages) if turn is not None else None
+            totals = _do_without_collector(pages) if turn is not None else None
             if turn is None or totals is None:
                 ranges.give_back(current, None)
                 return False
@@ -146,8 +146,8 @@ class OperationWorker:
         return False
 
 
-def _done(pages: Pages) -> Totals | None:
-    """What came of a page; see `Pages.do`."""
+def _do_without_collector(pages: Pages) -> Totals | None:
+    """See `Pages.do`. What a page leaves behind in cycles, of errors say, is found when it is done."""
     with without_collector():
         return pages.do()
 

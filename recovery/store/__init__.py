@@ -71,6 +71,7 @@ __all__ = [
     "PORTION",
     "PORTION_BYTES",
     "PORTION_TASKS",
+    "TASK_BYTES",
     "ActorQueue",
     "Finished",
     "GraphView",

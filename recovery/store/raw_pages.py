@@ -2,8 +2,8 @@
 
 To decode a document that is like a thousand others takes as long as all else that is done with it. pymongo hands out
 undecoded batches as well (`find_raw_batches`), but makes an object of each document to join them: 0.6 µs each, of which
-0.2 are left here. So the commands are given by hand. Nothing is tried again, as nothing of a cursor is once it has
-begun to answer.
+0.2 are left here. So the commands are given by hand, and the first one once more where the connection was broken, as
+pymongo does it. They go to one server: behind several mongos a cursor is not found again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bson import decode, decode_all
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
-from pymongo.errors import PyMongoError
+from pymongo.errors import AutoReconnect, PyMongoError
 
 from recovery.store.client import Document
 
@@ -32,7 +32,11 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
     database, name = collection.database, collection.name
     first = {"find": name, **find, "batchSize": size, "readConcern": collection.read_concern.document}
     with database.client.start_session(causal_consistency=False) as session:
-        page, cursor = _answer(database.command(first, session=session, codec_options=RAW))
+        try:
+            reply = database.command(first, session=session, codec_options=RAW)
+        except AutoReconnect:
+            reply = database.command(first, session=session, codec_options=RAW)
+        page, cursor = _answer(reply)
         try:
             yield page
             while cursor:

@@ -2,7 +2,7 @@
 
 Ids of tasks are made from their parents' and their places, so the records of processes that took the same way are the
 same bytes but for the process's id. Those of one of them are decoded and looked at; whose are the same bytes are at
-rest as well, and are only compared. Where no two are alike this costs a twentieth more than to decode them all.
+rest as well, and are only compared. The id stands in each record once, in its key: of others nothing is concluded.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-MAX_BYTES = 16_000_000
-"""That are remembered; then all is forgotten, and what still comes is learned again."""
+MAX_BYTES = 8_000_000
+"""Of records that are remembered, which takes three times as much; then all is forgotten, and what still comes is
+learned again."""
+MAX_EACH = 500_000
+"""Of one process's: larger ones are rare, and take their time whatever is done."""
 MAX_ALIKE = 8
 """Forms of the same tasks: their decisions differ in who scheduled whom, or in their epoch."""
 
@@ -37,11 +40,13 @@ class Forms:
     _bytes: int = 0
 
     def of(self, finished: frozenset[str]) -> Iterable[Form]:
-        """Forms of processes with these tasks, the last that was met first."""
+        """Forms of processes with these tasks, the last that was learned first."""
         return self._known.get(finished, ())
 
     def learn(self, finished: frozenset[str], process_id: bytes, records: bytes, count: int) -> None:
         """These records of a process are at rest."""
+        if not count or records.count(process_id) != count or len(records) > MAX_EACH:
+            return
         if self._bytes + len(records) > MAX_BYTES:
             self._known, self._bytes = {}, 0
         alike = self._known.setdefault(finished, [])

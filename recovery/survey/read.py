@@ -2,7 +2,7 @@
 
 Most of what a database holds is finished. For such a process a few comparisons of raw documents show that
 no rule can have anything against it; building its records would take ten times as long. Nothing is held but
-a page of each collection.
+a page of each collection, some hundred outlines, and what the decisions of processes at rest look like (`forms`).
 
 Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
 not. Where a range has as many of them as that makes, none is of a process that is gone, unless as many are lacking.
@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import SEPARATOR
-from recovery.store import schema
+from recovery.store import TASK_BYTES, schema
 from recovery.store.client import Document
-from recovery.store.views.ranges import KEY, PAGE, Range, Ranges
+from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
 from recovery.survey.forms import Form, Forms
 from recovery.survey.streams import RawStream, Stream
 
@@ -34,7 +34,7 @@ CUT_EACH = 20 * PAGE
 TOGETHER = 400
 """Outlines that are judged at once, if they are small: each time takes five round trips."""
 TOGETHER_BYTES = 2_000_000
-"""And so many bytes of decisions as they were read; decoded they take ten times as much."""
+"""And so many bytes of decisions as they were read, and of graphs about; decoded they take ten times as much."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
@@ -83,18 +83,19 @@ def survey(
             if chosen is not None and process_id not in chosen:
                 continue
             _, graph = graphs.take(process_id)
-            finished = _finished(process, graph)
-            count = _known(decisions, process_id.encode(), forms.of(finished)) if finished is not None else None
+            finished, key = _finished(process, graph), process_id.encode()
+            decisions.pass_over_before(key)
+            count = _known(decisions, key, forms.of(finished)) if finished is not None else None
             if count is None:
-                records = decisions.take(process_id)
+                records = decisions.take(key)
                 decided = stored.decoded(records)
                 outline, count = Outline(process, graph, [one["_id"] for one in decided], decided), len(decided)
                 if finished is not None and _decided(outline, finished):
-                    forms.learn(finished, process_id.encode(), records, count)
+                    forms.learn(finished, key, records, count)
                     seen.tasks += count
                 else:
                     found.append(outline)
-                    size += len(records)
+                    size += len(records) + TASK_BYTES * weight(schema.GRAPHS, graph)
             else:
                 seen.tasks += count
             read += count
@@ -116,9 +117,9 @@ def survey(
             seen.orphans |= stream.passed_over
 
 
-def _known(decisions: RawStream, process_id: bytes, forms: Iterable[Form]) -> int | None:
+def _known(decisions: RawStream, process_id: bytes, known: Iterable[Form]) -> int | None:
     """How many decisions come of a process, if they are in one of these forms; they are passed over then."""
-    for form in forms:
+    for form in known:
         if decisions.comes(process_id, form.of(process_id)):
             return form.count
     return None

@@ -66,7 +66,8 @@ class Stream:
 
 
 class RawStream:
-    """Documents as bytes, one after the other. Each begins with its key, which is a text."""
+    """Documents as bytes, one after the other. Each begins with its key, where the server puts it, and keys that are no
+    texts are not asked for."""
 
     def __init__(self, source: Iterator[bytes]) -> None:
         self._source = source
@@ -75,29 +76,38 @@ class RawStream:
         self.passed_over: set[str] = set()
         """Processes whose records nobody asked for."""
 
+    def pass_over_before(self, process_id: bytes) -> None:
+        """Pass over what comes before this process, which nobody asked for."""
+        while (coming := self._coming()) is not None and coming[0] < process_id:
+            key, self._at = coming
+            self._pass_over(key)
+
     def comes(self, process_id: bytes, records: bytes) -> bool:
         """Whether what comes next is exactly these records, and no other of this process. If so they are taken."""
-        end = self._at + len(records)
-        beyond = end + _HEAD.size
-        while len(self._data) < beyond + len(process_id) and self._turn():
-            end, beyond = self._at + len(records), self._at + len(records) + _HEAD.size
-        if not self._data.startswith(records, self._at) or self._data.startswith(process_id, beyond):
+        length = len(records)
+        beyond = length + _HEAD.size
+        while len(self._data) < self._at + beyond + len(process_id) and self._turn():
+            pass
+        if not self._data.startswith(records, self._at) or self._data.startswith(process_id, self._at + beyond):
             return False
-        self._at = end
+        self._at += length
         return True
 
-    def take(self, process_id: str) -> bytes:
-        """The records of this process. Those before it, which nobody asked for, are passed over."""
-        wanted, after = process_id.encode(), (process_id + AFTER_SEPARATOR).encode()
-        found = list[bytes]()
-        while (coming := self._coming()) is not None and coming[0] < after:
-            key, end = coming
-            if key >= wanted:
-                found.append(self._data[self._at : end])
-            else:
-                self._pass_over(key)
-            self._at = end
-        return b"".join(found)
+    def take(self, process_id: bytes) -> bytes:
+        """The records of this process, which come next if there are any."""
+        after, length = process_id + AFTER_SEPARATOR.encode(), 0
+        while self._at + length < len(self._data) or self._turn():
+            at = self._at + length
+            if at == len(self._data):  # the page was empty
+                continue
+            size, text = _HEAD.unpack_from(self._data, at)
+            start = at + _HEAD.size
+            if self._data[start : start + text - 1] >= after:
+                break
+            length += size
+        found = self._data[self._at : self._at + length]
+        self._at += length
+        return found
 
     def pass_over_rest(self) -> Iterator[None]:
         """Pass over what is left, page by page."""

@@ -57,10 +57,10 @@ class Stored:
         return bson.decode_all(documents)
 
 
-def surveyed(stored: Stored) -> tuple[list[str], RangeCounts]:
+def surveyed(stored: Stored, chosen: set[str] | None = None) -> tuple[list[str], RangeCounts]:
     """Ids of what is set aside, and what was counted."""
     seen = RangeCounts()
-    aside = chain(*survey(cast(Ranges, stored), Range(), seen))
+    aside = chain(*survey(cast(Ranges, stored), Range(), seen, chosen))
     return [outline.process["_id"] for outline in aside], seen
 
 
@@ -89,6 +89,65 @@ def test_what_is_alike_is_decoded_once(size: int, kinds: list[int]) -> None:
     decisions = [outlined(shape(new_process_id(), NOW)).decisions for shape in (finished, running, smaller)]
     sizes = [sum(len(bson.encode(one)) for one in some) for some in decisions]
     assert stored.decoded_bytes == sizes[0] + sizes[1] * kinds.count(2) + sizes[2]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(anything(), st.booleans()), min_size=1, max_size=8), st.integers(1, 30))
+def test_of_the_chosen_ones_the_same(drawn: list[tuple[Records, bool]], size: int) -> None:
+    drawn.sort(key=lambda one: one[0].process.id)
+    drawn = [(finished("0" * 32, NOW), True), *drawn, (finished("f" * 32, NOW), True)]
+    processes = [records for records, _ in drawn]
+    chosen = [records for records, is_chosen in drawn if is_chosen]
+    aside, seen = surveyed(Stored(processes, size=size), {one.process.id for one in chosen})
+    assert aside == [one.process.id for one in chosen if not is_at_rest(one)]
+    assert (seen.processes, seen.decisions, seen.orphans) == (len(chosen), count(chosen), set())
+
+
+def test_of_the_chosen_ones_those_alike_are_decoded_once() -> None:
+    """Whatever lies between them."""
+    ids = sorted(new_process_id() for _ in range(9))
+    stored = Stored([finished(one, NOW) for one in ids])
+    aside, _ = surveyed(stored, set(ids[::2]))
+    assert aside == [] and stored.decoded_bytes == sum(
+        len(bson.encode(one)) for one in outlined(finished(new_process_id(), NOW)).decisions
+    )
+
+
+def empty(process_id: str, now: Any) -> Records:
+    """Finished, and nothing of it is there but its graph."""
+    records = finished(process_id, now)
+    assert records.graph is not None
+    return replace(records, graph=records.graph.evolve(finished=()), decisions={}, tasks={})
+
+
+def test_nothing_is_concluded_from_a_process_without_decisions() -> None:
+    """As if all that have none to come were like it."""
+    ids = sorted(new_process_id() for _ in range(4))
+    spoilt = replace(empty(ids[3], NOW), decisions={"start": running(ids[3], NOW).decisions[part(1)]})
+    spoilt = replace(spoilt, decisions={"start": spoilt.decisions["start"].evolve(id=record_id(ids[3], "start"))})
+    processes = [empty(ids[0], NOW), finished(ids[1], NOW), finished(ids[2], NOW), spoilt]
+    aside, seen = surveyed(Stored(processes), {ids[0], ids[3]})
+    assert aside == [ids[3]] and seen.decisions == 1
+
+
+@pytest.mark.parametrize("process_id", ["", "state", "e", "_id"])
+def test_ids_that_are_none_of_ours(process_id: str) -> None:
+    """Another program wrote them: what is theirs may stand elsewhere in a record, or be nothing at all."""
+    odd, ours = finished(process_id, NOW), finished("f" * 32, NOW)
+    aside, seen = surveyed(Stored(sorted([odd, ours], key=lambda one: one.process.id)))
+    assert aside == [] and seen.decisions == 2 * SIZE
+
+
+def test_what_has_the_id_elsewhere_is_no_form() -> None:
+    """`state/t` says `state: finished`, and `stbte/t` the same of a field that does not exist."""
+    one, other = (smaller(process_id, NOW) for process_id in ("state", "stbte"))
+    stored = Stored([one, other])
+    (decision,) = (found for found in stored._documents[schema.DECISIONS] if found["_id"].startswith("stbte"))
+    decision["stbte"] = decision.pop("state")
+    decision |= {"epoch": decision.pop("epoch", 0)}
+    first = next(found for found in stored._documents[schema.DECISIONS] if found["_id"].startswith("state"))
+    first |= {"epoch": first.pop("epoch", 0)}
+    assert surveyed(stored)[0] == ["stbte"]
 
 
 def shuffled(process_id: str, now: Any) -> Records:
@@ -147,7 +206,8 @@ def test_a_stream_of_bytes_hands_out_each_process(sizes: list[tuple[int, str]], 
                 assert not stream.comes(key.encode(), whole[:-1] + b"\1")
             assert stream.comes(key.encode(), whole)
         else:
-            assert stream.take(key) == whole
+            stream.pass_over_before(key.encode())
+            assert stream.take(key.encode()) == whole
     for _ in stream.pass_over_rest():
         pass
     assert stream.passed_over == passed
@@ -164,10 +224,13 @@ def test_forms_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         held = [form.of(key) for some in known._known.values() for form in some]
         assert sum(map(len, held)) == known._bytes <= 1000
     for number in range(forms.MAX_ALIKE + 3):
-        known.learn(frozenset(), key, b"%d" % number, 1)
+        known.learn(frozenset(), key, key + b"%d" % number, 1)
     assert [form.of(key) for form in known.of(frozenset())] == [
-        b"%d" % number for number in range(forms.MAX_ALIKE + 2, 2, -1)
+        key + b"%d" % number for number in range(forms.MAX_ALIKE + 2, 2, -1)
     ]
+    for records, count in ((b"", 0), (key + key, 1), (b"q", 1), (key + b"z" * forms.MAX_EACH, 1)):
+        known.learn(frozenset({"odd"}), key, records, count)
+    assert not known.of(frozenset({"odd"}))
     assert known._bytes == sum(len(form.of(key)) for some in known._known.values() for form in some)
 
 

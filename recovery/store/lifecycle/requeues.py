@@ -57,7 +57,7 @@ _LOST_AGAIN: Document = {
     ]
 }
 
-Actors = Mapping[str, str] | None
+KnownActors = Mapping[str, str] | None
 """{decision: its actor}, if the caller has read them. Where all of a batch are changed, they need not be read back."""
 
 _DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
@@ -97,7 +97,7 @@ class Requeues:
         ]
         return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
 
-    def enqueue_due(self, ids: Sequence[str], pass_key: str, actors: Actors = None) -> list[Queued]:
+    def enqueue_due(self, ids: Sequence[str], pass_key: str, actors: KnownActors = None) -> list[Queued]:
         """delayed, eta past → queued."""
         return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False, actors=actors)
 
@@ -111,7 +111,7 @@ class Requeues:
         stages = [{"$set": {"recoveryTime": self._in_time("$eta")}}]
         return update_each(self._current, ids, {**guard, **overdue}, stages).count
 
-    def timed_out(self, ids: Sequence[str], pass_key: str, actors: Actors = None) -> list[Queued]:
+    def timed_out(self, ids: Sequence[str], pass_key: str, actors: KnownActors = None) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
         return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False, actors=actors)
@@ -136,7 +136,7 @@ class Requeues:
         return self._requeue(guard, [decision_id], pass_key)
 
     def requeue_message_lost(
-        self, ids: Sequence[str], queued_until: datetime, pass_key: str, actors: Actors = None
+        self, ids: Sequence[str], queued_until: datetime, pass_key: str, actors: KnownActors = None
     ) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
@@ -252,7 +252,7 @@ class Requeues:
         timeouts: int = 0,
         first: bool = True,
         again: Document | None = None,
-        actors: Actors = None,
+        actors: KnownActors = None,
     ) -> list[Queued]:
         """`again`: its message was lost, and after that many times in a row it is looked at ever more rarely."""
         wait: Any = round(self._message_timeout * 1000)
@@ -276,7 +276,7 @@ class Requeues:
         ids: Sequence[str],
         pass_key: str,
         first: bool,
-        actors: Actors = None,
+        actors: KnownActors = None,
     ) -> list[Queued]:
         if not ids:
             return []
@@ -285,7 +285,8 @@ class Requeues:
         written = update_each(self._current, ids, guard, stages)
         if written.whole and not written.count:
             return []
-        if actors and written.whole and written.count == len(ids) and (at := self._queued_at(ids[0], pass_key)):
+        all_changed = written.whole and written.count == len(ids)
+        if all_changed and actors and actors.keys() >= set(ids) and (at := self._queued_at(ids[0], pass_key)):
             return [Queued(key, actors[key], pass_key, at, first) for key in ids]
         selection = {"_id": {"$in": list(ids)}}
         marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymongo import UpdateMany
+from pymongo import UpdateMany, UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
@@ -97,8 +97,12 @@ class OperationResults:
             UpdateMany({"_id": {"$in": [one.id for one in some]}, "state": FOUND}, [_ended(some[0])], hint="_id_")
             for some in alike.values()
         ]
-        if updates:
-            self._results.bulk_write(updates, ordered=False)
+        try:
+            if updates:
+                self._results.bulk_write(updates, ordered=False)
+        except BulkWriteError:  # an update of many ends at the first that can't be written; one by one that one does
+            each = [UpdateOne({"_id": one.id, "state": FOUND}, [_ended(one)]) for one in results]
+            self._results.bulk_write(each, ordered=False)
 
     def end_damaged(self, damaged: Iterable[DamagedRecord]) -> None:
         """What can't be read can't be carried out: it ends as an error, whatever its state is. May be run again."""

@@ -2,8 +2,8 @@
 
 A process's records are neighbours in each collection, so a range of process ids is one range of keys in all
 four. Of a decision the little is read that tells whether it is at rest; its other fields cost five times as
-much to decode, and are read of those that are not. `find` in pages and not raw batches: pymongo decodes a
-whole reply at once in C, while it takes a raw batch apart and joins it again document by document.
+much to decode, and are read of those that are not. They can be had as bytes, too: who knows what most of them
+look like need not decode them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Range:
         return {"_id": {"$gte": self.start or ""} | ({} if self.end is None else {"$lt": self.end})}
 
 
-def _weight(collection: str, documents: Sequence[Document]) -> int:
+def weight(collection: str, documents: Sequence[Document]) -> int:
     """How many tasks these graphs or decisions name; most decisions name none."""
     try:
         if collection == schema.DECISIONS:
@@ -101,7 +101,7 @@ class Ranges:
         page, heavy = list[Document](), 0
         while some := found.to_list(STEP):
             page += some
-            heavy += _weight(collection, some)
+            heavy += weight(collection, some)
             if len(page) >= PAGE or heavy > PAGE_WEIGHT:
                 yield page
                 page, heavy = [], 0

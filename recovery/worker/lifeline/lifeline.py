@@ -119,7 +119,8 @@ class Lifeline:
 
     def silent(self) -> Mapping[str, Any]:
         """Workers that this one may call lost by their silence, and the deadlines in their records."""
-        return self._watch.silent(time.monotonic()) if self.may_judge() else {}
+        silent = self._watch.silent(time.monotonic())
+        return silent if self.may_judge() else {}  # asked last: one that stands still in between must not judge
 
     def in_outage_grace(self) -> bool:
         """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
@@ -209,7 +210,8 @@ class Lifeline:
             polled |= full
         taken = {queue: self._taken[queue] for queue in polled}
         store, settings = self._app.resources.store, self._settings
-        with time_limit(settings.heartbeat_timeout / 2):
+        # No longer than that: who beats too rarely does not judge.
+        with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
             again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
             store.queues.polled(taken)
             for queue in again if settings.events else ():
