@@ -23,7 +23,7 @@ from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import SEPARATOR
 from recovery.store import TASK_BYTES, schema
 from recovery.store.client import Document
-from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
+from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, aware, weight
 from recovery.survey.forms import Form, Forms
 from recovery.survey.streams import RawStream, Stream
 
@@ -71,9 +71,10 @@ def survey(
 
     As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
     """
-    graphs, decisions = Stream(stored.pages(schema.GRAPHS, part)), RawStream(stored.raw_pages(schema.DECISIONS, part))
+    graphs = Stream(stored.pages(schema.GRAPHS, part, naive=True))
+    decisions = RawStream(stored.raw_pages(schema.DECISIONS, part))
     forms, found, size, read, told, cut = Forms(), list[Outline](), 0, 0, 0, CUT_EACH
-    for page in stored.pages(schema.PROCESSES, part):
+    for page in stored.pages(schema.PROCESSES, part, naive=True):
         for process in page:
             process_id = process["_id"]
             if read >= cut:
@@ -89,6 +90,7 @@ def survey(
             if count is None:
                 records = decisions.take(key)
                 decided = stored.decoded(records)
+                process, graph = aware(process), [*map(aware, graph)]
                 outline, count = Outline(process, graph, [one["_id"] for one in decided], decided), len(decided)
                 if finished is not None and _decided(outline, finished):
                     forms.learn(finished, key, records, count)

@@ -42,8 +42,10 @@ class Stored:
         for found in self._documents.values():
             found.sort(key=lambda one: str(one["_id"]))
 
-    def pages(self, name: str, _part: Range) -> Iterator[list[dict[str, Any]]]:
+    def pages(self, name: str, _part: Range, *, naive: bool = False) -> Iterator[list[dict[str, Any]]]:
         found = self._documents[name]
+        if naive:
+            found = [bson.decode(bson.encode(one)) for one in found]
         for at in range(0, len(found), self._size):
             yield found[at : at + self._size]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection as Many
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pymongo.collection import Collection
@@ -80,6 +81,17 @@ def weight(collection: str, documents: Sequence[Document]) -> int:
     return 0
 
 
+def aware(document: Document) -> Document:
+    """The same with times in UTC; those of a map as well."""
+    return {key: _aware(value) for key, value in document.items()}
+
+
+def _aware(value: Any) -> Any:
+    if type(value) is datetime:
+        return value.replace(tzinfo=UTC)
+    return aware(value) if type(value) is dict else value
+
+
 _ODD: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
 """What is of the right type, and not what it says, where the survey does not look."""
 
@@ -94,9 +106,14 @@ class Ranges:
     def _told(self, collection: str) -> Collection[Document]:
         return committed(self._database[collection])
 
-    def pages(self, collection: str, part: Range, fields: Mapping[str, bool] | None = None) -> Iterator[list[Document]]:
-        """The documents of a range in key order, briefly, a page at a time. Index `_id_`."""
-        found = self._told(collection).find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
+    def pages(
+        self, collection: str, part: Range, fields: Mapping[str, bool] | None = None, *, naive: bool = False
+    ) -> Iterator[list[Document]]:
+        """The documents of a range in key order, briefly, a page at a time. Index `_id_`. `naive`: their times have no
+        time zone, which takes pymongo 1 µs each; `aware` gives it to those that are looked at."""
+        options = self._options.with_options(tz_aware=not naive, tzinfo=None if naive else self._options.tzinfo)
+        told = self._told(collection).with_options(codec_options=options)
+        found = told.find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
         found.sort("_id", 1).hint("_id_")
         page, heavy = list[Document](), 0
         while some := found.to_list(STEP):
