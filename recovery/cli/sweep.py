@@ -34,7 +34,7 @@ def sweep(
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found.")] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Look for damage in what is at rest, too: takes three times as long.")
+        bool, typer.Option("--thorough", help="Look for damage in what is at rest, too: takes several times as long.")
     ] = False,
     parquet: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write what is found there, as Parquet.", show_default=False)

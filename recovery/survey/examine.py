@@ -32,7 +32,7 @@ class Look:
     chosen: Sequence[str] | None = None
     """The processes that it is about, in order; None: all."""
     thorough: bool = False
-    """Whether damage is looked for in what is at rest, too, and in what no rule reads: takes three times as long."""
+    """Whether damage is looked for in what is at rest, too, and in what no rule reads: takes several times as long."""
 
 
 Wrong = tuple[list[Snapshot], list[Finding]]

@@ -78,6 +78,8 @@ class RawStream:
 
     def pass_over_before(self, process_id: bytes) -> None:
         """Pass over what comes before this process, which nobody asked for."""
+        if self._data.startswith(process_id, self._at + _HEAD.size):
+            return
         while (coming := self._coming()) is not None and coming[0] < process_id:
             key, self._at = coming
             self._pass_over(key)

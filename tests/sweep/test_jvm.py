@@ -54,6 +54,7 @@ print(resources.store.operations.get(operation.id).state)
 """
 
 
+@pytest.mark.soak
 def test_another_is_started_in_the_same_process(database: Database, settings: Settings, tmp_path: Path) -> None:
     """In a process of its own, since Spark's session is one per process."""
     database.add(work_timeout)

@@ -181,7 +181,7 @@ class Ranges:
 
     def damaged(self, part: Range) -> Iterator[str]:
         """Ids of a range's processes of which a record has something of a wrong type, or is odd. Has MongoDB look at
-        all records of the range, for some 8 µs each: three times as long as all else that a sweep does."""
+        all records of the range, for some 8 µs each: several times as long as all else that a sweep does."""
         for name in schema.OF_PROCESSES:
             yield from self._damaged(name, part.condition())
 
