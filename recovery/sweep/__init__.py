@@ -56,7 +56,8 @@ def ask(
     slot: str | None = None,
 ) -> Operation:
     """Order a sweep. `repair`: what is wrong is repaired at once; `thorough`: fields that can't be read are looked for
-    in what is at rest, too, which takes several times as long; `parquet`: a folder for what is found. Raises InputError.
+    in what is at rest, too, which takes several times as long; `parquet`: a folder for what is found. Raises
+    InputError.
     """
     asked = Asked(
         kind="repair" if repair else "check",
