@@ -70,9 +70,8 @@ def wrong_in(store: Store, look: Look, part: Range, seen: RangeCounts) -> Iterat
         odd = [one for one in damaged if one not in told and (chosen is None or one in chosen)]
         seen.orphans.difference_update(odd)
         yield from _whole(store, look, dict.fromkeys(odd, True))
-    yield from _whole(
-        store, look, dict.fromkeys(seen.orphans, False)
-    )  # or processes that started while the range was read
+    # Of no process, or of one that started while the range was read.
+    yield from _whole(store, look, dict.fromkeys(seen.orphans, False))
 
 
 def _of_page(
