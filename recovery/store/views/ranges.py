@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection as Many
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pymongo.collection import Collection
@@ -30,6 +29,7 @@ from recovery.store.raw_pages import decoded, raw_pages
 from recovery.store.reading import Read, read
 from recovery.store.views.snapshots import NO_VALUE, interrupted
 from recovery.store.wrong_types import wrong_types
+from recovery.store.zones import aware
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
 PAGE = 2000
@@ -81,17 +81,6 @@ def weight(collection: str, documents: Sequence[Document]) -> int:
     return 0
 
 
-def aware(document: Document) -> Document:
-    """The same with times in UTC; those of a map as well."""
-    return {key: _aware(value) for key, value in document.items()}
-
-
-def _aware(value: Any) -> Any:
-    if type(value) is datetime:
-        return value.replace(tzinfo=UTC)
-    return aware(value) if type(value) is dict else value
-
-
 _ODD: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
 """What is of the right type, and not what it says, where the survey does not look."""
 
@@ -101,18 +90,21 @@ class Ranges:
     """Queries over ranges of processes, as a majority has them."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._database, self._options = database, database.codec_options
+        self._database = database
+        self._zoneless = database.codec_options.with_options(tz_aware=False, tzinfo=None)
 
     def _told(self, collection: str) -> Collection[Document]:
         return committed(self._database[collection])
 
+    def _naive(self, collection: str) -> Collection[Document]:
+        """Whose times have no time zone, `zones.aware` gives it to what is looked at."""
+        return self._told(collection).with_options(codec_options=self._zoneless)
+
     def pages(
         self, collection: str, part: Range, fields: Mapping[str, bool] | None = None, *, naive: bool = False
     ) -> Iterator[list[Document]]:
-        """The documents of a range in key order, briefly, a page at a time. Index `_id_`. `naive`: their times have no
-        time zone, which takes pymongo 1 µs each; `aware` gives it to those that are looked at."""
-        options = self._options.with_options(tz_aware=not naive, tzinfo=None if naive else self._options.tzinfo)
-        told = self._told(collection).with_options(codec_options=options)
+        """The documents of a range in key order, briefly, a page at a time. Index `_id_`. `naive`: see `_naive`."""
+        told = self._naive(collection) if naive else self._told(collection)
         found = told.find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
         found.sort("_id", 1).hint("_id_")
         page, heavy = list[Document](), 0
@@ -132,7 +124,7 @@ class Ranges:
 
     def decoded(self, documents: bytes) -> list[Document]:
         """Documents of `raw_pages` as those of `pages` are."""
-        return decoded(documents, self._options)
+        return [*map(aware, decoded(documents, self._zoneless))]
 
     def matching(
         self, collection: str, conditions: Sequence[Document], fields: Mapping[str, bool]
@@ -171,8 +163,8 @@ class Ranges:
         """These decisions as rules look at them. Index `_id_`."""
         found: Read[Decision] = Read()
         for batch in batches(keys):
-            documents = self._told(schema.DECISIONS).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
-            found += read(Decision, documents, decision_of)
+            documents = self._naive(schema.DECISIONS).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
+            found += read(Decision, map(aware, documents), decision_of)
         return found
 
     def listed(self, process_ids: Sequence[str]) -> dict[str, dict[str, float]]:
