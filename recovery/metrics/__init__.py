@@ -10,10 +10,12 @@ from recovery.metrics.registry import (
     FINDINGS,
     LAG,
     OPERATIONS,
+    PROCESS_SECONDS,
     PROCESS_TIMEOUTS,
     PROCESSES_ENDED,
     PROCESSES_STARTED,
     PUSH_FAILURES,
+    QUEUE_SECONDS,
     REFUSED,
     REPAIRS,
     REQUEUES,
@@ -25,6 +27,7 @@ from recovery.metrics.registry import (
     STALE,
     STARTS_REFUSED,
     WORK_TIMEOUTS,
+    WORKERS_LOST,
 )
 
 __all__ = [
@@ -39,8 +42,10 @@ __all__ = [
     "OPERATIONS",
     "PROCESSES_ENDED",
     "PROCESSES_STARTED",
+    "PROCESS_SECONDS",
     "PROCESS_TIMEOUTS",
     "PUSH_FAILURES",
+    "QUEUE_SECONDS",
     "REFUSED",
     "REPAIRS",
     "REQUEUES",
@@ -51,5 +56,6 @@ __all__ = [
     "SCHEDULE_SLOTS",
     "STALE",
     "STARTS_REFUSED",
+    "WORKERS_LOST",
     "WORK_TIMEOUTS",
 ]

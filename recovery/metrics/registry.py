@@ -11,7 +11,13 @@ from prometheus_client import Counter, Histogram
 PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
 STARTS_REFUSED = Counter("recovery_starts_refused", "Processes not started, by type and why.", ["type", "reason"])
 PROCESS_TIMEOUTS = Counter("recovery_process_timeouts", "Processes that ran past their time.", ["type"])
-PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by how.", ["state"])
+PROCESSES_ENDED = Counter("recovery_processes_ended", "Processes ended, by type and how.", ["type", "state"])
+PROCESS_SECONDS = Histogram(
+    "recovery_process_seconds",
+    "From a process's start to its end, by type and how it ended.",
+    ["type", "state"],
+    buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400),
+)
 OPERATIONS = Counter("recovery_operations", "What operators did to tasks and processes, by what.", ["operation"])
 ATTEMPTS = Counter("recovery_attempts", "Attempts that ended, by actor and how.", ["actor", "outcome"])
 ATTEMPT_SECONDS = Histogram(
@@ -19,6 +25,12 @@ ATTEMPT_SECONDS = Histogram(
     "Time that actors' functions took.",
     ["actor"],
     buckets=(0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200),
+)
+QUEUE_SECONDS = Histogram(
+    "recovery_queue_seconds",
+    "Time that tasks were queued before a worker claimed them.",
+    ["actor"],
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 86_400),
 )
 RETRIES = Counter(
     "recovery_retries",
@@ -32,9 +44,12 @@ RETRIES_REFUSED = Counter(
 )
 WORK_TIMEOUTS = Counter("recovery_work_timeouts", "Attempts lost: timed out or worker gone.")
 ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by actor.", ["actor"])
-REQUEUES = Counter("recovery_requeues", "Decisions queued again, by the rule that found them.", ["reason"])
-REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule.", ["rule"])
-FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule.", ["rule"])
+REQUEUES = Counter(
+    "recovery_requeues", "Decisions queued again, by the rule that found them and actor.", ["reason", "actor"]
+)
+REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule and actor.", ["rule", "actor"])
+FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule and actor.", ["rule", "actor"])
+WORKERS_LOST = Counter("recovery_workers_lost", "Workers that were found to be gone.")
 DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
 FAILED_STEPS = Counter("recovery_failed_steps", "Applies and repairs that failed for what a record holds.")
 STALE = Counter("recovery_stale_results", "Messages and results discarded as stale, by what.", ["reason"])

@@ -3,7 +3,7 @@
 The database writes the graphs while messages are made here. A scanner that has more pages goes on to the next one
 meanwhile (`ahead`). Cut off, the decisions are queued and MESSAGE_LOST finds them.
 
-Metrics: recovery_requeues by rule, recovery_requeue_lag_seconds.
+Metrics: recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 
 from recovery import metrics
 from recovery.engine import Resources, push
+from recovery.metrics import counting
 from recovery.records.ids import split_record_id
 from recovery.rules import Finding, Rule
 from recovery.store import Queued
@@ -68,7 +69,7 @@ class HandOver:
 
     def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
         push(self._resources, queued)
-        metrics.REQUEUES.labels(rule.value).inc(len(queued))
+        counting.requeued(rule.value, [one.actor for one in queued])
         _observe_lag(findings, queued)
 
 

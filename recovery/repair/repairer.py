@@ -12,6 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import prometheus_client
+
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.repair.applying import Applying
@@ -80,15 +82,37 @@ class Repairer:
         done = dict[Rule, Changed]()
         self._tasks.postponed = []
         for (rule, repair), group in groups.items():
-            metrics.FINDINGS.labels(rule.value).inc(len(group))
+            _count(metrics.FINDINGS, rule, Counter(map(_actor, group)))
             by_process = Changed()
             for some in batches(group):
                 by_process += self._actions[repair](rule, some, around)
             if changed := by_process.total():
                 done[rule] = done.get(rule, Changed()) + by_process
-                metrics.REPAIRS.labels(rule.value).inc(changed)
+                _count(metrics.REPAIRS, rule, _by_actor(group, by_process))
                 log.info(
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
                 )  # fmt: skip
         return Repaired(done, self._tasks.postponed)
+
+
+def _actor(finding: Finding) -> str:
+    """Whose task it was found on; of what is no single task's, none."""
+    return finding.decision.actor if finding.decision is not None else ""
+
+
+def _by_actor(findings: Sequence[Finding], changed: Changed) -> Counter[str]:
+    """{actor: what was changed of its tasks}. A repair tells how much it changed of a process: where that is less than
+    was found, which is hardly ever, the first ones have it."""
+    left, by_actor = Counter(changed), Counter[str]()
+    for finding in findings:
+        if left[finding.process_id] > 0:
+            left[finding.process_id] -= 1
+            by_actor[_actor(finding)] += 1
+    # One finding may take several steps, as lost records of a process do.
+    return by_actor + Counter({_actor(findings[0]): left.total()})
+
+
+def _count(metric: prometheus_client.Counter, rule: Rule, by_actor: Mapping[str, int]) -> None:
+    for actor, count in by_actor.items():
+        metric.labels(rule.value, actor).inc(count)

@@ -12,6 +12,7 @@ from recovery import metrics
 from recovery.engine import Resources, batch_or_each
 from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
 from recovery.engine.lifecycle.marking import mark, marker_within
+from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 from recovery.repair.applying import Applying
@@ -96,7 +97,7 @@ class TimeoutRepairs:
         if late < len(ids):
             remove_superseded(self._resources, ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc(late)
+        counting.ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
         return of_count(ids, late)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:

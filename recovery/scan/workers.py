@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.records import Worker
 from recovery.repair import Diagnosis, Done, Repairer, look_around
@@ -60,18 +61,23 @@ class WorkerScanner(Scanner[Worker]):
         return _claims(self.resources, [worker.id for worker in page.items])
 
     def postpone_healthy(self, page: Sequence[Worker]) -> None:
-        rescue(self.resources, self.repairer, [worker.id for worker in page])
+        rescue(self.resources, self.repairer, [worker.id for worker in page], metrics.WORKERS_LOST.inc)
 
 
-def rescue(resources: Resources, repairer: Repairer, lost: Sequence[str]) -> Done:
-    """Take everything from workers that are gone, page by page, then forget them."""
+def rescue(
+    resources: Resources, repairer: Repairer, lost: Sequence[str], forgotten: Callable[[int], object] | None = None
+) -> Done:
+    """Take everything from workers that are gone, page by page, then forget them. `forgotten` is told how many had a
+    record."""
     done: Done = Counter()
     before: set[str] = set()
     _free_operations(resources, lost)
     while lost:
         claims = _claims(resources, lost)
         if not claims.findings:
-            resources.store.workers.remove(lost)
+            removed = resources.store.workers.remove(lost)
+            if forgotten is not None:
+                forgotten(removed)
             break
         if (found := {finding.record for finding in claims.findings}) == before:
             break  # what is left waits for something else, such as a parent's apply; its deadline stands

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable
 
 from celery.worker import state
 
-from recovery import metrics
 from recovery.engine import Recovery, push
 from recovery.errors import BrokerError, StoreError
+from recovery.metrics import counting
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
@@ -127,7 +127,7 @@ class Drain:
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
                 push(resources, queued)
-                metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
+                counting.requeued("GIVEN_BACK", [one.actor for one in queued])
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
+from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass
 
@@ -31,12 +32,11 @@ def abort(
     before."""
     store, error = resources.store, _error(reason)
     store.aborts.announce(process_ids)
-    seen = _by_epoch(store.processes.briefs(process_ids).values())
-    return _finish(
-        resources,
-        process_ids,
-        sum(store.aborts.end([one.id for one in some], epoch, error, among) for epoch, some in seen.items()),
-    )
+    ended = list[Process]()
+    for epoch, some in _by_epoch(store.processes.briefs(process_ids).values()).items():
+        able = [process for process in some if process.state in among]
+        ended += able[: store.aborts.end([process.id for process in some], epoch, error, among)]
+    return _finish(resources, process_ids, ended)
 
 
 def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) -> int:
@@ -45,14 +45,13 @@ def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) ->
     store, error = resources.store, _error(reason)
     process_ids = [process.id for process in seen]
     store.aborts.announce(process_ids)
-    alike: dict[tuple[ProcessState, int, int | None], list[str]] = defaultdict(list)
+    alike: dict[tuple[ProcessState, int, int | None], list[Process]] = defaultdict(list)
     for one in seen:
-        alike[one.state, one.epoch, one.reopened].append(one.id)
-    ended = sum(
-        store.aborts.end(ids, epoch, error, [state], reopened=[reopened])
-        for (state, epoch, reopened), ids in alike.items()
-        if state in ENDABLE
-    )
+        alike[one.state, one.epoch, one.reopened].append(one)
+    ended = list[Process]()
+    for (state, epoch, reopened), some in alike.items():
+        if state in ENDABLE:
+            ended += some[: store.aborts.end([one.id for one in some], epoch, error, [state], reopened=[reopened])]
     return _finish(resources, process_ids, ended)
 
 
@@ -60,11 +59,12 @@ def _error(reason: str) -> ErrorInfo:
     return ErrorInfo(kind=ABORTED, message=reason[:REASON_LENGTH])
 
 
-def _finish(resources: Resources, process_ids: Sequence[str], ended: int) -> int:
-    metrics.PROCESSES_ENDED.labels(ProcessState.ABORTED.value).inc(ended)
-    metrics.OPERATIONS.labels("abort").inc(ended)
+def _finish(resources: Resources, process_ids: Sequence[str], ended: Sequence[Process]) -> int:
+    """`ended`: as many as were aborted, and which they are but where somebody else was first at some."""
+    counting.ended(ProcessState.ABORTED, ended)
+    metrics.OPERATIONS.labels("abort").inc(len(ended))
     finish_abort(resources, process_ids)
-    return ended
+    return len(ended)
 
 
 def finish_abort(resources: Resources, process_ids: Sequence[str]) -> list[str]:

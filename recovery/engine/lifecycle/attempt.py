@@ -29,6 +29,7 @@ from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, StoreError
+from recovery.metrics import counting
 from recovery.records import Decision, Task
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
@@ -91,6 +92,9 @@ class Slot:
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
+            if claimed.claimed_at is not None and claimed.queued_at is not None:
+                waited = (claimed.claimed_at - claimed.queued_at).total_seconds()
+                metrics.QUEUE_SECONDS.labels(actor.name).observe(max(0.0, waited))
             return self._run_on(actor, claimed)
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
@@ -118,7 +122,7 @@ class Slot:
 
         queued = through_outage(self._resources, give, timeout, decision.id)
         push(self._resources, queued)
-        metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
+        counting.requeued("GIVEN_BACK", [one.actor for one in queued])
 
     def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""

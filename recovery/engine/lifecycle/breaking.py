@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from recovery import metrics
 from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.engine.resources import Resources
+from recovery.metrics import counting
 from recovery.records import ErrorInfo, Interruption, Process, ProcessState
 from recovery.records.failure import fingerprint
 from recovery.records.ids import record_id
@@ -36,7 +36,7 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     within = marker_within(resources, process, error)
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, within)
     if ended:
-        metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+        counting.ended(ProcessState.BROKEN, [process])
         if within is not None:
             mark(resources, [process.id])
     else:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recovery import metrics
 from recovery.engine.actors.resolve import gather, text_size, values_of
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.marking import lift_marker
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge
+from recovery.metrics import counting
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
 
 _TOO_DEEP = ErrorInfo(
@@ -50,7 +50,7 @@ def finish_process(
             lift_marker(resources, process)
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
-        metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
+        counting.ended(ProcessState.FINISHED, [process])
     return ended
 
 

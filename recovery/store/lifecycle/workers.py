@@ -62,9 +62,9 @@ class Workers:
         """Whether a worker lives that takes what is left to Spark."""
         return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
 
-    def remove(self, worker_ids: Sequence[str]) -> None:
-        """Forget workers that are gone and whose claims were seen to."""
-        self._current.delete_many({"_id": {"$in": list(worker_ids)}})
+    def remove(self, worker_ids: Sequence[str]) -> int:
+        """Forget workers that are gone and whose claims were seen to; how many were there."""
+        return self._current.delete_many({"_id": {"$in": list(worker_ids)}}).deleted_count
 
 
 @translated

@@ -1,0 +1,29 @@
+"""Counting what concerns many at once: each under its own actor or process type.
+
+How long a process took is told by this machine's clock against the database's, which its start was stamped with:
+`recovery doctor` tells of clocks that are apart. To ask the database for the time would cost each end a round trip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from recovery.metrics import registry
+from recovery.records import Process, ProcessState
+
+
+def requeued(reason: str, actors: Iterable[str]) -> None:
+    """A task of each of these actors was queued again."""
+    for actor, count in Counter(actors).items():
+        registry.REQUEUES.labels(reason, actor).inc(count)
+
+
+def ended(state: ProcessState, processes: Iterable[Process]) -> None:
+    """These processes, as they were before, ended so."""
+    now = time.time()
+    for process in processes:
+        registry.PROCESSES_ENDED.labels(process.type, state.value).inc()
+        if (began := process.restarted_at or process.started_at) is not None:
+            registry.PROCESS_SECONDS.labels(process.type, state.value).observe(max(0.0, now - began.timestamp()))
