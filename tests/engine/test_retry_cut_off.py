@@ -42,7 +42,7 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
     for name in (schema.PROCESSES, schema.TASKS, schema.DECISIONS, schema.GRAPHS, schema.INTERRUPTIONS):
         other.store.database[name].delete_many({})  # what is there costs time: it all grows older
     other.redis.flushdb()
-    given_back = metrics.REQUEUES.labels("GIVEN_BACK")._value
+    given_back = metrics.REQUEUES.labels("GIVEN_BACK", "order")._value
     before = given_back.get()
     process_id, passing = doomed.app.start("order"), Passing(doomed.store.database)
     doomed.tell()

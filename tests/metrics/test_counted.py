@@ -20,21 +20,27 @@ from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
 from recovery.queue.signing import UNSIGNED
-from recovery.records import ErrorInfo
+from recovery.records import ErrorInfo, Worker
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.repair.stale import drop_stale
 from recovery.retry import REASONS, SHIPPED
 from recovery.rules import Rule
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, rescue
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner, rescue
 from recovery.settings import Settings
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.worker.messages.intake import Intake
 from tests.docs.blocks import DOCS
+from tests.scan.making import silent_workers
 from tests.world import World, arguments
 
 DAY = timedelta(days=1)
-RAN = {"attempt_seconds actor=order": 1}
+RAN = {"attempt_seconds actor=order": 1, "queue_seconds actor=order": 1}
+
+
+def ended(state: str) -> dict[str, int]:
+    """A process that ended so."""
+    return {f"processes_ended state={state} type=order": 1, f"process_seconds state={state} type=order": 1}
 
 
 class Counted(World):
@@ -88,17 +94,18 @@ class Counted(World):
 
 
 def scanned(rule: str = "", *, name: str = "decisions", repaired: bool = True, result: str = "done") -> dict[str, int]:
-    """A scan, and one finding of this rule."""
+    """A scan, and one finding of this rule: on a task, if decisions are scanned."""
+    actor = "order" if name == "decisions" else ""
     found = {f"scans result={result} scanner={name}": 1, f"scan_seconds scanner={name}": 1}
     if rule:
-        found[f"findings rule={rule}"] = 1
+        found[f"findings actor={actor} rule={rule}"] = 1
     if rule and repaired:
-        found[f"repairs rule={rule}"] = 1
+        found[f"repairs actor={actor} rule={rule}"] = 1
     return found
 
 
 def requeued(rule: str) -> dict[str, int]:
-    return {f"requeues reason={rule}": 1, "requeue_lag_seconds": 1}
+    return {f"requeues actor=order reason={rule}": 1, "requeue_lag_seconds": 1}
 
 
 ATTEMPT_LOST = {"work_timeouts": 1, "actor_work_timeouts actor=order": 1}
@@ -142,7 +149,7 @@ def redis_does_not_take_a_message(world: Counted) -> Iterator[None]:
         world.started()
 
 
-@moves(RAN, {"attempts actor=order outcome=finished": 1, "processes_ended state=finished": 1})
+@moves(RAN, {"attempts actor=order outcome=finished": 1, **ended("finished")})
 def a_task_ends_and_its_process_with_it(world: Counted) -> Iterator[None]:
     world.started()
     yield
@@ -155,7 +162,7 @@ def not_retried(code: int, reason: str, why: str) -> dict[str, int]:
 
 @moves(
     RAN,
-    {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+    {"attempts actor=order outcome=failed": 1, **ended("broken")},
     not_retried(40000, "UNKNOWN", "not_retriable"),
 )
 def a_task_fails(world: Counted) -> Iterator[None]:
@@ -195,7 +202,7 @@ def refused(why: str, **preferences: Any) -> None:
     happens.__name__ = f"a_task_is_not_tried_again_{why}"
     moves(
         RAN,
-        {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+        {"attempts actor=order outcome=failed": 1, **ended("broken")},
         not_retried(21001, "NODE_NOT_AVAILABLE", why),
     )(happens)
 
@@ -213,7 +220,7 @@ refused("exhausted", retry_initial=0, retry_jitter_least=2, retry_total=1)
 
 @moves(
     RAN,
-    {"attempts actor=order outcome=failed": 1, "processes_ended state=broken": 1},
+    {"attempts actor=order outcome=failed": 1, **ended("broken")},
     not_retried(21003, "SOCKET_CLOSED_WHILE_IN_FLIGHT", "not_idempotent"),
 )
 def what_is_not_idempotent_is_not_tried_again(world: Counted) -> Iterator[None]:
@@ -246,7 +253,7 @@ def an_attempt_learns_that_its_claim_is_lost(world: Counted) -> Iterator[None]:
     world.run()
 
 
-@moves({"attempts actor=order outcome=not ready": 1})
+@moves({"attempts actor=order outcome=not ready": 1, "queue_seconds actor=order": 1})
 def a_task_is_not_ready(world: Counted) -> Iterator[None]:
     world.started()
     world.store.database["tasks"].delete_many({})
@@ -286,7 +293,7 @@ def a_text_is_no_message_of_ours(_: Counted) -> Iterator[None]:
     assert intake.command(b"nonsense") is None
 
 
-@moves({"requeues reason=GIVEN_BACK": 1})
+@moves({"requeues actor=order reason=GIVEN_BACK": 1})
 def a_claim_whose_answer_was_lost_is_given_back(world: Counted) -> Iterator[None]:
     world.started()
     real = Decisions.claim
@@ -308,7 +315,7 @@ def an_attempt_is_overdue(world: Counted) -> Iterator[None]:
     world.scan_decisions()
 
 
-@moves(scanned("WORK_TIMEOUT"), ATTEMPT_LOST, {"processes_ended state=broken": 1})
+@moves(scanned("WORK_TIMEOUT"), ATTEMPT_LOST, {**ended("broken")})
 def an_attempt_is_overdue_for_the_last_time(world: Counted) -> Iterator[None]:
     world.claimed(max_work_timeouts=1)
     world.overdue()
@@ -316,11 +323,22 @@ def an_attempt_is_overdue_for_the_last_time(world: Counted) -> Iterator[None]:
     world.scan_decisions()
 
 
-@moves({"findings rule=WORKER_LOST": 1, "repairs rule=WORKER_LOST": 1}, requeued("WORKER_LOST"), ATTEMPT_LOST)
+@moves(
+    {"findings actor=order rule=WORKER_LOST": 1, "repairs actor=order rule=WORKER_LOST": 1},
+    requeued("WORKER_LOST"),
+    ATTEMPT_LOST,
+)
 def a_worker_is_lost(world: Counted) -> Iterator[None]:
     world.claimed()
     yield
     rescue(world.app.resources, Repairer(world.app.resources, world.app.applier), ["gone"])
+
+
+@moves(scanned(name="workers"), {"workers_lost": 1})
+def a_worker_is_found_to_be_gone(world: Counted) -> Iterator[None]:
+    world.store.workers.beat(Worker(id="gone", name="gone", host="", pid=1, pid_started=1), -1)
+    yield
+    WorkerScanner(world.app.resources, world.app.applier, silent_workers(world.app.resources)).run_once()
 
 
 @moves(scanned("MESSAGE_LOST"), requeued("MESSAGE_LOST"))
@@ -341,7 +359,7 @@ def nobody_takes_messages(world: Counted) -> Iterator[None]:
     world.scan_decisions()
 
 
-@moves(scanned("TASK_TIMEOUT"), {"processes_ended state=broken": 1})
+@moves(scanned("TASK_TIMEOUT"), {**ended("broken")})
 def a_tasks_time_is_over(world: Counted) -> Iterator[None]:
     world.started(task_timeout=60)
     world.overdue(enqueuedAt=world.store.now() - DAY)
@@ -359,7 +377,7 @@ def a_processs_time_is_over(world: Counted) -> Iterator[None]:
 
 @moves(
     scanned("PROCESS_TIMEOUT", name="processes"),
-    {"process_timeouts type=order": 1, "processes_ended state=broken": 1},
+    {"process_timeouts type=order": 1, **ended("broken")},
 )
 def a_process_is_broken_for_its_time(world: Counted) -> Iterator[None]:
     world.started(process_timeout=60, break_after_process_timeout=True)
@@ -405,7 +423,7 @@ def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
 
 @moves(
     RAN,
-    {"attempts actor=order outcome=finished": 1, "processes_ended state=finished": 1},
+    {"attempts actor=order outcome=finished": 1, **ended("finished")},
     {"circuit_breaker_changes server=mongodb state=open": 1, "circuit_breaker_changes server=mongodb state=closed": 1},
 )
 def the_database_is_away_for_a_moment(world: Counted) -> Iterator[None]:
@@ -459,7 +477,7 @@ def an_operator_sets_a_process_running(world: Counted) -> Iterator[None]:
     world.app.restart(world.process_id)
 
 
-@moves({"operations operation=abort": 1, "processes_ended state=aborted": 1})
+@moves({"operations operation=abort": 1, **ended("aborted")})
 def an_operator_aborts_a_process(world: Counted) -> Iterator[None]:
     world.started()
     yield
@@ -495,6 +513,29 @@ def test_what_tells_of_it_is_counted_and_nothing_else(emptied: Settings, name: s
     assert {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)} == moved
 
 
+@pytest.mark.parametrize(("set_running", "seconds"), [(None, 3 * 86_400), (timedelta(hours=1), 3600)])
+def test_how_long_a_process_took(emptied: Settings, set_running: timedelta | None, seconds: float) -> None:
+    """From its start, or from when it was last set running again; in days, since it may take months."""
+    world = Counted(emptied)
+    world.started()
+    now = world.store.now()
+    times = {"startedAt": now - timedelta(days=3)} | ({"restartedAt": now - set_running} if set_running else {})
+    world.store.database["processes"].update_one({}, {"$set": times})
+    taken = metrics.PROCESS_SECONDS.labels("order", "finished")._sum
+    before = taken.get()
+    world.run()
+    assert seconds <= taken.get() - before < seconds + 60
+
+
+def test_a_start_that_is_no_time_keeps_no_process_from_its_end(emptied: Settings) -> None:
+    world = Counted(emptied)
+    process_id = world.started()
+    updates = [{"q": {"_id": process_id}, "u": {"$set": {"startedAt": "nonsense"}}}]
+    world.store.database.command("update", "processes", updates=updates, bypassDocumentValidation=True)
+    world.run()
+    assert world.store.database["processes"].find_one({"_id": process_id}, {"state": True})["state"] == "finished"
+
+
 def test_of_every_counter_it_is_known_what_moves_it() -> None:
     assert {key.partition(" ")[0] for _, moved in EVENTS.values() for key in moved} == NAMES
 
@@ -508,4 +549,6 @@ def test_every_label_that_moves_is_on_the_page() -> None:
         for label, _, value in (one.partition("=") for one in labels):
             where = page if label == "scanner" else row  # told once
             known = {*REASONS, "order", *(str(code.number) for one in SHIPPED for code in one.codes()), "40000"}
-            assert value in known or value in Rule.__members__ or f"`{value}`" in where, f"{value} of {name}"
+            assert not value or value in known or value in Rule.__members__ or f"`{value}`" in where, (
+                f"{value} of {name}"
+            )

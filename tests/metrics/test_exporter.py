@@ -77,7 +77,7 @@ def test_all_processes_of_a_prefork_worker_are_counted(stack: Stack, measured: S
     found = scrape(measured)
     assert found["recovery_workers_alive", ()] == 1
     assert found["recovery_queue_depth", (("queue", "collect"),)] == 0
-    assert found["recovery_processes_ended_total", (("state", "finished"),)] == 1
+    assert found["recovery_processes_ended_total", (("state", "finished"), ("type", "workflow"))] == 1
     pool = worker.members()
     counted = {file.stem.rpartition("_")[2] for file in tmp_path.glob("counter_*.db")}
     assert len(counted & {str(pid) for pid in pool}) > 1, "more than one process must have counted"

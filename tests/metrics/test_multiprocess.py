@@ -15,8 +15,8 @@ from recovery.metrics.multiprocess import quantile
 COUNTING = """
 import os, signal
 from recovery import metrics
-metrics.REQUEUES.labels("WORKER_LOST").inc(3)
-metrics.REQUEUES.labels("DUE").inc()
+metrics.REQUEUES.labels("WORKER_LOST", "pack").inc(3)
+metrics.REQUEUES.labels("DUE", "pack").inc()
 metrics.LAG.observe(0.2)
 os.kill(os.getpid(), signal.SIGKILL)
 """

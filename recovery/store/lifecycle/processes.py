@@ -21,6 +21,7 @@ from recovery.store.expressions import (
     OVERDUE,
     after,
     age,
+    date_of,
     idle_time,
     later_by,
     literal,
@@ -295,6 +296,8 @@ class Processes:
 
 _ENDING: Document = {
     **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue"), True),
+    # For its duration alone, for which no end is to fail: what is no date is left out.
+    **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
     "bytes": size_of("args"),
 }
 
