@@ -16,6 +16,7 @@ from recovery.cli import (
     audit,
     broken,
     check,
+    counting,
     demo,
     disk,
     doctor,
@@ -182,6 +183,8 @@ def execute(arguments: Sequence[str]) -> int:
         if said:
             fail(said, getattr(error, "__notes__", ()))
         return ERROR
+    finally:
+        counting.leave()
 
 
 def _check_argument(place: int, argument: str) -> None:

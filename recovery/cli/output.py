@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from recovery.cli import counting
 from recovery.errors import ServerUnavailable
 from recovery.printable import printable, printable_lines
 from recovery.settings import Settings, load
@@ -145,6 +146,7 @@ def connect(settings: Settings | None = None) -> Resources:
         if command := _up(settings):
             error.add_note(f"With these settings: `{command}`")
         raise
+    counting.begin(resources)
     return resources
 
 

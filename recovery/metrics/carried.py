@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import Counter, Histogram, Metric
 
 from recovery.metrics import registry
+from recovery.records import Sample
+
+log = logging.getLogger(__name__)
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 """{(sample, its labels): by how much it grew}. A sample of a bucket counts that bucket alone."""
@@ -45,6 +49,20 @@ def carry(counts: Counted) -> None:
             one._buckets[one._upper_bounds.index(float(bound))].inc(value)
         else:
             one._sum.inc(value)
+
+
+def as_samples(counts: Counted) -> list[Sample]:
+    """For MongoDB, by way of which what a command counted reaches a worker."""
+    return [Sample(name=name, labels=dict(labels), value=value) for (name, labels), value in counts.items()]
+
+
+def carry_samples(samples: Iterable[Sample]) -> None:
+    """Count here what was left. What is none of ours, as of a newer version, is passed over."""
+    for sample in samples:
+        try:
+            carry({(sample.name, _labels(sample.labels)): sample.value})
+        except (KeyError, ValueError) as error:
+            log.warning("%s%s: not counted (%r)", sample.name[:100], str(sample.labels)[:200], error)
 
 
 def _totals(metric: Metric) -> Counted:

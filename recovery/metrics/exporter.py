@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector
 
 from recovery.errors import PortTaken
 from recovery.metrics import multiprocess
-from recovery.metrics.asked import Asked, Messages
+from recovery.metrics.answers import Messages
+from recovery.metrics.asked import Asked
 from recovery.metrics.server import MetricsServer
 from recovery.metrics.shared import Shared
 from recovery.settings import Settings

@@ -28,7 +28,7 @@ from recovery.records.preferences import ActorPreferences, ProcessTypePreference
 from recovery.records.process import Graph, Life, Process
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions, RetryState
-from recovery.records.runs import ScannerRun
+from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
 from recovery.records.saved_search import SavedSearch
 from recovery.records.schedule import Schedule
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
@@ -41,6 +41,8 @@ __all__ = [
     "ActorPreferences",
     "AuditEntry",
     "Call",
+    "Census",
+    "CensusLine",
     "Child",
     "Clearing",
     "Decision",
@@ -52,6 +54,7 @@ __all__ = [
     "Graph",
     "HungSlot",
     "Interruption",
+    "LeftCounts",
     "Life",
     "LostAttempt",
     "Marker",
@@ -72,6 +75,7 @@ __all__ = [
     "ResultState",
     "RetryOptions",
     "RetryState",
+    "Sample",
     "SavedSearch",
     "ScannerRun",
     "Schedule",

@@ -40,6 +40,7 @@ from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.destruction import Destruction
 from recovery.store.operations.idle_timeouts import IdleTimeouts
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
+from recovery.store.operations.left_counts import LeftCountRecords
 from recovery.store.operations.mending import Mending
 from recovery.store.operations.operation_ranges import OperationRanges
 from recovery.store.operations.operation_records import Operations
@@ -51,6 +52,7 @@ from recovery.store.operations.saved_searches import SavedSearches
 from recovery.store.operations.setting import Setting
 from recovery.store.views import snapshots
 from recovery.store.views.calls import Calls
+from recovery.store.views.census import Censuses
 from recovery.store.views.condition import Server
 from recovery.store.views.custom_ids import CustomIds
 from recovery.store.views.damaged import Damaged
@@ -135,6 +137,8 @@ class Store:
         self.damaged = Damaged(self._database)
         self.ranges = Ranges(self._database)
         self.overview = Overview(self._database)
+        self.left_counts = LeftCountRecords(self._database[schema.LEFT_COUNTS])
+        self.censuses = Censuses(self._database)
         self.disk = Disk(self._database)
         self.calls = Calls(self._database)
         self.custom_ids = CustomIds(self._database)

@@ -47,7 +47,7 @@ _REPAIR = (
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),
     ((schema.MARKERS,), "insert update"),
-    ((schema.QUEUES, schema.SCANNERS), "insert update"),
+    ((schema.QUEUES, schema.SCANNERS, schema.CENSUS, schema.LEFT_COUNTS), "insert update"),
     ((schema.SCHEDULES,), "insert update bypassDocumentValidation"),
     ((schema.OPERATIONS,), "insert update bypassDocumentValidation"),
     ((schema.OPERATION_RANGES, schema.OPERATION_RESULTS, schema.AUDIT_LOG), "insert update"),
@@ -60,7 +60,13 @@ ROLES: Mapping[str, Rights] = {
         ((schema.TASKS, schema.DECISIONS, schema.GRAPHS), "insert"),
         ((*_SETTINGS, schema.MARKERS), "find"),
     ),
-    WORKER: _rights(*_LOOK, *_REPAIR, (_SETTINGS, "insert update"), ((schema.WORKERS,), "insert update remove")),
+    WORKER: _rights(
+        *_LOOK,
+        *_REPAIR,
+        (_SETTINGS, "insert update"),
+        ((schema.WORKERS,), "insert update remove"),
+        ((schema.LEFT_COUNTS,), "remove"),
+    ),
     OPERATOR: _rights(
         *_LOOK,
         *_REPAIR,

@@ -23,10 +23,12 @@ from recovery.records import (
     LIVE_DECISIONS,
     ActorPreferences,
     AuditEntry,
+    Census,
     Decision,
     DecisionState,
     Graph,
     Interruption,
+    LeftCounts,
     Marker,
     Operation,
     OperationRange,
@@ -60,6 +62,7 @@ MARKERS = "markers"
 OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS = "operations", "operationRanges", "operationResults"
 AUDIT_LOG = "auditLog"
 SAVED_SEARCHES = "savedSearches"
+CENSUS, LEFT_COUNTS = "census", "leftCounts"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
 PROCESS_TYPES = "processTypes"
@@ -70,6 +73,8 @@ that nobody uses any more don't pile up."""
 
 KEPT_RESULTS = 90 * 86_400
 """Seconds that what an operation found on each process is kept; the operation with its totals stays."""
+KEPT_COUNTS = 3600
+"""Seconds that a worker may take up what was counted elsewhere; of what is older nobody would know when it was."""
 KEPT_AUDIT = 400 * 86_400
 """Seconds that the audit log goes back: a year, and the time until somebody asks about it."""
 
@@ -102,6 +107,8 @@ KINDS: dict[str, type[Record]] = {
     PROCESS_TYPES: ProcessTypePreferences,
     QUEUES: QueueStatistics,
     SCANNERS: ScannerRun,
+    CENSUS: Census,
+    LEFT_COUNTS: LeftCounts,
     SCHEDULES: Schedule,
     OPERATIONS: Operation,
     OPERATION_RANGES: OperationRange,
@@ -235,6 +242,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ([("rules", 1), ("process", 1)], {"name": "rules"}),
         ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
     ],
+    LEFT_COUNTS: [([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_COUNTS})],
     AUDIT_LOG: [
         ([("target", 1), ("_id", 1)], {"name": "target"}),
         ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_AUDIT}),

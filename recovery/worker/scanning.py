@@ -21,6 +21,8 @@ from recovery.engine import Keys, Recovery
 from recovery.errors import BrokerError
 from recovery.queue import Broker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, ScheduleScanner, WorkerScanner
+from recovery.scan.census import CensusTaker
+from recovery.scan.left_counts import CountsTaker
 from recovery.seldom import Seldom
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -52,6 +54,7 @@ class Scanning:
             ScheduleScanner(resources, applier, Keys(app.actors)),
         ]
         self._lifeline = lifeline
+        self._errands = (CensusTaker(resources.store), CountsTaker(resources.store))
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)
         self._nudged, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
@@ -83,6 +86,11 @@ class Scanning:
                 self._notes.add(result)
                 if result.more:
                     self._nudged.set()
+            for errand in self._errands:
+                try:
+                    errand.take_if_due()
+                except Exception:  # of what another program wrote
+                    log.exception("%s failed", type(errand).__name__)
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]

@@ -22,9 +22,10 @@ from recovery.demo.progress import summary
 from recovery.demo.report import Report
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
-from recovery.records import ActorPreferences, ProcessTypePreferences, ScannerRun, Schedule
+from recovery.records import ActorPreferences, Operation, OperationKind, ProcessTypePreferences, ScannerRun, Schedule
 from recovery.records.preferences import setting_names
 from recovery.rules import Rule
+from recovery.scan.census import CensusTaker
 from recovery.stack import Stack
 from recovery.store import Store
 from tests.docs import architecture, failure_map, policy, reference, roles
@@ -60,6 +61,8 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store.process_types.save([ProcessTypePreferences(id="some", markers=True)])
     store.scanners.note(ScannerRun(id="some"))
     store.schedules.insert(Schedule(id="some", type="some"))
+    store.operations.insert(Operation(id=0, kind=OperationKind.CHECK, who="me", why="a test"), 60)
+    assert CensusTaker(store).take_if_due()
     asked = Asked(store, Broker(settings.broker_url))
     found |= {_asked(metric): _labels(metric) for metric in asked.collect()}
     page = (DOCS / "metrics.md").read_text()

@@ -192,6 +192,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.values": lambda store: list(store.decisions.values({"p/t": "a pass"})),
     "GraphRecovery.committed_ends": lambda store: store.graphs.committed_ends({"p": ["t"]}),
     "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
+    "Censuses.count": lambda store: store.censuses.count(),
+    "Censuses.last": lambda store: store.censuses.last(60),
     "CustomIds.is_taken": lambda store: store.custom_ids.is_taken("order", "one"),
     "Markers.find": lambda store: store.markers.find("order"),
     "Processes.arguments": lambda store: store.processes.arguments("p"),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import pymongo
 from pymongo.collection import Collection
@@ -102,9 +103,11 @@ class Overview:
         counts[AT_REST] = max(0, collection.estimated_document_count() - sum(live.values()))
         return counts
 
-    def overdue(self) -> dict[str, int]:
-        """{collection: records whose deadline is past}, now. Index `deadline`: costs what is overdue."""
-        return {name: current(self._database[name]).count_documents(OVERDUE) for name in DEADLINES}
+    def overdue(self, most: int | None = None) -> dict[str, int]:
+        """{collection: records whose deadline is past}, now; `most` of each are counted. Index `deadline`: costs what
+        is overdue."""
+        limit: dict[str, Any] = {} if most is None else {"limit": most}
+        return {name: current(self._database[name]).count_documents(OVERDUE, **limit) for name in DEADLINES}
 
     def oldest_overdue(self, collection: str) -> float:
         """Seconds that the longest overdue record is past its deadline; 0 if none is. Index `deadline`: one

@@ -1,0 +1,40 @@
+"""What a command counted is left in MongoDB, where a worker takes it up: a command ends too soon to be scraped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.errors import StoreError
+
+if TYPE_CHECKING:  # a command that asks nothing of the servers does without their drivers
+    from recovery.engine import Resources
+    from recovery.metrics.carried import Counted
+
+TIME_LIMIT = 2.0
+"""Seconds. It is not what the operator waits for."""
+
+_connected: list[tuple[Resources, Counted]] = []
+
+
+def begin(resources: Resources) -> None:
+    """Remember what was counted so far, and to whom to tell the rest."""
+    from recovery.metrics.carried import counted
+
+    if not _connected:
+        _connected.append((resources, counted()))
+
+
+def leave() -> None:
+    """Leave what was counted since. Does not raise where MongoDB does not take it: then it is a count too few."""
+    if not _connected:
+        return
+    from recovery.metrics.carried import as_samples, grown
+    from recovery.store.views.overview import time_limit
+
+    resources, before = _connected.pop()
+    if samples := as_samples(grown(before)):
+        try:
+            with time_limit(TIME_LIMIT):
+                resources.store.left_counts.leave(samples)
+        except StoreError:
+            pass

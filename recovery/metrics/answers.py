@@ -1,0 +1,202 @@
+"""What is asked of the servers for scrapes, each a function of the store:
+
+    recovery_oldest_overdue_seconds{record}    how long the longest overdue record is past its deadline; 0: none is
+    recovery_overdue{record}                   how many are, MOST_COUNTED at most
+    recovery_workers_alive                     workers whose heartbeat is not overdue
+    recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
+    recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
+    recovery_schedules_disabled{type}          schedules that their failures disabled
+    recovery_processes{type,state}             processes that run or are broken, by the last census
+    recovery_live_without_deadline{record}     what nobody would look at, by the last census
+    recovery_operations_open{kind,state}       operations that are under way
+    recovery_operation_done{operation,kind}    how many processes each of them is done with, in its phase
+    recovery_operation_found{operation,kind}   and how many it has found something on
+    recovery_queued_unserved{actor}            tasks, queued or to be, of an actor that no worker which lives serves
+    recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
+    recovery_queue_consumers{queue}            workers that live and serve it
+    recovery_queue_oldest_seconds{queue}       how long its oldest task has been queued; 0: none is
+    recovery_markers{type}                     markers that are there
+    recovery_queue_depth{queue}                messages that wait in Redis
+
+They cost what is overdue, as many seeks as there are actors, the markers, the operations, and a count of what waits for
+nobody; never what is live. What would cost that is counted by the census, for all workers together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+
+from recovery.metrics.slots import freed_slots
+from recovery.records import Operation, Phase, ProcessState, Totals
+from recovery.records.operation import UNDER_WAY
+from recovery.store import ActorQueue, Store
+from recovery.store.views.overview import DEADLINES
+
+MOST_COUNTED = 10_000
+"""Overdue records of a kind that are counted: 10 ms. How many there are in a storm nobody has to know exactly."""
+CENSUS_BELIEVED = 900.0
+"""Seconds: several times as long as lies between two where ten million processes run."""
+OPERATIONS = 100
+"""That are told of: those that were ordered last."""
+
+
+class Messages(Protocol):
+    """The broker, as far as it is needed here."""
+
+    def check(self) -> None:
+        """Raise unless the server answers."""
+
+    def depths(self, queues: Iterable[str]) -> Mapping[str, int]:
+        """How many messages wait in each queue."""
+
+
+def workers(store: Store) -> list[Metric]:
+    """Workers that live."""
+    alive = len(store.overview.workers_alive())
+    return [GaugeMetricFamily("recovery_workers_alive", "Workers that live.", value=alive)]
+
+
+def scanners(store: Store) -> list[Metric]:
+    """When each ran last."""
+    ago = _gauge("recovery_scanner_last_run_seconds", "How long ago a scanner ran last.", "scanner")
+    runs, now = store.scanners.all(), store.now()
+    for name, run in runs.items():
+        if run.ran_at is not None:
+            ago.add_metric([name], max(0.0, (now - run.ran_at).total_seconds()))
+    return [ago]
+
+
+def hung(store: Store) -> list[Metric]:
+    """Slots that were freed."""
+    return [freed_slots(store)]
+
+
+def schedules(store: Store) -> list[Metric]:
+    """Those that are disabled."""
+    gauge = _gauge("recovery_schedules_disabled", "Schedules that their failures disabled.", "type")
+    disabled: Counter[str] = Counter()
+    for one in store.schedules.all().values():
+        disabled[one.type] += one.disabled is not None
+    for process_type, number in sorted(disabled.items()):
+        gauge.add_metric([process_type], number)
+    return [gauge]
+
+
+def oldest_overdue(store: Store) -> list[Metric]:
+    """How late the latest is."""
+    overdue = _gauge("recovery_oldest_overdue_seconds", "How long the longest overdue record is past it.", "record")
+    for collection in DEADLINES:
+        overdue.add_metric([collection], store.overview.oldest_overdue(collection))
+    return [overdue]
+
+
+def overdue(store: Store) -> list[Metric]:
+    """How many are late."""
+    gauge = _gauge("recovery_overdue", f"Records past their deadline; {MOST_COUNTED:,} at most are counted.", "record")
+    for collection, count in store.overview.overdue(MOST_COUNTED).items():
+        gauge.add_metric([collection], count)
+    return [gauge]
+
+
+def census(store: Store) -> list[Metric]:
+    """What was counted of what is live, a while ago; nothing if nobody has counted for long."""
+    last = store.censuses.last(CENSUS_BELIEVED)
+    if last is None:
+        return []
+    # With a 0 for types of which there are none now: a series that vanishes looks like one that could not be asked.
+    states = (ProcessState.RUNNING.value, ProcessState.BROKEN.value)
+    counts = {(name, state): 0 for name in store.process_types.all() for state in states}
+    counts |= {(line.type, line.state): line.count for line in last.processes}
+    processes = _gauge("recovery_processes", "Processes that run or are broken.", "type", "state")
+    for labels, count in sorted(counts.items()):
+        processes.add_metric(list(labels), count)
+    without = _gauge("recovery_live_without_deadline", "Live records that nobody would look at.", "record")
+    for collection, count in last.without_deadline.items():
+        without.add_metric([collection], count)
+    return [processes, without]
+
+
+def operations(store: Store) -> list[Metric]:
+    """Those that are under way."""
+    count = _gauge("recovery_operations_open", "Operations that are under way.", "kind", "state")
+    done = _gauge("recovery_operation_done", "Processes that it is done with, in its phase.", "operation", "kind")
+    found = _gauge("recovery_operation_found", "Processes that it has found something on.", "operation", "kind")
+    under_way = store.operations.newest(OPERATIONS, UNDER_WAY)
+    for (kind, state), number in sorted(Counter((one.kind.value, one.state.value) for one in under_way).items()):
+        count.add_metric([kind, state], number)
+    for one in under_way:
+        totals = sum((part.totals for part in store.operation_ranges.all(one.id, one.phase)), Totals())
+        labels = [str(one.id), one.kind.value]
+        done.add_metric(labels, _done(one, totals))
+        found.add_metric(labels, _found(one, totals))
+    return [count, done, found]
+
+
+def _done(operation: Operation, totals: Totals) -> int:
+    if operation.phase is Phase.PLAN:
+        return totals.processes
+    return totals.done + totals.nothing + totals.changed + totals.errors
+
+
+def _found(operation: Operation, totals: Totals) -> int:
+    planned = operation.planned if operation.phase is Phase.APPLY else None
+    return planned.found if planned is not None else totals.found
+
+
+def markers(store: Store) -> list[Metric]:
+    """With a 0 for the types that ask for them."""
+    there = _gauge("recovery_markers", "Markers that are there.", "type")
+    asking = {name: 0 for name, one in store.process_types.all().items() if one.markers}
+    for name, number in (asking | store.markers.counts()).items():
+        there.add_metric([name], number)
+    return [there]
+
+
+CHEAP: Sequence[Callable[[Store], list[Metric]]] = (
+    workers,
+    scanners,
+    hung,
+    schedules,
+    oldest_overdue,
+    markers,
+    census,
+    operations,
+)
+"""What costs as much as there are workers, actors, types and operations."""
+
+
+def depths(broker: Messages, queues: Iterable[str]) -> list[Metric]:
+    """Messages that wait."""
+    depth = _gauge("recovery_queue_depth", "Messages that wait in Redis.", "queue")
+    for queue, messages in broker.depths(queues).items():
+        depth.add_metric([queue], messages)
+    return [depth]
+
+
+def of_queues(actors: Mapping[str, ActorQueue]) -> list[Metric]:
+    """What waits for each actor, and for whom."""
+    unserved = _gauge("recovery_queued_unserved", "Tasks, queued or to be, that no worker that lives serves.", "actor")
+    blocked = _gauge("recovery_blocked_seconds", "How long an actor has been blocked.", "actor")
+    consumers = _gauge("recovery_queue_consumers", "Workers that live and serve a queue.", "queue")
+    oldest = _gauge("recovery_queue_oldest_seconds", "How long the oldest task of a queue has been queued.", "queue")
+    for name, queue in actors.items():
+        # With a 0 for those that are served.
+        unserved.add_metric([name], _tasks(queue) if queue.waits_for_nobody else 0)
+        consumers.add_metric([name], len(queue.workers))
+        oldest.add_metric([name], queue.waiting_seconds or 0.0)
+        if queue.blocked_seconds is not None:
+            blocked.add_metric([name], queue.blocked_seconds)
+    return [unserved, blocked, consumers, oldest]
+
+
+def _tasks(queue: ActorQueue) -> int:
+    return (queue.tasks or 0) + queue.to_come.delayed + queue.to_come.after_others
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=list(labels))
