@@ -79,8 +79,10 @@ class Settings(BaseSettings):
     accept_unsigned: bool = Field(
         False, description="Whether workers with a key take messages without a signature: while it is introduced."
     )
-    # Off by default: two workers on one machine would ask for the same port.
-    metrics_port: Whole | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
+    # On by default, since whoever needs them needs what was counted before. On loopback nobody else reaches them.
+    metrics_port: Whole | None = Field(
+        None, ge=0, le=65535, description="Port of Prometheus metrics; unset: the first free one from 9101; 0: none."
+    )
     metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
     data_dir: Folder = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.

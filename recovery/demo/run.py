@@ -60,7 +60,7 @@ def run(options: Options, progress: Progress) -> Report:
     """Run a demo and tell what came of it. Raises RecoveryError if it could not be run, Stopped on a signal."""
     workflows = options.workflows()
     given = load()
-    if given.metrics_port is not None:
+    if given.metrics_port:
         raise InputError("unset metrics_port (RECOVERY_METRICS_PORT): all workers of the demo would ask for that port")
     with signals():
         folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))

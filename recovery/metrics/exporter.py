@@ -7,8 +7,10 @@ what was found within the last second: see `shared`.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.registry import Collector
@@ -22,27 +24,47 @@ from recovery.metrics.shared import Shared
 from recovery.settings import Settings
 from recovery.store import Store
 
+log = logging.getLogger(__name__)
 
-def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer:
-    """Serve from a thread until the process ends, or `shutdown` is called. Raises PortTaken."""
-    assert settings.metrics_port is not None
+
+PORTS = range(9101, 9165)
+"""Those that are tried one after the other where none is set: a worker takes the first that is free."""
+OFF = 0
+"""As the setting: no metrics are served."""
+
+
+def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer | None:
+    """Serve from a thread until the process ends, or `shutdown` is called; None where it is off, or none of PORTS is
+    free. Raises PortTaken for a port that is set."""
+    if settings.metrics_port == OFF:
+        return None
     registry = CollectorRegistry()
     registry.register(Shared(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))))
     registry.register(Shared(Asked(store, broker)))
-    try:
-        server = MetricsServer(settings.metrics_host, settings.metrics_port, make_wsgi_app(registry))
-    except OSError as error:
-        where = f"{settings.metrics_host}:{settings.metrics_port}"
-        if error.errno != errno.EADDRINUSE:
-            raise PortTaken(
-                f"metrics can't be served on {where}: {error.strerror}; set RECOVERY_METRICS_HOST"
-            ) from None
-        raise PortTaken(
-            f"metrics can't be served on {where}: the port is in use. Set RECOVERY_METRICS_PORT to another one, a "
-            "different one for each worker of a machine"
-        ) from None
-    server.start()
+    server = _listening(settings, make_wsgi_app(registry))
+    if server is not None:
+        server.start()
+        log.info("metrics: http://%s:%d/metrics", settings.metrics_host, server.server_port)
     return server
+
+
+def _listening(settings: Settings, application: Any) -> MetricsServer | None:
+    host, wanted = settings.metrics_host, settings.metrics_port
+    for port in PORTS if wanted is None else [wanted]:
+        try:
+            return MetricsServer(host, port, application)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise PortTaken(
+                    f"metrics can't be served on {host}:{port}: {error.strerror}; set RECOVERY_METRICS_HOST"
+                ) from None
+            if wanted is not None:
+                raise PortTaken(
+                    f"metrics can't be served on {host}:{port}: the port is in use. Set RECOVERY_METRICS_PORT to "
+                    "another one, a different one for each worker of a machine, or unset it: each then takes a free one"
+                ) from None
+    log.warning("no metrics: ports %d to %d of %s are in use; set RECOVERY_METRICS_PORT", PORTS[0], PORTS[-1], host)
+    return None
 
 
 class Counted(Collector):

@@ -188,11 +188,10 @@ def _watch_children(worker: Any) -> None:
 
 
 def _serve_metrics(app: Recovery) -> None:
-    if app.settings.metrics_port is not None:
-        from recovery.metrics.exporter import serve
+    from recovery.metrics.exporter import serve
 
-        try:
-            serve(app.settings, app.resources.store, app.resources.broker)
-        except RecoveryError as error:  # a host that is none of ours, a port that is taken
-            log.critical("%s", error)
-            raise SystemExit(UNUSABLE) from None
+    try:
+        serve(app.settings, app.resources.store, app.resources.broker)
+    except RecoveryError as error:  # a host that is none of ours, a port that is taken
+        log.critical("%s", error)
+        raise SystemExit(UNUSABLE) from None

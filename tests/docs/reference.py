@@ -74,7 +74,7 @@ REASONS = {
     "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
     "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
     "back at once, so a longer grace only saves work that would be done again.",
-    "metrics_port": "Two workers of one machine would ask for the same port, so it is off until you choose.",
+    "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",
     "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
     "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
     "spark_from": "Some ten seconds of one worker's time; of fewer Spark makes no shorter work.",

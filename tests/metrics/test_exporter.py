@@ -43,7 +43,9 @@ def served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stor
     monkeypatch.setattr(shared, "KEPT", 0.0)
     store = Store(measured)
     schema.create(store.database)
-    with exporter.serve(measured, store, Broker(measured.broker_url)) as server:
+    server = exporter.serve(measured, store, Broker(measured.broker_url))
+    assert server is not None
+    with server:
         yield store
         server.shutdown()
 
@@ -113,6 +115,28 @@ def test_port_in_use(measured: Settings) -> None:
     taken = socket.create_server(("127.0.0.1", measured.metrics_port or 0))
     with taken, pytest.raises(PortTaken, match="RECOVERY_METRICS_PORT"):
         exporter.serve(measured, Store(measured), Broker(measured.broker_url))
+
+
+def test_without_a_port_each_worker_takes_one_that_is_free(
+    measured: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until none is left: then it works without."""
+    first, second = sorted((free_port(), free_port()))
+    monkeypatch.setattr(exporter, "PORTS", [first, second])
+    settings, broker = measured.model_copy(update={"metrics_port": None}), Broker(measured.broker_url)
+    servers = [exporter.serve(settings, Store(settings), broker) for _ in range(3)]
+    ports = [server.server_port for server in servers if server is not None]
+    for server in servers:
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+    assert ports == [first, second] and servers[2] is None
+    assert "are in use; set RECOVERY_METRICS_PORT" in caplog.text
+
+
+def test_none_are_served_where_they_are_off(measured: Settings) -> None:
+    settings = measured.model_copy(update={"metrics_port": exporter.OFF})
+    assert exporter.serve(settings, Store(settings), Broker(settings.broker_url)) is None
 
 
 def test_address_of_another_machine(measured: Settings) -> None:
