@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from recovery.records import Decision, Graph, Interruption, Process, Record, Task, Worker, to_document
+from recovery.records import Decision, Graph, Interruption, OperationRange, Process, Record, Task, Worker, to_document
 from recovery.store import Store, schema
 from recovery.store.concerns import committed
 
@@ -17,6 +17,7 @@ COLLECTIONS: dict[type[Record], str] = {
     Graph: schema.GRAPHS,
     Worker: schema.WORKERS,
     Interruption: schema.INTERRUPTIONS,
+    OperationRange: schema.OPERATION_RANGES,
 }
 CLOSE = timedelta(seconds=2)
 """How far a time that the database sets may be from one that the test reads."""

@@ -1,0 +1,98 @@
+"""What servers are asked for scrapes: what it says of operations, queues and what is overdue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recovery.metrics import answers
+from recovery.metrics.asked import Asked
+from recovery.queue import Broker
+from recovery.records import (
+    Decision,
+    DecisionState,
+    Operation,
+    OperationKind,
+    OperationRange,
+    OperationState,
+    Phase,
+    Totals,
+    Worker,
+)
+from recovery.settings import Settings
+from recovery.store import Store, schema
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.store.writing import put
+
+
+@pytest.fixture
+def store(emptied: Settings) -> Store:
+    store = Store(emptied)
+    schema.create(store.database)
+    return store
+
+
+def told(store: Store, settings: Settings) -> dict[str, dict[tuple[str, ...], float]]:
+    """{metric: {values of its labels: value}}"""
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in Asked(store, Broker(settings.broker_url)).collect()
+    }
+
+
+def operation(store: Store, state: OperationState, phase: Phase, planned: Totals | None = None) -> int:
+    """One, of which two ranges have counted."""
+    made = store.operations.insert(Operation(id=0, kind=OperationKind.REPAIR, who="me", why="a test"), 60)
+    assert store.operations.save(made.evolve(state=state, phase=phase, planned=planned), 60)
+    for number, totals in enumerate((Totals(processes=40, found=3, done=2), Totals(processes=2, found=1, errors=1))):
+        name = f"{made.id}/{phase.value}/{number}"
+        put(store, OperationRange(id=name, operation=made.id, phase=phase, totals=totals, recovery_time=store.now()))
+    return made.id
+
+
+def test_an_operation_that_plans_and_one_that_is_applied(store: Store, emptied: Settings) -> None:
+    plans = operation(store, OperationState.PLANNING, Phase.PLAN)
+    applied = operation(store, OperationState.RUNNING, Phase.APPLY, planned=Totals(processes=900, found=9))
+    operation(store, OperationState.PAUSED, Phase.APPLY, planned=Totals(processes=900, found=9))
+    operation(store, OperationState.FINISHED, Phase.APPLY, planned=Totals(processes=900, found=9))
+    operation(store, OperationState.PLANNED, Phase.PLAN)
+    found = told(store, emptied)
+    states = ("planning", "running", "paused")
+    assert found["recovery_operations_open"] == {("repair", state): 1 for state in states}
+    done, of = found["recovery_operation_done"], found["recovery_operation_found"]
+    assert (done[str(plans), "repair"], of[str(plans), "repair"]) == (42, 4), "looked at, and found something on"
+    assert (done[str(applied), "repair"], of[str(applied), "repair"]) == (3, 9), "ended, of all that are planned"
+    assert len(done) == len(of) == 3
+
+
+def test_queues(store: Store, emptied: Settings) -> None:
+    for name in ("a", "b"):
+        store.workers.beat(Worker(id=name, name=name, host="", pid=1, pid_started=1, queues=("pack",)), 60)
+    store.workers.beat(Worker(id="c", name="c", host="", pid=1, pid_started=1, queues=("pack", "send")), -1)
+    now = store.now()
+    for age, name in ((90, "old"), (5, "new")):
+        waits = Decision(
+            id=f"p/{name}", actor="send", state=DecisionState.QUEUED, queued_at=now - timedelta(seconds=age)
+        )
+        put(store, waits.evolve(recovery_time=now + timedelta(hours=1)))
+    found = told(store, emptied)
+    assert found["recovery_queue_consumers"] == {("pack",): 2, ("send",): 0}
+    assert found["recovery_queue_oldest_seconds"][("pack",)] == 0
+    assert 90 <= found["recovery_queue_oldest_seconds"][("send",)] < 150
+
+
+def test_how_much_is_overdue(store: Store, emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many are counted, and no more."""
+    past = store.now() - timedelta(hours=1)
+    late = [Decision(id=f"p/{n}", actor="send", state=DecisionState.QUEUED, queued_at=past) for n in range(5)]
+    put(store, *(one.evolve(recovery_time=past) for one in late))
+    assert told(store, emptied)["recovery_overdue"][(schema.DECISIONS,)] == 5
+    monkeypatch.setattr(answers, "MOST_COUNTED", 3)
+    assert told(store, emptied)["recovery_overdue"][(schema.DECISIONS,)] == 3
+
+
+def test_the_version(store: Store, emptied: Settings) -> None:
+    ((version,),) = told(store, emptied)["recovery_build_info"]
+    assert version[0].isdigit()
