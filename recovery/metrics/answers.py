@@ -1,7 +1,7 @@
 """What is asked of the servers for scrapes, each a function of the store:
 
     recovery_oldest_overdue_seconds{record}    how long the longest overdue record is past its deadline; 0: none is
-    recovery_overdue{record}                   how many are, MOST_COUNTED at most
+    recovery_overdue{record}                   how many are, COUNT_LIMIT at most
     recovery_workers_alive                     workers whose heartbeat is not overdue
     recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
@@ -37,7 +37,7 @@ from recovery.records.operation import UNDER_WAY
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import DEADLINES
 
-MOST_COUNTED = 10_000
+COUNT_LIMIT = 10_000
 """Overdue records of a kind that are counted: 10 ms. How many there are in a storm nobody has to know exactly."""
 CENSUS_BELIEVED = 900.0
 """Seconds: several times as long as lies between two where ten million processes run."""
@@ -97,8 +97,8 @@ def oldest_overdue(store: Store) -> list[Metric]:
 
 def overdue(store: Store) -> list[Metric]:
     """How many are late."""
-    gauge = _gauge("recovery_overdue", f"Records past their deadline; {MOST_COUNTED:,} at most are counted.", "record")
-    for collection, count in store.overview.overdue(MOST_COUNTED).items():
+    gauge = _gauge("recovery_overdue", f"Records past their deadline; {COUNT_LIMIT:,} at most are counted.", "record")
+    for collection, count in store.overview.overdue(COUNT_LIMIT).items():
         gauge.add_metric([collection], count)
     return [gauge]
 

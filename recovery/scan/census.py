@@ -25,7 +25,7 @@ SHARE = 50
 """Times as long as it took nobody takes another: 10 million processes are counted in 4 s, each 200 s."""
 TELL_EVERY = 300.0
 TIME_LIMIT = 5.0
-"""Seconds after which it is given up, to be tried again after SHARE times as long: scanners run in the same thread."""
+"""Seconds after which it is cut off, to be tried again after SHARE times as long: scanners run in the same thread."""
 
 
 class CensusTaker:
@@ -48,7 +48,7 @@ class CensusTaker:
             return False
 
     def _take(self) -> bool:
-        # Given up, or killed in the middle, it was too much, perhaps: the next one waits for long.
+        # Cut off, or killed in the middle, it was too much, perhaps: the next one waits for long.
         if not self._store.censuses.begin(SHARE * TIME_LIMIT):
             return False
         began = self._clock()

@@ -89,7 +89,7 @@ def test_how_much_is_overdue(store: Store, emptied: Settings, monkeypatch: pytes
     late = [Decision(id=f"p/{n}", actor="send", state=DecisionState.QUEUED, queued_at=past) for n in range(5)]
     put(store, *(one.evolve(recovery_time=past) for one in late))
     assert told(store, emptied)["recovery_overdue"][(schema.DECISIONS,)] == 5
-    monkeypatch.setattr(answers, "MOST_COUNTED", 3)
+    monkeypatch.setattr(answers, "COUNT_LIMIT", 3)
     assert told(store, emptied)["recovery_overdue"][(schema.DECISIONS,)] == 3
 
 

@@ -17,7 +17,7 @@ from recovery.store.reading import readable
 
 THE_ONE = "census"
 FAR = 86_400.0
-"""Seconds that no census is ever put off."""
+"""Seconds that a census is postponed at most."""
 TYPES = 200
 """Of which processes are counted by themselves, in each state: those that have the most. Whoever has more types has
 them by mistake, and each would be a series in Prometheus."""
