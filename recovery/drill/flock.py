@@ -116,7 +116,7 @@ class Flock:
         one. Does not raise for servers that are away."""
         ours, until = {one.id for one in self.canaries}, time.monotonic() + REMOVED_WITHIN
         pause = threading.Event()
-        left = [one for one in ours]
+        left = list(ours)
         while left and time.monotonic() < until:
             try:
                 # By label too: of a start that was not confirmed the id is not known.

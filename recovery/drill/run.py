@@ -48,8 +48,8 @@ class Plan:
 
 
 def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report:
-    """Run a drill; what came of it. `tell` is told what is being done. Raises what `readiness.muster` does, StartRefused
-    and StoreError; whatever it raises, it leaves no canary that it could remove."""
+    """Run a drill; what came of it. `tell` is told what is being done. Raises what `readiness.muster` does,
+    StartRefused and StoreError; whatever it raises, it leaves no canary that it could remove."""
     crew = readiness.muster(resources, kill=plan.kill)
     drill = _Drill(resources, plan, crew, tell)
     with audited(resources, "drill", "kill", plan.why, drill=drill.id) if plan.kill else nullcontext():
@@ -130,7 +130,9 @@ class _Drill:
         canary = self.flock.start(Kind.KILL, victim, net=net(self._settings))
         step = Step.KILLED_WORKER if victim is Victim.WORKER else Step.KILLED_SLOT
         slowest = promised(step, self._settings)
-        self._await(canary, time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest))
+        self._await(
+            canary, time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
+        )
         if why := self.flock.declined(canary):
             self._notes.append(f"{step.value} was not tried: {why}")
         elif victim is Victim.WORKER and (worker := canary.first_worker):
@@ -148,12 +150,11 @@ class _Drill:
 
     def _stands_still_for(self) -> float:
         """Seconds in which something happens, if anything ever does."""
-        slowest = max(
+        return max(
             patience(promised(Step.START, self._settings)),
             DELAY + patience(promised(Step.DELAY, self._settings)),
             self.flock.worker_timeout + patience(promised(Step.LOST_CLAIM, self._settings)),
         )
-        return slowest
 
     def _note_unfinished(self, running: int, unstarted: int) -> None:
         if running:
