@@ -77,15 +77,15 @@ def drill(
 
 
 def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
-    from recovery.drill.probe import LEAST_EVERY, MOST_EVERY
+    from recovery.drill.probe import MAX_EVERY, MIN_EVERY
     from recovery.durations import show_duration
     from recovery.errors import InputError
 
     if every is not None and not watch:
         raise InputError(f"--every {show_duration(every)}: goes with --watch")
-    if every is not None and not LEAST_EVERY <= every <= MOST_EVERY:
+    if every is not None and not MIN_EVERY <= every <= MAX_EVERY:
         raise InputError(
-            f"--every {show_duration(every)}: must be {show_duration(LEAST_EVERY)} to {show_duration(MOST_EVERY)}"
+            f"--every {show_duration(every)}: must be {show_duration(MIN_EVERY)} to {show_duration(MAX_EVERY)}"
         )
     if yes and not kill:
         raise InputError("--yes: goes with --kill; nothing else is asked")

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 PAGE = 100
 """Canaries that are looked at at once."""
-MOST_LEFT = 10_000
+MAX_LEFT = 10_000
 """Canaries of earlier drills that are looked for: those of a probe that was killed each minute for a day."""
-REMOVED_WITHIN = 10.0
+REMOVE_TIMEOUT = 10.0
 """Seconds that removing takes at most. What has ended is at rest within moments."""
 LOOK_EVERY = 0.1
 WHY = "its drill has ended"
@@ -68,7 +68,8 @@ class Flock:
         """See how far those are that have not ended; whether anything has changed. Where MongoDB is away nothing is
         seen, and the next look is soon."""
         try:
-            return any([self._look(some) for some in batches([one for one in self.canaries if not one.ended], PAGE)])
+            running = [one for one in self.canaries if not one.ended]
+            return sum(self._look(some) for some in batches(running, PAGE)) > 0
         except StoreUnavailable as error:
             log.debug("canaries not looked at (%s)", error)
             return False
@@ -114,7 +115,7 @@ class Flock:
     def remove(self) -> int:
         """End what runs, and remove all canaries of this drill; how many could not be, and are removed by a later
         one. Does not raise for servers that are away."""
-        ours, until = {one.id for one in self.canaries}, time.monotonic() + REMOVED_WITHIN
+        ours, until = {one.id for one in self.canaries}, time.monotonic() + REMOVE_TIMEOUT
         pause = threading.Event()
         left = list(ours)
         while left and time.monotonic() < until:
@@ -131,7 +132,7 @@ class Flock:
 
     def _all(self) -> list[Process]:
         store = self._resources.store
-        ids = store.search.newest(MOST_LEFT, process_type=CANARY)
+        ids = store.search.newest(MAX_LEFT, process_type=CANARY)
         return list(store.processes.committed_briefs(ids).values())
 
     def _remove(self, found: Iterable[Process]) -> set[str]:

@@ -36,7 +36,7 @@ ORDER_TIMEOUT = 30.0
 STEPS = 2
 WORKER_TIMEOUT = 2.0
 """Of canaries. Their attempts take milliseconds; it is what one that drops its claim costs a drill."""
-ENDS_WITHIN = 120.0
+PROCESS_TIMEOUT = 120.0
 """Seconds, and some times what recovery may take: by then a canary that has not ended is broken."""
 
 
@@ -80,6 +80,6 @@ def type_preferences(settings: Settings) -> ProcessTypePreferences:
         id=CANARY,
         retry=False,
         idle_timeout=settings.idle_timeout,
-        process_timeout=ENDS_WITHIN + 4 * slowest,
+        process_timeout=PROCESS_TIMEOUT + 4 * slowest,
         break_after_process_timeout=True,
     )

@@ -20,7 +20,7 @@ from recovery.drill.sightings import Outcome
 from recovery.engine import Resources
 from recovery.errors import BrokerError, OtherVersion, ServerUnavailable
 
-LEAST_EVERY, MOST_EVERY = 10.0, 86_400.0
+MIN_EVERY, MAX_EVERY = 10.0, 86_400.0
 """Seconds. One takes some five, and what is looked at less often than once a day is no probe."""
 
 

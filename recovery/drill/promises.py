@@ -14,7 +14,7 @@ from recovery.settings import Settings
 MOMENT = 1.0
 """Seconds. What is known at once is acted on at once: a few writes and a message take milliseconds, and a pool looks
 for dead processes four times a second. The rest is for a machine that is busy. A free slot is taken for granted."""
-LEAST_NET = 30.0
+MIN_NET = 30.0
 """Seconds, at least, that an attempt which kills has for its claim: it is not to be found by its deadline."""
 
 
@@ -63,7 +63,7 @@ def promised(step: Step, settings: Settings, *, neighbours: bool = False) -> Pro
 
 def net(settings: Settings) -> float:
     """Seconds that an attempt which kills has for its claim."""
-    return max(LEAST_NET, 2 * (settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval))
+    return max(MIN_NET, 2 * (settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval))
 
 
 def patience(promise: Promise) -> float:

@@ -26,8 +26,8 @@ from recovery.records.ids import new_process_id
 
 LOOK_EVERY = 0.05
 """Seconds. What is looked for stands in a record for a second at least."""
-MOST_PROCESSES = 1000
-CALLING = 10.0
+MAX_PROCESSES = 1000
+CALL_TIMEOUT = 10.0
 """Seconds in which workers that took no canary are called."""
 
 Tell = Callable[[str], None]
@@ -43,8 +43,8 @@ class Plan:
     """Why something is killed: kept in the audit log."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.processes <= MOST_PROCESSES:
-            raise InputError(f"--processes {self.processes}: must be 1 to {MOST_PROCESSES:,}")
+        if not 1 <= self.processes <= MAX_PROCESSES:
+            raise InputError(f"--processes {self.processes}: must be 1 to {MAX_PROCESSES:,}")
 
 
 def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report:
@@ -110,7 +110,7 @@ class _Drill:
 
     def _call(self) -> None:
         """Start canaries until each worker had one, or was called for long enough."""
-        until = time.monotonic() + CALLING
+        until = time.monotonic() + CALL_TIMEOUT
         while self._missing() and time.monotonic() < until:
             for _ in self._crew.serving:
                 try:

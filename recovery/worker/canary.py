@@ -33,6 +33,17 @@ def consume_canary(queues: Any, served: Recovery) -> None:
         queues.select_add(queues[CANARY])
 
 
+_THREADS = "its pool is of threads, which can't be killed one by one"
+_FIRST = (
+    "its worker is the first process of its container, and the kernel lets none of the others kill that: run it under "
+    "an init (`docker run --init`, in compose `init: true`)"
+)
+
+
+def _first_of_container(pid: int) -> str | None:
+    return _FIRST if pid == 1 else None
+
+
 class PoolKiller:
     """Kills where it runs: in a slot of a worker."""
 
@@ -43,8 +54,10 @@ class PoolKiller:
         worker = Running.lifeline.worker.pid
         if os.getpid() == worker:
             # A thread can't be killed by itself; of what the worker runs beside it nothing was said.
-            return "its pool is of threads, which can't be killed one by one" if victim is Victim.SLOT else None
-        return None if os.getppid() == worker else "its worker is gone already"
+            return _THREADS if victim is Victim.SLOT else _first_of_container(worker)
+        if os.getppid() != worker:
+            return "its worker is gone already"
+        return _first_of_container(worker) if victim is Victim.WORKER else None
 
     def kill(self, victim: Victim) -> None:
         """By SIGKILL, as the kernel does it when memory is short. With a worker its pool ends by itself."""
