@@ -94,12 +94,16 @@ def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
 
 
 def _ask(resources: Resources) -> None:
-    """Have the user agree. Raises InputError if nothing may be killed, or he does not."""
+    """Have the user agree. Raises InputError if he does not; where nothing may be killed he is not asked, and the drill
+    is refused, on record."""
     from recovery.drill.readiness import muster
     from recovery.errors import InputError
     from recovery.plurals import count
 
-    crew = muster(resources, kill=True)
+    try:
+        crew = muster(resources, kill=True)
+    except InputError:
+        return
     names = ", ".join(one.name for one in crew.serving)
     question = (
         f"A pool process and a worker, one of {count(len(crew.serving), 'worker')} ({names}), are killed with all that "

@@ -9,7 +9,7 @@ from typing import Any
 
 from recovery import metrics
 from recovery.drill.promises import Promise, Step
-from recovery.drill.sightings import Outcome, Probe
+from recovery.drill.sightings import Canary, Outcome, Probe
 
 _WORST = (Outcome.FAILED, Outcome.LATE, Outcome.OK)
 
@@ -81,6 +81,8 @@ class Report:
     """How long it took."""
     steps: Sequence[Measured]
     workers: Sequence[Taker]
+    canaries: Sequence[Canary] = ()
+    """What was seen of each."""
     left: int = 0
     """Canaries whose records could not be removed."""
     notes: Sequence[str] = ()

@@ -50,9 +50,10 @@ class Plan:
 def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report:
     """Run a drill; what came of it. `tell` is told what is being done. Raises what `readiness.muster` does,
     StartRefused and StoreError; whatever it raises, it leaves no canary that it could remove."""
-    crew = readiness.muster(resources, kill=plan.kill)
-    drill = _Drill(resources, plan, crew, tell)
-    with audited(resources, "drill", "kill", plan.why, drill=drill.id) if plan.kill else nullcontext():
+    drill_id = new_process_id()
+    with audited(resources, "drill", "kill", plan.why, drill=drill_id) if plan.kill else nullcontext():
+        crew = readiness.muster(resources, kill=plan.kill)
+        drill = _Drill(resources, plan, crew, drill_id, tell)
         try:
             drill.work()
         finally:
@@ -61,8 +62,8 @@ def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report
 
 
 class _Drill:
-    def __init__(self, resources: Resources, plan: Plan, crew: readiness.Crew, tell: Tell) -> None:
-        self.id = new_process_id()
+    def __init__(self, resources: Resources, plan: Plan, crew: readiness.Crew, drill_id: str, tell: Tell) -> None:
+        self.id = drill_id
         self._resources, self._plan, self._crew, self._tell = resources, plan, crew, tell
         self._settings = resources.settings
         self.flock = Flock(resources, self.id)
@@ -121,7 +122,9 @@ class _Drill:
             self._await(called, until)
 
     def _missing(self) -> set[str]:
-        return {one.id for one in self._crew.serving} - self.flock.took().keys()
+        """Those that took none, and are still there."""
+        alive = {one.id for one in self._resources.store.overview.workers_alive()}
+        return {one.id for one in self._crew.serving if one.id in alive} - self.flock.took().keys()
 
     def _kill(self, victim: Victim) -> None:
         """One canary that kills, and waits for the attempt that comes after."""
@@ -180,6 +183,7 @@ class _Drill:
             seconds=time.monotonic() - self._began,
             steps=measured(probes, promises),
             workers=workers,
+            canaries=self.flock.canaries,
             left=self.left,
             notes=[*self._notes, *broken],
         )

@@ -111,6 +111,11 @@ class Canary:
         return not self.ended and self._seen(START_TASK).attempts == 0
 
     @property
+    def kills_worker(self) -> bool:
+        """Whether it was to kill its worker."""
+        return self.victim is Victim.WORKER
+
+    @property
     def first_worker(self) -> str | None:
         """The id of the worker that had its first attempt, if that was seen."""
         holder = self._seen(START_TASK).first_holder
@@ -122,7 +127,7 @@ class Canary:
         yield Probe(Step.START, self.id, START_TASK, _between(self.started, start.claimed))
         if self.kind is Kind.KILL and start.claimed is not None:
             death = start.claimed + timedelta(seconds=HOLD) if start.first_claim else self.started
-            step = Step.KILLED_WORKER if self.victim is Victim.WORKER else Step.KILLED_SLOT
+            step = Step.KILLED_WORKER if self.kills_worker else Step.KILLED_SLOT
             yield Probe(step, self.id, START_TASK, _between(death, start.requeued))
         if self.kind is Kind.ROUND and start.finished is not None:
             yield from self._of_round(start.finished, worker_timeout)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.durations import show_age
 from recovery.drill.orders import CANARY
+from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health import waiting
 from recovery.health.model import Check, join_names, ok, problem, warning
