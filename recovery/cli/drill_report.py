@@ -54,7 +54,10 @@ def _remarks(report: Report) -> list[tuple[str, str]]:
             found.append((f"{worker.name} was killed; start it again, if nothing else does", "yellow"))
     found += [(note, "yellow") for note in report.notes]
     if report.left:
-        found.append((f"{report.left} canaries were not removed; a later drill removes them", "yellow"))
+        were = "canary was not removed; a later drill removes it"
+        if report.left > 1:
+            were = "canaries were not removed; a later drill removes them"
+        found.append((f"{report.left} {were}", "yellow"))
     for one in report.steps:
         if said := _broken(one.as_dict()):
             found.append((f"{_words(one.step)}: {said}", "bold red"))
