@@ -17,6 +17,7 @@ from recovery.drill.orders import DELAY, HOLD, WORKER_TIMEOUT, Kind
 from recovery.drill.promises import Step
 from recovery.drill.report import Report
 from recovery.drill.sightings import Canary, Outcome, Probe
+from recovery.plurals import count
 from recovery.records.ids import START_TASK, child_task_id, started_at, worker_of
 
 AGREE = 2.0
@@ -79,7 +80,7 @@ def _missing(canaries: Iterable[Canary], flights: Flights) -> Iterator[str]:
             written = {attempt for process, key, attempt in flights if (process, key) == (canary.id, task)}
             if seen.finished is not None and written != set(range(1, seen.attempts + 1)):
                 told = ", ".join(map(str, sorted(written))) or "none"
-                yield f"drill: canary {canary.id}/{task} had {seen.attempts} attempts; the ledger has {told}"
+                yield f"drill: canary {canary.id}/{task} had {count(seen.attempts, 'attempt')}; the ledger has {told}"
 
 
 def _disagrees(probe: Probe, canary: Canary, flights: Flights) -> str | None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-import psutil
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,6 +26,7 @@ from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, command, environment, recovery
 from tests.cluster.conftest import Cluster
+from tests.living import lives
 from tests.metrics.alerts import Samples, samples
 from tests.waiting import wait_until
 
@@ -94,7 +94,7 @@ def test_kills(cluster: Cluster) -> None:
     assert sum(one.killed for one in found.workers) == 1
     victims = [one.tasks["start"].first_holder or "" for one in found.canaries if one.victim is not None]
     assert len(set(victims)) == 2 and all(victims)
-    assert not any(psutil.pid_exists(int(holder.rpartition("#")[2])) for holder in victims)
+    assert not any(lives(int(holder.rpartition("#")[2])) for holder in victims)
     assert cluster.app.resources.store.hung.freed() == []
     assert nothing_left(cluster)
     entry = cluster.database["auditLog"].find_one()
