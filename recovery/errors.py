@@ -6,6 +6,7 @@
     │   ├── ServerUnavailable    does not answer
     │   ├── ServerRefused        answers, and does not let us in
     │   ├── ServerTooOld         answers, with a version that we can't use
+    │   ├── OtherVersion         workers or collections are of another version of this library
     │   ├── StoreError           MongoDB did not do what it was asked for
     │   │   ├── StoreUnavailable     it is away, has no primary, or is too busy: try again (a ServerUnavailable, too)
     │   │   │   └── StoreTimeout     it did not answer in time, or no majority of its members did
@@ -85,6 +86,10 @@ class ServerRefused(ServerError):
 
 class ServerTooOld(ServerError):
     """A server answers, with a version that we can't use."""
+
+
+class OtherVersion(ServerError):
+    """Workers or collections are of another version of this library, and what was asked for is not done across two."""
 
 
 class StoreError(ServerError):

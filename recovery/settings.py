@@ -120,6 +120,12 @@ class Settings(BaseSettings):
     events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
     scanners: bool = Field(True, description="Whether workers answer the nudges of Celery beat.")
 
+    canary: bool = Field(True, description="Whether workers serve `recovery.canary`, the actor of `recovery drill`.")
+    # Off: whoever may start processes could have workers killed.
+    drill_kill: bool = Field(
+        False, description="Whether `recovery drill --kill` may have this worker killed, or a process of its pool."
+    )
+
     spark_master: SparkMaster = Field("local[*]", description="Spark master of sweeps and of large operations.")
     # Some ten seconds of one worker's time; below that Spark is no quicker.
     spark_from: Whole = Field(

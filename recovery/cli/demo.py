@@ -25,6 +25,9 @@ With --chaos workers and their processes, beats, MongoDB's primary (one of three
 stepped down, and messages dropped, one after the other, for as long as --for says (else half of --timeout). --fail lets
 a part of all attempts fail for what passes by itself, as a host that is away.
 
+With --drill [italic]recovery drill --kill[/italic] is run at the end on the same workers, and what it measured by the
+records is held against what its canaries wrote into the ledger.
+
 Example: [bold]recovery demo[/bold]
 
 Example: [bold]recovery demo montage.json --processes 30 --kill-every 1s --time-scale 0.01 --json[/bold]
@@ -91,6 +94,9 @@ def demo(
     timeout: Annotated[
         float, typer.Option(parser=duration, metavar=DURATION, help="How long to wait after the last start.")
     ] = "5m",  # type: ignore[assignment]
+    drill: Annotated[
+        bool, typer.Option("--drill", help="Run a drill at the end, and hold its figures against the ledger's.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Of the choice of faults and victims; default: a new one.")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep logs, which name each repair, after a good end too.")
@@ -118,6 +124,7 @@ def demo(
         spark=spark,
         time_scale=time_scale if time_scale is not None else 0.0 if disaster else 0.1,
         timeout=timeout,
+        drill=drill,
         seed=seed,
         keep=keep,
     )

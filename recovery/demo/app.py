@@ -9,6 +9,7 @@ uses a task's value tells which execution it is of; `audit` lives on that.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,8 +17,11 @@ from typing import Any
 
 from recovery.demo import ledger
 from recovery.demo.failures import Failure
+from recovery.drill.canary import witnesses
+from recovery.drill.orders import Order
 from recovery.engine import Recovery
 from recovery.engine.actors.context import current
+from recovery.records import Decision
 from recovery.retry import Backoff
 
 APP = f"{__name__}:app"
@@ -70,6 +74,23 @@ def collect(leaves: list[dict[str, str]], number: int = 0) -> dict[str, Any]:
     ledger.append({**_identity(), "nonce": value["nonce"], "seen": value["leaves"], "final": True})
     failure.after()
     return value
+
+
+def _write_down(decision: Decision, _: Order) -> None:
+    """An attempt of a canary begins."""
+    ledger.append(
+        {
+            "canary": decision.process_id,
+            "id": decision.task_id,
+            "attempt": decision.attempts,
+            "at": time.time(),
+            "pid": os.getpid(),
+            "worker": decision.worker or "",
+        }
+    )
+
+
+witnesses.append(_write_down)
 
 
 def _failure(number: int) -> Failure:

@@ -5,10 +5,12 @@ One JSON line per execution, in the file that WORKFLOW_LEDGER names (not set: no
     {"process", "id", "task", "nonce", "seen": {parent: nonce}}          a workflow task
     {"process", "id", "nonce", "seen": {leaf: nonce}, "final": true}     the task that collects
 
-`id` is the task's id in its process. A line is written before the execution returns, so whatever result was
-accepted has its line. Writers are many and are killed at any moment: each line is one write to a file opened for
-appending, and begins with a line feed too, so that a line that was cut off can't spoil the next one. A line cut
-off is not read: its execution was killed before it could return anything.
+    {"canary", "id", "attempt", "at", "pid", "worker"}                   an attempt of a drill's canary, as it begins
+
+`id` is the task's id in its process, `at` the time by this machine's clock. A line is written before the execution
+returns, so whatever result was accepted has its line. Writers are many and are killed at any moment: each line is one
+write to a file opened for appending, and begins with a line feed too, so that a line that was cut off can't spoil the
+next one. A line cut off is not read: its execution was killed before it could return anything.
 """
 
 from __future__ import annotations
@@ -36,6 +38,19 @@ class Line:
     final: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One attempt of a canary, as it began."""
+
+    canary: str
+    """Id of its process."""
+    id: str
+    attempt: int
+    at: float
+    pid: int
+    worker: str
+
+
 def append(line: dict[str, Any]) -> None:
     """Write a line, whole, or raise OSError; nothing if there is no ledger."""
     path = os.environ.get(VARIABLE)
@@ -60,6 +75,13 @@ class Reader:
 
     def new_lines(self) -> list[Line]:
         """The whole lines since the last call."""
+        return [line for text in self._new_texts() if (line := _parse(text))]
+
+    def new_flights(self) -> list[Flight]:
+        """The same of canaries."""
+        return [flight for text in self._new_texts() if (flight := _parse_flight(text))]
+
+    def _new_texts(self) -> list[bytes]:
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -67,12 +89,25 @@ class Reader:
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
-        return [line for text in whole.split(b"\n") if (line := _parse(text))]
+        return whole.split(b"\n")
 
 
 def read(path: Path) -> list[Line]:
     """All lines of a ledger."""
     return Reader(path).new_lines()
+
+
+def read_flights(path: Path) -> list[Flight]:
+    """All that a ledger has of canaries."""
+    return Reader(path).new_flights()
+
+
+def _parse_flight(text: bytes) -> Flight | None:
+    try:
+        found = json.loads(text)
+        return Flight(**{name: found[name] for name in Flight.__dataclass_fields__})
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _parse(text: bytes) -> Line | None:

@@ -47,6 +47,8 @@ class Options:
     """Whether all workers are killed while that operation is carried out."""
     spark: bool = False
     """Whether that operation runs in Spark; then its driver is killed half way, too."""
+    drill: bool = False
+    """Whether a drill is run at the end, on the same workers, and its figures held against the ledger's."""
     seed: int | None = None
     keep: bool = False
     """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
@@ -72,6 +74,10 @@ class Options:
             java.check()
         if self.chaos and self.disaster is not None:
             raise InputError("--chaos and --disaster: give one of them")
+        if self.drill and self.disaster is not None:
+            raise InputError("--drill and --disaster: give one of them")
+        if self.drill and self.workers < 2:
+            raise InputError(f"--drill --workers {self.workers}: it kills a worker, and takes two")
         if self.faults and not self.chaos:
             raise InputError("--fault: only with --chaos; without it workers are killed")
         if not self.timeout > 0:

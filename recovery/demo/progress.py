@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -128,12 +129,24 @@ def summary(report: Report) -> RenderableType:
         if counts:
             told = ", ".join(f"{what.replace('_', ' ').lower()} {count}" for what, count in counts.items())
             table.add_row(name, Text(f"{sum(counts.values())}", style="bold"), told)
+    if report.drill is not None:
+        table.add_row("drill", Text(f"{report.drill['compared']}", style="bold"), _drilled(report.drill))
     if report.good:
         every = "Every process but those" if report.unrecoverable else "Every process"
         verdict = Text(f"{every} finished; nothing was lost, nothing accepted twice.", style="bold green")
     else:
         verdict = Text("\n".join(report.problems), style="bold red")
     return Group(table, "", verdict, *(Text(note, style="yellow") for note in report.notes))
+
+
+def _drilled(drill: Mapping[str, Any]) -> str:
+    longest = ", ".join(
+        f"{one['step'].replace('_', ' ')} {one['longest']:.1f} s"
+        for one in drill["steps"]
+        if one["longest"] is not None
+    )
+    agree = "agree with" if not drill["disagreements"] else "don't all agree with"
+    return f"times that {agree} the ledger; the longest: {longest}"
 
 
 def _why(report: Report) -> str:

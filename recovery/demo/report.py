@@ -9,6 +9,7 @@ from typing import Any
 
 from recovery.demo.audit import Audit
 from recovery.demo.bulk_repair import Killed, Repair
+from recovery.demo.drill import Compared
 from recovery.demo.lost_records import unexplained
 from recovery.demo.workload import Run
 from recovery.metrics import multiprocess
@@ -82,6 +83,8 @@ class Report:
     """{process: why}: after a disaster, those that nobody can bring back."""
     killed_half_way: Killed | None = None
     """After a disaster: where its repair was when all who were at it were killed."""
+    drill: Mapping[str, Any] | None = None
+    """What a drill at the end measured, with how many of its times were held against the ledger."""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What the run did not bring about, so that nothing is proved about it."""
@@ -109,6 +112,7 @@ def report(
     chaos: bool,
     unrecoverable: Mapping[str, str] | None = None,
     repair: Repair | None = None,
+    drill: Compared | None = None,
 ) -> Report:
     """Put together what a demo found. `unrecoverable`: after a disaster, processes that can't be brought back, and what
     came of its `repair`."""
@@ -141,10 +145,18 @@ def report(
                 [run for run in runs if run.id not in beyond],
                 found,
                 live_without_deadline,
-                [*([repair.problem] if repair is not None and repair.problem else []), *lost_records],
+                [
+                    *([repair.problem] if repair is not None and repair.problem else []),
+                    *lost_records,
+                    *(drill.problems if drill is not None else ()),
+                ],
             )
         ),
-        notes=(NO_STALE_RESULT,) if chaos and not counts.stale_results else (),
+        drill=drill.as_dict() if drill is not None else None,
+        notes=(
+            *((NO_STALE_RESULT,) if chaos and not counts.stale_results else ()),
+            *(drill.notes if drill is not None else ()),
+        ),
     )
 
 

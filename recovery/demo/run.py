@@ -23,6 +23,7 @@ from recovery.demo.audit import audit
 from recovery.demo.bulk_repair import BulkRepair, Repair
 from recovery.demo.chaos import Chaos
 from recovery.demo.disaster import Destroyed, strike
+from recovery.demo.drill import Compared, compare
 from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
@@ -32,6 +33,7 @@ from recovery.demo.trouble import Trouble
 from recovery.demo.unfinished import standing
 from recovery.demo.watch import Watch
 from recovery.demo.workforce import READY_TIMEOUT, Workforce
+from recovery.drill import run as drills
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
@@ -52,6 +54,8 @@ UNHURRIED = {("idle_timeout",): (20.0,)}
 seconds. Messages that are gone scanners find first, whatever the timeouts are: both know it by the same age."""
 
 LOOK_EVERY = 0.1
+DRILLED = 5
+"""Canaries of a drill."""
 BEGUN = 0.1
 """Part of all tasks that are done when a disaster strikes."""
 
@@ -92,11 +96,12 @@ class _Demo:
             mongo_uri=given.mongo_uri if "mongo_uri" in named else None,
             broker_url=given.broker_url if "broker_url" in named else None,
         )
-        self.settings = _settings(given, self.stack, options.disaster)
+        self.settings = _settings(given, self.stack, options)
         quiet = options.chaos or options.disaster is not None
         self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
         self.destroyed: Destroyed | None = None
         self.repaired: Repair | None = None
+        self.drilled: Compared | None = None
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):
             part.mkdir()
@@ -113,6 +118,8 @@ class _Demo:
             resources.store.layout.create()
             try:
                 wall = (self._recover if self.options.disaster else self._work)(resources)
+                if self.options.drill:
+                    self._drill(resources)
                 self.workforce.dismiss()
                 found = self._report(resources, wall)
             finally:
@@ -145,6 +152,16 @@ class _Demo:
         for run in self.watch.running():  # while the workers are there: who judges by deadlines must see them served
             run.standing = standing(resources, run.id)
         return took
+
+    def _drill(self, resources: Resources) -> None:
+        """Run a drill on what is there now, kills included, and hold it against what its canaries wrote down."""
+        deadline, pause = time.monotonic() + READY_TIMEOUT, threading.Event()
+        while not self.workforce.settled(resources.store):
+            if time.monotonic() > deadline:
+                raise ServerUnavailable(f"the workers are not ready for a drill after {READY_TIMEOUT:g} s")
+            pause.wait(LOOK_EVERY)
+        plan = drills.Plan(DRILLED, kill=True, why="the end of a demo")
+        self.drilled = compare(drills.run(resources, plan, self.progress.note), ledger.read_flights(self.ledger))
 
     def _recover(self, resources: Resources) -> float:
         """Start all processes, destroy what is to be destroyed once they are at work, and have it repaired; the seconds
@@ -234,6 +251,7 @@ class _Demo:
             chaos=self.options.chaos,
             unrecoverable=beyond if gone is not None else None,
             repair=self.repaired,
+            drill=self.drilled,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -246,8 +264,9 @@ class _Demo:
         }
 
 
-def _settings(given: Settings, stack: Stack, disaster: Disaster | None) -> Settings:
-    ours: dict[str, Any] = {}
+def _settings(given: Settings, stack: Stack, options: Options) -> Settings:
+    disaster = options.disaster
+    ours: dict[str, Any] = {"canary": True, "drill_kill": True} if options.drill else {}
     for names, values in (DEADLINES | (UNHURRIED if disaster in (Disaster.GRAPH, Disaster.MIXED) else {})).items():
         if not given.model_fields_set & set(names):
             ours |= dict(zip(names, values, strict=True))

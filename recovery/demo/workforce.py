@@ -51,6 +51,13 @@ class Workforce:
         self.require_alive()
         return len(store.workers.all()) >= len(self._workers) + (self._driver is not None)
 
+    def settled(self, store: Store) -> bool:
+        """Whether those that live by their records are its workers, all of them and no others."""
+        self.require_alive()
+        with self._lock:
+            ours = {child.pid for child in self._all() if child not in self._beats}
+        return {worker.pid for worker in store.overview.workers_alive()} == ours
+
     def tick(self, store: Store) -> None:
         """Kill a worker if its time has come; raise ServerError if one has ended by itself.
 

@@ -11,8 +11,8 @@ from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
 from recovery.health.model import Check, join_names, ok, problem, warning
 from recovery.sweep import java
+from recovery.version import DISTRIBUTION
 
-DISTRIBUTION = "recovery-workers"
 DRIVERS = ("celery", "kombu", "pymongo", "redis")
 """Of these the versions are told."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recovery.drill.orders import CANARY
 from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health import waiting
@@ -47,7 +48,8 @@ def judge_actors(actors: Sequence[ActorQueue]) -> Check:
     blocked = [queue for queue in actors if queue.blocked_seconds is not None]
     unserved = [queue for queue in actors if not queue.is_served and queue not in lonely and queue not in blocked]
     held = [queue for queue in unserved if waiting.amounts(queue)]
-    idle = [queue for queue in unserved if queue not in held]
+    # Workers need not serve the canary, and no task waits for it but while a drill runs.
+    idle = [queue for queue in unserved if queue not in held and queue.actor != CANARY]
     found, todo = [f"{len(actors)} known"], []
     if lonely:
         found.append(f"no worker serves {join_names(map(_waiting, lonely))}")
@@ -60,7 +62,7 @@ def judge_actors(actors: Sequence[ActorQueue]) -> Check:
         found.append(f"no worker serves {join_names(queue.actor for queue in idle)}, and no task waits")
     if idle and alive:
         todo.append(f"start a worker of their application, or, if gone for good, `recovery actor forget {_name(idle)}`")
-    elif unserved and not alive and not lonely:
+    elif (held or idle) and not alive and not lonely:
         todo.append("start workers, see `workers`")
     if blocked:
         found.append(f"blocked: {join_names(map(_blocked, blocked))}")

@@ -73,3 +73,10 @@ SCHEDULE_SLOTS = Counter(
 BREAKER_CHANGES = Counter(
     "recovery_circuit_breaker_changes", "Openings and closings of circuit breakers.", ["server", "state"]
 )
+DRILL_SECONDS = Histogram(
+    "recovery_drill_seconds",
+    "What drills measured, by step.",
+    ["step"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 8, 10, 15, 30, 60),
+)
+DRILL_PROBES = Counter("recovery_drill_probes", "What drills measured, by step and outcome.", ["step", "outcome"])

@@ -53,6 +53,10 @@ class Worker(Record):
     """Whether it drives Spark: it takes operations that are left to it."""
     hung: tuple[HungSlot, ...] = ()
     """Of its slots those that hang, for as long as they are not freed."""
+    version: str | None = None
+    """Of the library that it runs. Absent of versions that did not tell."""
+    drill_kill: bool | None = None
+    """Whether a drill may have it killed, or a process of its pool; absent if not."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 

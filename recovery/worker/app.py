@@ -15,6 +15,7 @@ from recovery.errors import RecoveryError
 from recovery.printable import log_printable, printable_lines
 from recovery.settings import current
 from recovery.worker import bootsteps, logs, tasks
+from recovery.worker.canary import add_canary
 from recovery.worker.config import configuration
 from recovery.worker.messages import transport
 
@@ -23,6 +24,7 @@ def make_celery() -> Celery:
     """The Celery application of the environment's settings. Raises SettingsError."""
     log_printable()
     recovery_app = load_app(current().app)
+    add_canary(recovery_app)
     transport.install()
     logs.install(recovery_app.actors.keys())
     celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)

@@ -9,11 +9,13 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
+from recovery.drill.orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.errors import RecoveryError, StoreDenied
 from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles
 from recovery.worker import control
+from recovery.worker.canary import consume_canary
 from recovery.worker.config import SPARK_QUEUE
 from recovery.worker.drain import Drain
 from recovery.worker.driving import Driving
@@ -52,6 +54,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
         _prepared(app)
+        consume_canary(worker.app.amqp.queues, app)
         consumed = worker.app.amqp.queues.consume_from
         if SPARK_QUEUE in consumed:
             _check_spark(app)
@@ -61,9 +64,10 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.consuming.pause(app.resources.store.actors.blocked())
         # Known before the pool forks, so that its children claim in this worker's name.
         drives = SPARK_QUEUE in consumed
-        Running.lifeline = self.lifeline = Lifeline(
-            app, identify(worker.hostname, queues, spark=drives), self.consuming
+        record = identify(
+            worker.hostname, queues, spark=drives, drill_kill=app.settings.drill_kill and CANARY in queues
         )
+        Running.lifeline = self.lifeline = Lifeline(app, record, self.consuming)
         Running.stale = self.stale = StaleMessages(app)
         Running.board = board = board_of(worker)
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())

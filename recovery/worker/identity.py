@@ -7,12 +7,13 @@ import uuid
 from pathlib import Path
 
 from recovery.records import Worker
+from recovery.version import library_version
 
 _PROC = Path("/proc")
 
 
-def identify(name: str, queues: tuple[str, ...], *, spark: bool = False) -> Worker:
-    """The record of the worker whose parent process this is."""
+def identify(name: str, queues: tuple[str, ...], *, spark: bool = False, drill_kill: bool = False) -> Worker:
+    """The record of the worker whose parent process this is. `drill_kill`: whether a drill may have it killed."""
     pid = os.getpid()
     return Worker(
         id=f"{name}:{uuid.uuid4().hex[:12]}",
@@ -22,6 +23,8 @@ def identify(name: str, queues: tuple[str, ...], *, spark: bool = False) -> Work
         pid_started=_own_start(pid),
         queues=queues,
         spark=spark or None,
+        version=library_version(),
+        drill_kill=drill_kill or None,
     )
 
 

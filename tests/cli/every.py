@@ -104,9 +104,9 @@ COMMANDS = {
     "retry delays": ["retry", "delays", "--seed", "1"],
     "broken abort --waiting-for": ["broken", "abort", "--waiting-for", LONG_NAME],
 }
-"""{command, with options: its line}. `sweep` takes a Spark session, `demo` a cluster: their JSON is tried where they
-are."""
-ELSEWHERE = {"sweep", "demo"}
+"""{command, with options: its line}. `sweep` takes a Spark session, `demo` and `drill` a cluster: their JSON is tried
+where they are."""
+ELSEWHERE = {"sweep", "demo", "drill"}
 
 
 def names(group: typer.core.TyperGroup, before: str = "") -> Iterator[tuple[str, Command]]:

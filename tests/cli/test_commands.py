@@ -161,7 +161,7 @@ def test_start_wait_show_status(served: dict[str, str]) -> None:
     status = json.loads(recovery("status", "--json", env=served).stdout)
     assert status["processes"] == {"finished": 1, "running": 0, "broken": 0, "aborted": 0}
     assert {name: queue["depth"] for name, queue in status["queues"].items()} == dict.fromkeys(
-        ("broken", "double", "echo", "many", "refuse", "twice"), 0
+        ("broken", "double", "echo", "many", "recovery.canary", "refuse", "twice"), 0
     )
     assert len(status["workers"]) == 1
     assert {late["count"] for late in status["overdue"].values()} == {0}
@@ -227,7 +227,7 @@ def test_a_worker_of_some_queues(stack: Stack, env: dict[str, str]) -> None:
         return found[0]["queues"] if found else []
 
     assert recovery("init", env=env).returncode == 0
-    assert sorted(wait_until(queues, 30, "the worker")) == ["double", "refuse"]
+    assert sorted(wait_until(queues, 30, "the worker")) == ["double", "recovery.canary", "refuse"]
 
 
 def test_up_runs_a_cluster_until_it_is_interrupted(tmp_path: Path) -> None:

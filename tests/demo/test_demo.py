@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from recovery.demo.kinds import Kind
+from recovery.drill.promises import Step
 from recovery.rules import Rule
 from recovery.settings import Settings
 from tests.cli import schemas
@@ -40,8 +42,18 @@ def of_this(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def check_drill(found: dict[str, Any]) -> None:
+    """All was measured, kills included, and the ledger has it so."""
+    steps = {one["step"]: one for one in found["steps"]}
+    assert set(steps) == set(Step)
+    assert not any(one["failed"] for one in steps.values())
+    assert (found["disagreements"], found["left"]) == ([], 0)
+    assert found["compared"] == sum(one["probes"] for one in steps.values()) > 30
+
+
 def test_kills_and_nothing_lost(tmp_path: Path) -> None:
-    done = recovery(*SMALL, "--kill-every", "1", "--seed", "3", "--json", env={"TMPDIR": str(tmp_path)})
+    """And a drill at the end, which kills as well, and agrees with the ledger."""
+    done = recovery(*SMALL, "--kill-every", "1", "--seed", "3", "--drill", "--json", env={"TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     found = schemas.read("demo", done.stdout)
     assert set(found) >= FIGURES
@@ -50,6 +62,7 @@ def test_kills_and_nothing_lost(tmp_path: Path) -> None:
     assert found["executions"] >= found["tasks"]
     assert found["kills"] >= 1
     assert "seed 3" in done.stderr
+    check_drill(found["drill"])
     # Killed by then, and the last of them may be about to end.
     wait_until(lambda: of_this(tmp_path) == [], 10, "the end of all that was started")
     assert list(tmp_path.iterdir()) == []
@@ -58,7 +71,9 @@ def test_kills_and_nothing_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [6, pytest.param(120, marks=pytest.mark.soak)])
 def test_chaos(tmp_path: Path, seconds: int) -> None:
     """At 6 seconds some of the faults, as the seed has it: of a worker, of MongoDB and of Valkey; at 120 all."""
-    options = ("--chaos", "--for", str(seconds), "--seed", str(SEED), "--kill-every", "0.5", "--json")
+    options = ["--chaos", "--for", str(seconds), "--seed", str(SEED), "--kill-every", "0.5", "--json"]
+    if seconds > 60:
+        options.append("--drill")
     timeout = seconds + 200
     done = recovery(*SMALL, *options, env={"TMPDIR": str(tmp_path)}, timeout=timeout)
     assert done.returncode == 0, done.stderr
@@ -72,6 +87,7 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
     if seconds > 60:
         assert set(found["faults"]) == set(Kind)
         assert found["stale_results"] > 0
+        check_drill(found["drill"])
     # Killed by then, and the last of them may be about to end.
     wait_until(lambda: of_this(tmp_path) == [], 10, "the end of all that was started")
     assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,8 @@ from recovery.errors import InputError, WorkflowError
         ({"timeout": 0}, "--timeout 0"),
         ({"timeout": math.nan}, "--timeout nan"),
         ({"kill_half_way": True}, "--kill-half-way: only with --disaster"),
+        ({"drill": True, "disaster": Disaster.GRAPH}, "--drill and --disaster: give one of them"),
+        ({"drill": True, "workers": 1}, "--drill --workers 1: it kills a worker, and takes two"),
         ({"chaos": True, "disaster": Disaster.GRAPH}, "--chaos and --disaster: give one of them"),
     ],
 )

@@ -41,6 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scanners",
     ),
     "How a worker ends": ("shutdown_grace",),
+    "The drill": ("canary", "drill_kill"),
     "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
     "The sweep": ("spark_master", "spark_from", "spark_memory", "sweep_interval", "sweep_repair"),
@@ -72,6 +73,8 @@ REASONS = {
     "is found healthy. A process type may have its own.",
     "events": "Off only to test that the deadlines alone are enough.",
     "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
+    "canary": "It costs nothing while no drill runs. Off for a worker that is to do nothing but your tasks.",
+    "drill_kill": "Whoever may start processes could have workers killed. On where something starts them again.",
     "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
     "back at once, so a longer grace only saves work that would be done again.",
     "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",

@@ -16,6 +16,9 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
+from recovery.drill.promises import Promise, Step
+from recovery.drill.report import Report, measured
+from recovery.drill.sightings import Probe
 from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
@@ -482,6 +485,18 @@ def an_operator_aborts_a_process(world: Counted) -> Iterator[None]:
     world.started()
     yield
     world.app.abort(world.process_id, "a test")
+
+
+@moves(
+    {"drill_seconds step=start": 2},
+    {"drill_probes outcome=ok step=start": 1},
+    {"drill_probes outcome=late step=start": 1},
+    {"drill_probes outcome=failed step=start": 1},
+)
+def a_drill_is_over(_: Counted) -> Iterator[None]:
+    yield
+    probes = [Probe(Step.START, "P", "T", seconds) for seconds in (0.1, 2.0, None)]
+    Report("d", 1, 1.0, measured(probes, {Step.START: Promise(1.0, "a moment")}), ()).count()
 
 
 NAMES = {

@@ -15,6 +15,9 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
+from recovery.drill.flock import Flock
+from recovery.drill.orders import Kind
+from recovery.drill.readiness import muster
 from recovery.engine import Keys
 from recovery.engine.lifecycle.removal import remove
 from recovery.engine.operations.markers import clear_marker
@@ -23,7 +26,7 @@ from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import CustomIdTaken, ServerRefused, StartRefused, StoreDenied
+from recovery.errors import CustomIdTaken, ServerRefused, ServerUnavailable, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.operations import Asked
@@ -113,6 +116,21 @@ def declare(app: Recovery) -> None:
     @app.process(markers=True, key=lambda *numbers: len(numbers))
     def order(*numbers: int) -> Any:
         return add.schedule([part.schedule(number) for number in numbers])
+
+
+def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
+    """As far as it goes without workers: it looks who is there, starts canaries and removes them."""
+    operator = come_as(roles.OPERATOR)
+    schema.create(operator.store.database)
+    with pytest.raises(ServerUnavailable, match="no worker lives"):
+        muster(operator.app.resources, kill=False)
+    flock = Flock(operator.app.resources, "d1")
+    flock.start(Kind.ROUND)
+    flock.look()
+    assert (flock.remove_old(), flock.remove()) == (0, 0)
+    assert set(operator.counts().values()) == {0}
+    with pytest.raises(StoreDenied):
+        muster(come_as(roles.CLIENT).app.resources, kill=False)
 
 
 def refused(step: Callable[[], object]) -> bool:

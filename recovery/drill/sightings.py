@@ -1,0 +1,158 @@
+"""What records told of canaries while they ran, and the times that follow from that. Pure.
+
+All moments are the database's: when a process was started, a task queued, claimed, finished. A task's record holds the
+last claim and the last requeue only, so that of an attempt that is lost is noted while it stands there. Where it was
+not seen, an earlier moment takes its place that is in the records for sure: the time that is told is then too long, and
+never too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from recovery.drill.orders import DELAY, HOLD, STEPS, Kind, Victim
+from recovery.drill.promises import Promise, Step
+from recovery.records import Decision, DecisionState
+from recovery.records.ids import START_TASK, child_task_id, worker_of
+
+EARLY = 0.05
+"""Seconds before its time that a delayed task may begin: what the clocks of a replica set's members differ by, and
+none of it."""
+
+_STEP, _WAIT, _DROP = (child_task_id(START_TASK, 0, place) for place in range(3))
+"""Tasks that a round schedules, in their order."""
+
+
+class Outcome(StrEnum):
+    """What came of a probe."""
+
+    OK = "ok"
+    LATE = "late"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One time that was measured: of which canary, and its seconds; None where it did not come about."""
+
+    step: Step
+    process: str
+    task: str
+    seconds: float | None
+
+    def outcome(self, promise: Promise) -> Outcome:
+        """What it is against what was promised."""
+        if self.seconds is None or (self.step is Step.DELAY and self.seconds < -EARLY):
+            return Outcome.FAILED
+        return Outcome.OK if self.seconds <= promise.seconds else Outcome.LATE
+
+
+@dataclass(slots=True)
+class Sighting:
+    """What was seen of one task."""
+
+    attempts: int = 0
+    first_claim: datetime | None = None
+    first_deadline: datetime | None = None
+    """When the first attempt's claim is over, as it stood there last."""
+    first_holder: str | None = None
+    last_claim: datetime | None = None
+    requeued: datetime | None = None
+    """When it was queued after its first attempt."""
+    finished: datetime | None = None
+
+    def note(self, seen: Decision) -> None:
+        """It stands like this now."""
+        self.attempts, self.last_claim = seen.attempts, seen.claimed_at or self.last_claim
+        if seen.attempts == 1 and seen.state in (DecisionState.WORKING, DecisionState.FINISHED):
+            self.first_claim = seen.claimed_at
+        if seen.attempts == 1 and seen.state is DecisionState.WORKING:
+            self.first_deadline, self.first_holder = seen.recovery_time, seen.worker
+        again = seen.attempts > 1 or (seen.attempts == 1 and seen.state is DecisionState.QUEUED)
+        if again and self.requeued is None:
+            self.requeued = seen.queued_at
+        if seen.outcome is not None:
+            self.finished = seen.outcome.finished_at
+
+    @property
+    def claimed(self) -> datetime | None:
+        """When it was first claimed, or at the latest."""
+        return self.first_claim or self.last_claim
+
+
+@dataclass(slots=True)
+class Canary:
+    """One canary: what it was told, and what was seen of it."""
+
+    id: str
+    kind: Kind
+    victim: Victim | None
+    tasks: dict[str, Sighting]
+    started: datetime | None = None
+    ended: bool = False
+    error: str | None = None
+    values: Mapping[str, Mapping[str, str]] | None = None
+    """{task: what it returned}, once it has ended."""
+
+    def note(self, task: str, seen: Decision) -> bool:
+        """A task of it stands like this now; whether it was seen otherwise before."""
+        before = self.tasks.get(task)
+        known = before and (before.attempts, before.requeued, before.finished)
+        now = self.tasks.setdefault(task, Sighting())
+        now.note(seen)
+        return known != (now.attempts, now.requeued, now.finished)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has begun it."""
+        return not self.ended and self._seen(START_TASK).attempts == 0
+
+    @property
+    def kills_worker(self) -> bool:
+        """Whether it was to kill its worker."""
+        return self.victim is Victim.WORKER
+
+    @property
+    def first_worker(self) -> str | None:
+        """The id of the worker that had its first attempt, if that was seen."""
+        holder = self._seen(START_TASK).first_holder
+        return worker_of(holder) if holder else None
+
+    def probes(self, worker_timeout: float) -> Iterator[Probe]:
+        """The times that follow, of what has begun. `worker_timeout` is that of canaries."""
+        start = self._seen(START_TASK)
+        yield Probe(Step.START, self.id, START_TASK, _between(self.started, start.claimed))
+        if self.kind is Kind.KILL and start.claimed is not None:
+            death = start.claimed + timedelta(seconds=HOLD) if start.first_claim else self.started
+            step = Step.KILLED_WORKER if self.kills_worker else Step.KILLED_SLOT
+            yield Probe(step, self.id, START_TASK, _between(death, start.requeued))
+        if self.kind is Kind.ROUND and start.finished is not None:
+            yield from self._of_round(start.finished, worker_timeout)
+
+    def _of_round(self, scheduled: datetime, worker_timeout: float) -> Iterator[Probe]:
+        task, before = _STEP, scheduled
+        for _ in range(STEPS):
+            seen = self._seen(task)
+            yield Probe(Step.STEP, self.id, task, _between(before, seen.claimed))
+            if seen.finished is None:
+                break
+            task, before = child_task_id(task, 0, 0), seen.finished
+        due = scheduled + timedelta(seconds=DELAY)
+        yield Probe(Step.DELAY, self.id, _WAIT, _between(due, self._seen(_WAIT).claimed))
+        dropped = self._seen(_DROP)
+        if dropped.first_claim is not None or dropped.attempts == 0:
+            yield Probe(Step.STEP, self.id, _DROP, _between(scheduled, dropped.first_claim))
+        if dropped.attempts:
+            lost = (dropped.first_claim or scheduled) + timedelta(seconds=worker_timeout)
+            deadline = dropped.first_deadline or lost
+            yield Probe(Step.LOST_CLAIM, self.id, _DROP, _between(deadline, dropped.requeued))
+
+    def _seen(self, task: str) -> Sighting:
+        return self.tasks.get(task) or Sighting()
+
+
+def _between(earlier: datetime | None, later: datetime | None) -> float | None:
+    return None if earlier is None or later is None else (later - earlier).total_seconds()

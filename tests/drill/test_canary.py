@@ -1,0 +1,125 @@
+"""What the actor does, and above all does not: kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery.drill import canary
+from recovery.drill.canary import DECLINED, canary_actor
+from recovery.drill.flock import Flock
+from recovery.drill.orders import CANARY, Kind, Victim, order
+from recovery.drill.sightings import Canary
+from recovery.repair import Repairer
+from recovery.scan import rescue
+from recovery.settings import Settings
+from tests.faults import Died
+from tests.world import World
+
+
+class Hand:
+    """A killer that notes what it is told to kill; whoever is killed dies."""
+
+    def __init__(self) -> None:
+        self.killed: list[Victim] = []
+        self.can_not: str | None = None
+
+    def declines(self, _: Victim) -> str | None:
+        return self.can_not
+
+    def kill(self, victim: Victim) -> None:
+        self.killed.append(victim)
+        raise Died
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "HOLD", 0.0)
+
+
+@pytest.fixture
+def hand() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def world(emptied: Settings, hand: Hand) -> Iterator[World]:
+    made = World(emptied)
+    made.app.actors[CANARY] = canary_actor(made.app, hand)
+    made.tell()
+    yield made
+
+
+def value(world: World, one: Canary) -> dict[str, Any]:
+    flock = Flock(world.app.resources, "other")
+    flock.canaries = [one]
+    world.bring_to_end(one.id)
+    world.store.catch_up(10)
+    flock.look()
+    assert one.ended and one.error is None
+    return dict((one.values or {})["start"])
+
+
+def kill(world: World, victim: Victim = Victim.WORKER) -> Canary:
+    return Flock(world.app.resources, "d1").start(Kind.KILL, victim, net=30.0)
+
+
+@pytest.mark.parametrize("victim", Victim)
+def test_the_first_attempt_kills_and_no_other(world: World, hand: Hand, victim: Victim) -> None:
+    one = kill(world, victim)
+    with pytest.raises(Died):
+        world.pump("w#1")
+    assert hand.killed == [victim]
+    found = world.store.decisions.get(f"{one.id}/start")
+    assert found is not None and found.recovery_time is not None and found.claimed_at is not None
+    assert found.recovery_time - found.claimed_at > timedelta(seconds=29), (
+        "it is found by its death, and not by its deadline"
+    )
+    rescue(world.app.resources, Repairer(world.app.resources, world.app.applier), ["w#1"])
+    assert DECLINED not in value(world, one)
+    assert hand.killed == [victim]
+
+
+def test_without_the_right_none_kills(world: World) -> None:
+    world.app.actors[CANARY] = canary_actor(world.app, None)
+    assert "RECOVERY_DRILL_KILL is off" in value(world, kill(world))[DECLINED]
+
+
+def test_an_order_that_waited_for_long_is_not_obeyed(world: World, hand: Hand) -> None:
+    one = kill(world)
+    long_ago = world.store.now() - timedelta(seconds=31)
+    world.store.database["processes"].update_one({"_id": one.id}, {"$set": {"startedAt": long_ago}})
+    world.store.catch_up(10)
+    assert "over 30 s ago" in value(world, one)[DECLINED]
+    assert hand.killed == []
+
+
+def test_a_process_that_no_drill_has_made_kills_nothing(world: World, hand: Hand) -> None:
+    process_id = world.app.start(CANARY, order(Kind.KILL, victim="worker", net=30.0))
+    assert value(world, Canary(process_id, Kind.KILL, Victim.WORKER, {}))[DECLINED] == "it is of no drill"
+    assert hand.killed == []
+
+
+def test_a_task_of_another_process_kills_nothing(world: World, hand: Hand) -> None:
+    """Whoever can schedule tasks of it from an actor is not a drill."""
+
+    @world.app.process()
+    def other() -> Any:
+        return world.app.actors[CANARY].schedule(order(Kind.KILL, victim="worker", net=30.0))
+
+    assert world.run(other)[DECLINED] == "no running canary says so"
+    assert hand.killed == []
+
+
+def test_where_it_can_not_be_it_says_why(world: World, hand: Hand) -> None:
+    hand.can_not = "its pool is of threads"
+    assert value(world, kill(world))[DECLINED] == "its pool is of threads"
+
+
+def test_a_canary_that_is_told_what_no_canary_knows_breaks(world: World) -> None:
+    """At once, and not after a day of retries."""
+    process_id = world.app.start(CANARY, {"kind": "dance"})
+    assert world.bring_to_end(process_id).state == "broken"
