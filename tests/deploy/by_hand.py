@@ -7,41 +7,32 @@ What differs from a container, and nothing else does:
   127.0.0.1. Ports are those of the file.
 - Volumes are folders of the test, and stand where the file has a path in the container.
 - Programs are those of this machine. What an image's entrypoint does besides is not done.
-- As root, what is `read_only` really is, with its own empty /tmp, under a user without rights (contained.sh). Not as
-  root, it isn't; then the test is told by `contained`.
+- As root, what is `read_only` really is, with its own empty /tmp, under a user without rights (contained.sh). Who runs
+  this as another user has it run as it is, and `contained` is False.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from recovery.stack.child import Child
-from recovery.stack.mongod import Mongod
-from recovery.stack.valkey import Valkey
 from tests.deploy.composed import ROOT, Service
+from tests.deploy.programs import can_contain, contained, search_path
 from tests.waiting import wait_until
 
 TIMEOUT = 120.0
-CONTAINED = Path(__file__).parent / "contained.sh"
 ENTRYPOINTS = {"prom/prometheus": "prometheus", "prom/alertmanager": "alertmanager"}
 """{image: the program that its entrypoint runs with the service's command}."""
-
-
-def contained() -> bool:
-    """Whether programs can be kept from writing as a container would keep them."""
-    return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+NOT_STARTED = {"grafana"}
+"""What no package brings to this machine. It alone is not run."""
 
 
 @dataclass
@@ -65,18 +56,21 @@ class ByHand:
     def __init__(self, services: Mapping[str, Service], folder: Path) -> None:
         self.services, self.folder = services, folder
         self.instances: dict[str, list[Instance]] = {}
-        self.contained = contained()
-        self._programs = _programs(folder / "bin")
-        self._addresses = _addresses()
-        own = {name: next(self._addresses) for name in services}
-        self._address = {name: own[one.shares_network_of or name] for name, one in services.items()}
+        self.contained = can_contain()
+        self._path = search_path(folder / "bin")
+        addresses = _addresses()
+        own = {name: [next(addresses) for _ in range(one.replicas)] for name, one in services.items()}
+        self.addresses = {name: own[one.shares_network_of or name] for name, one in services.items()}
+        """{service: those of its replicas}."""
+        self._address = {name: found[0] for name, found in self.addresses.items() if found}
 
     def up(self, *names: str) -> None:
-        """Start these services, and before each what it depends on. Returns when each is healthy, or is done."""
-        for name in names:
-            if name in self.instances:
-                continue
+        """Start these services, or all that run by themselves, and before each what it depends on. Returns when all
+        that have a health check are healthy."""
+        for name in names or sorted(self.services, key=lambda name: (len(self._all_needs(name)), name)):
             service = self.services[name]
+            if name in self.instances or name in NOT_STARTED or "tools" in service.profiles:
+                continue
             for needed, condition in service.needs.items():
                 self.up(needed)
                 if condition == "service_completed_successfully":
@@ -125,7 +119,7 @@ class ByHand:
         own = address or self._address[service.name]
         text = re.sub(r"(?<![\d.])(?:0\.0\.0\.0|127\.0\.0\.1)(?![\d.])", own, text)
         paths = {target: self._folder(f"volume {volume}") for target, volume in service.volumes.items()}
-        paths |= service.mounts
+        paths |= {target: self._mounted(source) for target, source in service.mounts.items()}
         if not (service.read_only and self.contained):
             paths["/tmp"] = folder
         wanted = "|".join(map(re.escape, sorted(paths, key=len, reverse=True)))
@@ -138,7 +132,7 @@ class ByHand:
                 instance.child.kill_group()
 
     def _start(self, service: Service, number: int) -> Instance:
-        address = self._address[service.name] if number == 0 else next(self._addresses)
+        address = self.addresses[service.name][number]
         folder = self._folder(f"{service.name}-{number + 1}")
         command = [self.here(part, service, folder, address) for part in service.command]
         # What other containers know by the service's name.
@@ -157,26 +151,40 @@ class ByHand:
     def _environment(self, service: Service, folder: Path, address: str) -> dict[str, str]:
         """The service's own, and of this machine what an image brings: where programs are."""
         own = {key: self.here(value, service, folder, address) for key, value in service.environment.items()}
-        if "SPARK_CONF_DIR" in own:
-            own["SPARK_CONF_DIR"] = str(self._spark_conf(Path(own["SPARK_CONF_DIR"])))
-            own["SPARK_LOCAL_IP"] = address
-        path = os.pathsep.join([str(self._programs), str(Path(sys.executable).parent), "/usr/local/bin", os.defpath])
-        return {"PATH": path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HOME": "/nonexistent", **own}
-
-    def _spark_conf(self, conf: Path) -> Path:
-        """The folder of Spark's configuration, in which the driver's host stands by its service's name."""
-        copy = self.folder / "spark conf"
-        copy.mkdir(exist_ok=True)
-        for file in conf.iterdir():
-            text = re.sub(r"(?m)^(spark\.driver\.host\s+)sweep$", rf"\g<1>{self._address['sweep']}", file.read_text())
-            (copy / file.name).write_text(text)
-        return copy
+        # What other containers know by a service's name, and where Java listens: everywhere, in a container.
+        own = {key: self._address.get(value, value) for key, value in own.items()} | {"SPARK_LOCAL_IP": address}
+        ours = {"PATH": self._path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HOME": "/nonexistent"}
+        return {**ours, **own}
 
     def _wrapped(self, service: Service, command: list[str]) -> list[str]:
         if not (service.read_only and self.contained):
             return command
-        options = "rw,exec" if "spark" in service.profiles else "rw,noexec"
-        return ["unshare", "--mount", "sh", str(CONTAINED), options, str(ROOT), str(self.folder), "--", *command]
+        return contained(command, self.folder, may_execute="spark" in service.profiles)
+
+    def _mounted(self, source: Path) -> Path:
+        """A folder of the repository; of Prometheus's a copy with addresses in it, since there is no name service."""
+        if not (source / "prometheus.yml").exists():
+            return source
+        copy = self._folder("prometheus configuration")
+        if not any(copy.iterdir()):
+            shutil.copytree(source, copy, dirs_exist_ok=True)
+            (copy / "prometheus.yml").write_text(self._without_names((source / "prometheus.yml").read_text()))
+        return copy
+
+    def _without_names(self, text: str) -> str:
+        import yaml
+
+        config = yaml.safe_load(text)
+        for job in config["scrape_configs"]:
+            for found in job.pop("dns_sd_configs", ()):
+                addresses = [one for name in found["names"] for one in self.addresses.get(name, ())]
+                job["static_configs"] = [{"targets": [f"{one}:{found['port']}" for one in addresses]}]
+        text = re.sub(r"\blocalhost:(?=\d)", "prometheus:", yaml.safe_dump(config))
+        return re.sub(r"\b(prometheus|alertmanager):(?=\d)", lambda match: f"{self._address[match[1]]}:", text)
+
+    def _all_needs(self, name: str) -> set[str]:
+        needs = self.services[name].needs
+        return set(needs).union(*(self._all_needs(other) for other in needs))
 
     def _folder(self, name: str) -> Path:
         folder = self.folder / name
@@ -196,28 +204,3 @@ def _addresses() -> Iterator[str]:
             probe.bind((f"{network}.1", 27017))
             break
     yield from (f"{network}.{number}" for number in range(1, 255))
-
-
-def _programs(folder: Path) -> Path:
-    """A folder with the programs that images bring. Skips the test where one isn't there."""
-    folder.mkdir(parents=True)
-    found = {
-        "mongod": Mongod(folder, folder).binary,
-        "valkey-server": Valkey(folder, folder).binary,
-    }
-    wanted = {
-        "mongosh": (["mongosh"], "npm install --global mongosh"),
-        "valkey-cli": (["valkey-cli", "redis-cli"], "apt install redis-tools"),
-        "prometheus": (["prometheus"], "apt install prometheus"),
-        "alertmanager": (["prometheus-alertmanager", "alertmanager"], "apt install prometheus-alertmanager"),
-        "java": (["java"], "apt install openjdk-17-jre-headless"),
-        "wget": (["wget"], "apt install wget"),
-    }
-    for name, (names, install) in wanted.items():
-        program = next(filter(None, map(shutil.which, names)), None)
-        if program is None:
-            pytest.skip(f"{' or '.join(names)} is not on this machine: {install}")
-        found[name] = Path(program)
-    for name, program in found.items():
-        (folder / name).symlink_to(program)
-    return folder

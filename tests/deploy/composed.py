@@ -59,6 +59,7 @@ def docker_compose(*arguments: str, env: Mapping[str, str]) -> subprocess.Comple
 def make_env(folder: Path, size: str = "full") -> dict[str, str]:
     """The variables of a new .env."""
     file = folder / f"{size}.env"
+    folder.mkdir(exist_ok=True)
     subprocess.run(["sh", MAKE_ENV, file, size], check=True, capture_output=True, timeout=30)
     return variables(file)
 
