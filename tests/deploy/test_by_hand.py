@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from pymongo import MongoClient
 
 from tests.deploy.by_hand import NOT_STARTED, ByHand
 from tests.deploy.composed import services
+from tests.deploy.manifests import built, pods
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.cluster, pytest.mark.spark]
@@ -120,6 +122,7 @@ def test_the_small_cluster(small: ByHand, small_env: dict[str, str]) -> None:
     assert {len(instances) for instances in small.instances.values()} == {1}
     assert start(small, CHAIN, "--wait", "60")["result"]["count"] == 1
     check_read_only(small)
+    check_probes(small)
     check_users_again(small, small_env)
 
 
@@ -130,6 +133,28 @@ def check_read_only(cluster: ByHand) -> None:
         assert run.stdout == "1000\n", run.stderr
     else:
         print("not as root: file systems were not read-only")
+
+
+def check_probes(cluster: ByHand) -> None:
+    """Kubernetes' probes of a worker: Redis that is silent has nobody killed, a worker that hangs is."""
+    [container] = next(pod["spec"]["containers"] for component, pod in pods(built("base")) if component == "worker")
+    [worker], [valkey] = cluster.instances["worker"], cluster.instances["valkey"]
+
+    def code(probe: str) -> int:
+        begun = time.monotonic()
+        run = cluster.run("worker", container[probe]["exec"]["command"])
+        assert time.monotonic() - begun < container[probe]["timeoutSeconds"], f"{probe} is a failure by then"
+        return run.returncode
+
+    probes = ("startupProbe", "readinessProbe", "livenessProbe")
+    assert [code(probe) for probe in probes] == [0, 0, 0]
+    valkey.child.freeze()
+    assert [code(probe) for probe in probes] == [2, 2, 0]
+    valkey.child.thaw()
+    worker.child.freeze()
+    assert [code(probe) for probe in probes] == [1, 1, 1]
+    worker.child.thaw()
+    cluster.wait_healthy(worker)
 
 
 def check_users_again(cluster: ByHand, env: dict[str, str]) -> None:
