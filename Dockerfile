@@ -23,7 +23,7 @@ RUN /opt/build/bin/pip wheel --no-build-isolation --wheel-dir /opt/spark --requi
     && /opt/recovery/bin/pip install --no-index /opt/spark/py4j-*.whl /opt/spark/pyspark-*.whl
 
 FROM ${PYTHON_IMAGE} AS base
-RUN useradd --create-home --uid 1000 recovery
+RUN useradd --create-home --uid 1000 --user-group recovery
 ENV PATH=/opt/recovery/bin:$PATH PYTHONUNBUFFERED=1
 # Your application goes here, or anywhere on PYTHONPATH.
 WORKDIR /app
@@ -32,14 +32,16 @@ STOPSIGNAL SIGTERM
 CMD ["recovery", "worker"]
 
 FROM base AS spark
+# Debian mends Java in the release that is named above; a version of it is soon not to be had any more.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build-spark /opt/recovery /opt/recovery
-USER recovery
+USER 1000:1000
 CMD ["recovery", "worker", "--queues", "spark", "--concurrency", "1", "--pool", "threads"]
 
 # The last stage is what is built by default.
 FROM base AS worker
 COPY --from=build /opt/recovery /opt/recovery
-USER recovery
+USER 1000:1000

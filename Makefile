@@ -2,6 +2,7 @@
 # make test       everything that CI checks
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
+# make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
 # make bench      measures, and fails where a bar is not met; ONLY="requeue lag" some of it
 # make audit      the lock against what is known of vulnerable versions; needs the network
 # make pin-images the images of Dockerfile and docker-compose.yml by digest; needs Docker and the network
@@ -13,7 +14,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test check soak demo bench lock audit pin-images clean
+.PHONY: venv test check soak demo env bench lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -43,6 +44,9 @@ soak: venv
 
 demo: venv
 	$(BIN)/recovery demo
+
+env:
+	@sh deploy/compose/env.sh .env $(or $(SIZE),full)
 
 bench: venv
 	$(BIN)/python -m tests.bench $(ONLY)

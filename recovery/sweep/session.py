@@ -10,6 +10,7 @@ ends with the block that it was started for. What else is to be set up, as a clu
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -168,8 +169,14 @@ def _start(conf: SparkConf, settings: Settings, words: IO[bytes]) -> SparkContex
         told = words.read().decode(errors="replace").strip() or str(error)
         raise SparkUnavailable(
             f"Spark does not start with RECOVERY_SPARK_MASTER={settings.spark_master} and "
-            f"RECOVERY_SPARK_MEMORY={settings.spark_memory}: {told[-1000:]}"
+            f"RECOVERY_SPARK_MEMORY={settings.spark_memory}: {without_frames(told)[-1000:]}"
         ) from None
+
+
+def without_frames(told: str) -> str:
+    """What Java says without where it says it: the end of a stack is all that an error has room for, and tells nothing."""
+    lines = (line for line in told.splitlines() if not re.match(r"\s+(at \S+\(|\.\.\. \d+ more)", line))
+    return "\n".join(lines).strip()
 
 
 def _stop(context: SparkContext) -> None:

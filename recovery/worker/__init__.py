@@ -23,7 +23,8 @@ def _metrics_folder() -> str:
     temporary = Path(tempfile.gettempdir())
     for left in temporary.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        # Our own number, before we made one, was another's: the main process of a container is always 1.
+        if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
             shutil.rmtree(left, ignore_errors=True)
     return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
 

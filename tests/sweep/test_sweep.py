@@ -33,7 +33,7 @@ from recovery.survey.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep import ask, drive, executor, sums, sweep
 from recovery.sweep.connect import session as connect
 from recovery.sweep.report import SHOWN
-from recovery.sweep.session import check_master
+from recovery.sweep.session import check_master, without_frames
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.failure_map import parity
@@ -402,6 +402,12 @@ def test_no_trace_is_left(
     assert second == "1"
     assert run.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_what_java_says_the_reason_is_told() -> None:
+    reason = "java.lang.IllegalArgumentException: requirement failed: A secret key must be specified"
+    frames = "".join(f"\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:{line})\n" for line in range(50))
+    assert without_frames(f"ERROR SparkContext\n{reason}\n{frames}\t... 12 more\n") == f"ERROR SparkContext\n{reason}"
 
 
 def test_a_spark_that_does_not_start(settings: Settings) -> None:

@@ -1,0 +1,121 @@
+// Forms the replica set, and makes the administrator, the roles and the users: what a MongoDB with a login needs before
+// the first worker starts. May be run again: it makes what is missing, adds nodes, and gives users their new passwords.
+//
+//     mongosh --quiet --nodb replica_set.js
+//
+// On the first node's own machine, since only from there a first user can be made without a login. Reads MONGO_NODES
+// (HOST:PORT with commas, the first node first), MONGO_ADDRESS (of the first node, from here), MONGO_ADMIN_PASSWORD,
+// MONGO_WORKER_PASSWORD, MONGO_OPERATOR_PASSWORD, MONGO_CLIENT_PASSWORD and RECOVERY_DATABASE (`recovery` by default).
+
+const SET = 'rs0';
+const ADMIN = 'admin';
+const TIMEOUT = 120; // seconds for each step
+const [UNAUTHORIZED, AUTHENTICATION_FAILED] = [13, 18];
+
+const nodes = process.env.MONGO_NODES.split(',');
+const address = process.env.MONGO_ADDRESS || '127.0.0.1:27017';
+const recoveryDatabase = process.env.RECOVERY_DATABASE || 'recovery';
+const users = {
+  'recovery-worker': ['MONGO_WORKER_PASSWORD', ['recoveryWorker']],
+  'recovery-operator': ['MONGO_OPERATOR_PASSWORD', ['recoveryOperator']],
+  'recovery-client': ['MONGO_CLIENT_PASSWORD', ['recoveryClient']],
+};
+
+function fail(message) {
+  print(`error: ${message}`);
+  quit(1);
+}
+
+function waitFor(look, what) {
+  const until = Date.now() + TIMEOUT * 1000;
+  for (;;) {
+    let why = '';
+    try {
+      const found = look();
+      if (found) return found;
+    } catch (error) {
+      why = `: ${error.message}`;
+    }
+    if (Date.now() > until) fail(`not within ${TIMEOUT} s: ${what}${why}`);
+    sleep(200);
+  }
+}
+
+// `hello` takes no login.
+const connected = (host) => connect(`mongodb://${host}/admin?directConnection=true&serverSelectionTimeoutMS=2000`);
+const hello = (host) => connected(host).hello();
+// Whether this user has this password. Throws what is no answer to that.
+function logsIn(admin, user, pwd) {
+  try {
+    return Boolean(admin.auth({ user, pwd }).ok);
+  } catch (error) {
+    if (error.code === AUTHENTICATION_FAILED) return false;
+    throw error;
+  }
+}
+
+function form() {
+  const hint = 'if MONGO_NODES names a node that is not to run, take it out; in compose nodes 2 and 3 are of the profile `nodes`';
+  const told = nodes.map((host) => waitFor(() => hello(host), `an answer of ${host} (${hint})`));
+  // One that has lost its data is given them by the others, and must not form a set of its own.
+  if (told.some((one) => one.setName)) return;
+  connected(address).adminCommand({ replSetInitiate: { _id: SET, members: [{ _id: 0, host: nodes[0] }] } });
+  print(`formed ${SET} of ${nodes[0]}`);
+}
+
+function makeAdministrator(pwd) {
+  waitFor(() => hello(address).primary, `a primary of ${SET}`);
+  if (logsIn(connected(address), ADMIN, pwd)) return;
+  const wrong = 'MONGO_ADMIN_PASSWORD is not the password that MongoDB has for `admin`; take the one that its data were made with';
+  if (!hello(address).isWritablePrimary) fail(wrong);
+  try {
+    connected(address).createUser({ user: ADMIN, pwd, roles: ['root'] });
+  } catch (error) {
+    if (error.code === UNAUTHORIZED) fail(wrong);
+    throw error;
+  }
+  print(`made the user ${ADMIN}`);
+}
+
+function addNodes(admin) {
+  for (const host of nodes) {
+    const { config } = admin.adminCommand({ replSetGetConfig: 1 });
+    if (!config.members.some((member) => member.host === host)) {
+      const _id = Math.max(...config.members.map((member) => member._id)) + 1;
+      config.members.push({ _id, host });
+      config.version += 1;
+      waitFor(() => admin.adminCommand({ replSetReconfig: config }).ok, `${host} in ${SET}`);
+      print(`added ${host}`);
+    }
+    const member = () => admin.adminCommand({ replSetGetStatus: 1 }).members.find(({ name }) => name === host);
+    waitFor(() => ['PRIMARY', 'SECONDARY'].includes(member().stateStr), `the data on ${host}`);
+  }
+}
+
+function makeUsers(admin) {
+  for (const [user, [variable, names]] of Object.entries(users)) {
+    const pwd = process.env[variable];
+    const roles = names.map((role) => ({ role, db: recoveryDatabase }));
+    // Sees the members, for `recovery doctor`.
+    if (user === 'recovery-operator') roles.push({ role: 'clusterMonitor', db: 'admin' });
+    if (!admin.getUser(user)) {
+      admin.createUser({ user, pwd, roles });
+      print(`made the user ${user}`);
+    } else if (!logsIn(connected(address), user, pwd)) {
+      admin.updateUser(user, { pwd, roles });
+      print(`${user} has a new password`);
+    }
+  }
+}
+
+for (const variable of ['MONGO_ADMIN_PASSWORD', ...Object.values(users).map(([name]) => name)]) {
+  if (!process.env[variable]) fail(`${variable} is not set`);
+}
+form();
+makeAdministrator(process.env.MONGO_ADMIN_PASSWORD);
+// From here on at the primary, whichever node that is.
+db = connect(`mongodb://${nodes.join(',')}/admin?replicaSet=${SET}&serverSelectionTimeoutMS=${TIMEOUT * 1000}`);
+if (!logsIn(db, ADMIN, process.env.MONGO_ADMIN_PASSWORD)) fail('MONGO_ADMIN_PASSWORD is not known to the primary');
+addNodes(db);
+load(`${__dirname}/roles.js`);
+makeUsers(db);
