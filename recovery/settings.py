@@ -40,6 +40,7 @@ from recovery.forms import (
     Duration,
     Folder,
     Host,
+    LogFormat,
     MessageKey,
     MongoUri,
     Number,
@@ -82,6 +83,10 @@ class Settings(BaseSettings):
     # Off by default: two workers on one machine would ask for the same port.
     metrics_port: Whole | None = Field(None, ge=1, le=65535, description="Port of Prometheus metrics.")
     metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
+    # What people read, and what Celery's users know.
+    log_format: LogFormat = Field(
+        LogFormat.TEXT, description="How workers, beat and long-running commands log: `text`, or `json`, a line each."
+    )
     data_dir: Folder = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
     mongo_cache_gb: Number = Field(

@@ -6,8 +6,27 @@ It belongs on a handler and not on a logger: a logger's own filters don't see wh
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from recovery.engine.actors.context import running
+from recovery.records import Decision
+
+_FIELDS = ("recovery_process", "recovery_task", "recovery_actor", "recovery_attempt", "recovery")
+
+_about: ContextVar[Decision | None] = ContextVar("about", default=None)
+
+
+@contextmanager
+def about(decision: Decision) -> Iterator[None]:
+    """Within, what this thread logs is of an attempt for this decision: of its own steps beside the call of the actor's
+    function, which name it in their messages."""
+    token = _about.set(decision)
+    try:
+        yield
+    finally:
+        _about.reset(token)
 
 
 class LogContext(logging.Filter):
@@ -17,8 +36,8 @@ class LogContext(logging.Filter):
         handler.setFormatter(logging.Formatter("%(levelname)s %(recovery)s%(message)s"))
 
     `recovery_process`, `recovery_task`, `recovery_actor`: the ids and the name. `recovery_attempt`: 1 for a task's
-    first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `. Each is empty where no attempt
-    runs.
+    first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `, in a line that the actor's
+    function logged. Each is empty where nothing is known.
 
     Lines of threads that an actor starts have it if they run in a copy of its `contextvars`.
     """
@@ -27,12 +46,12 @@ class LogContext(logging.Filter):
         if hasattr(record, "recovery"):
             return True  # it went through a queue: whoever put it there knew
         attempt = running()
-        if attempt is None:
+        one = attempt.decision if attempt is not None else _about.get()
+        if one is None:
             fields: tuple[object, ...] = ("", "", "", "", "")
         else:
-            one = attempt.decision
-            prefix = f"{one.actor} {one.id} attempt {one.attempts}: "
+            prefix = f"{one.actor} {one.id} attempt {one.attempts}: " if attempt is not None else ""
             fields = (one.process_id, one.task_id, one.actor, one.attempts, prefix)
-        names = ("recovery_process", "recovery_task", "recovery_actor", "recovery_attempt", "recovery")
-        record.__dict__.update(zip(names, fields, strict=True))
+        for name, value in zip(_FIELDS, fields, strict=True):
+            record.__dict__.setdefault(name, value)  # who logged it may have said so by `extra`
         return True

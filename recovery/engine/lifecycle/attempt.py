@@ -21,6 +21,7 @@ from typing import Any
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error, pass_of
+from recovery.engine.actors.log_context import about
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
@@ -122,6 +123,10 @@ class Slot:
 
     def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""
+        with about(here.decision):
+            return self._run_one(actor, here, until)
+
+    def _run_one(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
