@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine import Resources, push
 from recovery.records.ids import split_record_id
 from recovery.rules import Finding, Rule
@@ -24,7 +24,7 @@ class HandOver:
     """Hands over one batch after the other."""
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+        self._resources, self._claims = resources, resources.store.decisions.claims
         self._beside: ThreadPoolExecutor | None = None
         self._under_way: list[Future[None]] = []
 
@@ -69,6 +69,8 @@ class HandOver:
     def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
         push(self._resources, queued)
         metrics.REQUEUES.labels(rule.value).inc(len(queued))
+        found = {f.record: f.decision for f in findings if f.decision is not None}
+        tracing.repaired(rule.value, [found[one.id] for one in queued if one.id in found], self._claims)
         _observe_lag(findings, queued)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
+from recovery import tracing
 from recovery.engine import Recovery, declare_schedules
 from recovery.errors import RecoveryError, StoreDenied
 from recovery.queue import parse_id, signer
@@ -51,6 +52,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
+        tracing.install()
         _prepared(app)
         consumed = worker.app.amqp.queues.consume_from
         if SPARK_QUEUE in consumed:
@@ -175,7 +177,10 @@ def prepare(app: Recovery) -> None:
 
 def _flush(app: Recovery) -> Callable[..., None]:
     def flush(**_: Any) -> None:
-        app.applier.flush()
+        try:
+            app.applier.flush()
+        finally:
+            tracing.flush()
 
     return flush
 

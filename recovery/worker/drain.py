@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 
 from celery.worker import state
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine import Recovery, push
 from recovery.errors import BrokerError, StoreError
 from recovery.records import Decision, DecisionState
@@ -95,6 +95,7 @@ class Drain:
             self._remove()
             log.warning("shutdown_grace is over, or nothing else runs: the rest was given back")
         finally:
+            tracing.flush()
             logging.shutdown()
             kill_descendants(stopped)
 
@@ -128,6 +129,9 @@ class Drain:
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
                 push(resources, queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
+                given = {one.id for one in queued}
+                lost = [decision for decision in working if decision.id in given]
+                tracing.repaired("GIVEN_BACK", lost, resources.store.decisions.claims)
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 

@@ -6,27 +6,12 @@ It belongs on a handler and not on a logger: a logger's own filters don't see wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 
-from recovery.engine.actors.context import running
-from recovery.records import Decision
+from recovery import tracing
+from recovery.engine.actors.context import attempted, running
 
 _FIELDS = ("recovery_process", "recovery_task", "recovery_actor", "recovery_attempt", "recovery")
-
-_about: ContextVar[Decision | None] = ContextVar("about", default=None)
-
-
-@contextmanager
-def about(decision: Decision) -> Iterator[None]:
-    """Within, what this thread logs is of an attempt for this decision: of its own steps beside the call of the actor's
-    function, which name it in their messages."""
-    token = _about.set(decision)
-    try:
-        yield
-    finally:
-        _about.reset(token)
+_OF_TRACES = ("recovery_trace", "recovery_span")
 
 
 class LogContext(logging.Filter):
@@ -37,7 +22,8 @@ class LogContext(logging.Filter):
 
     `recovery_process`, `recovery_task`, `recovery_actor`: the ids and the name. `recovery_attempt`: 1 for a task's
     first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `, in a line that the actor's
-    function logged. Each is empty where nothing is known.
+    function logged. `recovery_trace`, `recovery_span`: ids of the OpenTelemetry trace that this is in, hexadecimal.
+    Each is empty where nothing is known.
 
     Lines of threads that an actor starts have it if they run in a copy of its `contextvars`.
     """
@@ -46,12 +32,13 @@ class LogContext(logging.Filter):
         if hasattr(record, "recovery"):
             return True  # it went through a queue: whoever put it there knew
         attempt = running()
-        one = attempt.decision if attempt is not None else _about.get()
+        one = attempt.decision if attempt is not None else attempted()
         if one is None:
             fields: tuple[object, ...] = ("", "", "", "", "")
         else:
             prefix = f"{one.actor} {one.id} attempt {one.attempts}: " if attempt is not None else ""
             fields = (one.process_id, one.task_id, one.actor, one.attempts, prefix)
-        for name, value in zip(_FIELDS, fields, strict=True):
+        trace = tracing.ids() or ((one.trace.trace_id, "") if one is not None and one.trace is not None else ("", ""))
+        for name, value in zip((*_FIELDS, *_OF_TRACES), (*fields, *trace), strict=True):
             record.__dict__.setdefault(name, value)  # who logged it may have said so by `extra`
         return True

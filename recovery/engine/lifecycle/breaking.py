@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.engine.resources import Resources
 from recovery.records import ErrorInfo, Interruption, Process, ProcessState
@@ -37,6 +37,7 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, within)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.BROKEN.value).inc()
+        tracing.event("process broken", error_kind=error.kind)
         if within is not None:
             mark(resources, [process.id])
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine.actors.resolve import gather, text_size, values_of
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.marking import lift_marker
@@ -51,6 +51,7 @@ def finish_process(
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         metrics.PROCESSES_ENDED.labels(ProcessState.FINISHED.value).inc()
+        tracing.event("process finished")
     return ended
 
 
