@@ -67,10 +67,11 @@ class HandOver:
         self._resources.store.graphs.touch({split_record_id(one.id)[0] for one in queued})
 
     def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+        found = {f.record: f.decision for f in findings if f.decision is not None}
+        traced = tracing.traced((found[one.id] for one in queued if one.id in found), self._claims)
         push(self._resources, queued)
         metrics.REQUEUES.labels(rule.value).inc(len(queued))
-        found = {f.record: f.decision for f in findings if f.decision is not None}
-        tracing.repaired(rule.value, [found[one.id] for one in queued if one.id in found], self._claims)
+        tracing.repaired(rule.value, traced)
         _observe_lag(findings, queued)
 
 

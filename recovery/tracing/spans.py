@@ -17,8 +17,9 @@ from recovery.tracing.opened import NOTHING, Open, Traced, fails, harmless, name
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-Claims = Callable[[Iterable[str]], Mapping[str, tuple[int, datetime]]]
-"""Given decisions, {decision: its attempts so far, and when the last one claimed it}."""
+_NO_DECISIONS: Sequence[Decision] = ()
+Claims = Callable[[Iterable[str]], Mapping[str, datetime]]
+"""Given decisions, {decision: when the last attempt for it claimed it}."""
 
 
 @harmless(NOTHING)
@@ -81,21 +82,29 @@ def event(name: str, **attributes: Any) -> None:
         get_current_span().add_event(name, named(attributes))
 
 
+@harmless(_NO_DECISIONS)
+def traced(decisions: Iterable[Decision], claims: Claims) -> Sequence[Decision]:
+    """Those of these decisions, as they were before a repair, that a span is to tell of; with when the last attempt for
+    each had claimed it. To be asked before their messages are pushed, for then others claim them. None where this
+    process does not trace: nothing is asked then."""
+    if tracer() is None:
+        return _NO_DECISIONS
+    found = [one for one in decisions if one.trace is not None]
+    lost = [one.id for one in found if one.state is DecisionState.WORKING]
+    last = claims(lost) if lost else {}
+    return [one.evolve(claimed_at=last[one.id]) if one.id in last else one for one in found]
+
+
 @harmless(None)
-def repaired(rule: str, decisions: Iterable[Decision], claims: Claims, how: str = "requeued") -> None:
-    """What was done about tasks, as they were before, and by which rule: about an attempt that was lost, whose own
-    process can't tell any more; or a message that was. `claims` is asked when attempts had begun."""
-    if (making := tracer()) is None:
+def repaired(rule: str, decisions: Sequence[Decision], how: str = "requeued") -> None:
+    """What was done about tasks that were `traced` before, and by which rule: about an attempt that was lost, whose own
+    process can't tell any more; or a message that was."""
+    if not decisions or (making := tracer()) is None:
         return
-    traced = [one for one in decisions if one.trace is not None]
-    lost = [one for one in traced if one.state is DecisionState.WORKING]
-    last = claims([one.id for one in lost]) if lost else {}
-    for one in lost:
-        attempts, claimed_at = last.get(one.id, (None, None))
-        # Another one may have begun since.
-        _lost(making, one.evolve(claimed_at=claimed_at if attempts == one.attempts else None), rule, how)
-    for one in traced:
-        if one.state is DecisionState.QUEUED:
+    for one in decisions:
+        if one.state is DecisionState.WORKING:
+            _lost(making, one, rule, how)
+        elif one.state is DecisionState.QUEUED:
             _message_lost(making, one, rule)
 
 

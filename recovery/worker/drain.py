@@ -127,11 +127,12 @@ class Drain:
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
+                given = {one.id for one in queued}
+                lost = (decision for decision in working if decision.id in given)
+                traced = tracing.traced(lost, resources.store.decisions.claims)
                 push(resources, queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
-                given = {one.id for one in queued}
-                lost = [decision for decision in working if decision.id in given]
-                tracing.repaired("GIVEN_BACK", lost, resources.store.decisions.claims)
+                tracing.repaired("GIVEN_BACK", traced)
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 

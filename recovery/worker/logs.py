@@ -13,7 +13,7 @@ from typing import Any
 
 from celery import signals
 from celery.app import trace
-from celery.utils.log import ColorFormatter
+from celery.utils.log import ColorFormatter, get_multiprocessing_logger
 
 from recovery.engine import LogContext
 from recovery.forms import LogFormat
@@ -53,7 +53,8 @@ class _AddContext:
         self._log_format = log_format
 
     def __call__(self, logger: logging.Logger, format: str, colorize: bool, **_: Any) -> None:
-        for handler in logger.handlers:
+        # What the pool says of its processes goes to handlers of its own, of which no signal tells.
+        for handler in (*logger.handlers, *get_multiprocessing_logger().handlers):
             handler.addFilter(LogContext())
             if getattr(handler.formatter, "_fmt", None) != format:
                 continue  # it is the application's

@@ -114,15 +114,10 @@ class DecisionQueries:
         known = set(DecisionState)
         return {d["_id"]: DecisionState(d["state"]) for d in found if d.get("state") in known}
 
-    def claims(self, decision_ids: Iterable[str]) -> dict[str, tuple[int, datetime]]:
-        """{decision: its attempts so far, and when the last one claimed it}, of those of which that can be read."""
-        found = find_keys(self._current, decision_ids, {"attempts": True, "claimedAt": True})
-        return {
-            one["_id"]: (attempts, claimed_at)
-            for one in found
-            if isinstance(attempts := one.get("attempts"), int)
-            and isinstance(claimed_at := one.get("claimedAt"), datetime)
-        }
+    def claims(self, decision_ids: Iterable[str]) -> dict[str, datetime]:
+        """{decision: when the last attempt for it claimed it}, of those of which that can be read."""
+        found = find_keys(self._current, decision_ids, {"claimedAt": True})
+        return {one["_id"]: at for one in found if isinstance(at := one.get("claimedAt"), datetime)}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
         """(process, {task: decision}) as a majority has them, without values and arguments, one process after the other
