@@ -68,10 +68,10 @@ class HandOver:
 
     def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
         found = {f.record: f.decision for f in findings if f.decision is not None}
-        traced = tracing.traced((found[one.id] for one in queued if one.id in found), self._claims)
+        repairing = tracing.repairing((found[one.id] for one in queued if one.id in found), self._claims)
         push(self._resources, queued)
         metrics.REQUEUES.labels(rule.value).inc(len(queued))
-        tracing.repaired(rule.value, traced)
+        tracing.repaired(rule.value, repairing)
         _observe_lag(findings, queued)
 
 

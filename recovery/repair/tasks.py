@@ -111,7 +111,7 @@ class TaskRepairs:
             count_timeouts(actor, len(failed_now))
         over = set(failed)
         lost = (f.decision for f in findings if f.decision is not None and f.record in over)
-        tracing.repaired(rule.value, tracing.traced(lost, self._store.decisions.claims), "ended")
+        tracing.repaired(rule.value, tracing.repairing(lost, self._store.decisions.claims), "ended")
         self._applying.apply(failed)
         return of_records(failed)
 

@@ -16,6 +16,6 @@ ours.
 from recovery.tracing.api import ids
 from recovery.tracing.opened import Traced
 from recovery.tracing.setup import flush, install
-from recovery.tracing.spans import applying, attempt, event, repaired, starting, traced
+from recovery.tracing.spans import applying, attempt, event, repaired, repairing, starting
 
-__all__ = ["Traced", "applying", "attempt", "event", "flush", "ids", "install", "repaired", "starting", "traced"]
+__all__ = ["Traced", "applying", "attempt", "event", "flush", "ids", "install", "repaired", "repairing", "starting"]

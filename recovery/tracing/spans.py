@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,16 @@ from recovery.tracing.opened import NOTHING, Open, Traced, fails, harmless, name
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-_NO_DECISIONS: Sequence[Decision] = ()
 Claims = Callable[[Iterable[str]], Mapping[str, datetime]]
 """Given decisions, {decision: when the last attempt for it claimed it}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repairing:
+    """Decisions as they were before a repair, and when that was, in nanoseconds."""
+
+    decisions: Sequence[Decision] = ()
+    at: int = 0
 
 
 @harmless(NOTHING)
@@ -82,28 +90,28 @@ def event(name: str, **attributes: Any) -> None:
         get_current_span().add_event(name, named(attributes))
 
 
-@harmless(_NO_DECISIONS)
-def traced(decisions: Iterable[Decision], claims: Claims) -> Sequence[Decision]:
-    """Those of these decisions, as they were before a repair, that a span is to tell of; with when the last attempt for
-    each had claimed it. To be asked before their messages are pushed, for then others claim them. None where this
-    process does not trace: nothing is asked then."""
+@harmless(Repairing())
+def repairing(decisions: Iterable[Decision], claims: Claims) -> Repairing:
+    """Those of these decisions that a span is to tell of, with when the last attempt for each had claimed it. To be
+    called when they were just written, and before their messages are pushed, for then others claim them. Where this
+    process does not trace it is none, and nothing is asked."""
     if tracer() is None:
-        return _NO_DECISIONS
+        return Repairing()
     found = [one for one in decisions if one.trace is not None]
     lost = [one.id for one in found if one.state is DecisionState.WORKING]
     last = claims(lost) if lost else {}
-    return [one.evolve(claimed_at=last[one.id]) if one.id in last else one for one in found]
+    return Repairing([one.evolve(claimed_at=last.get(one.id)) for one in found], time.time_ns())
 
 
 @harmless(None)
-def repaired(rule: str, decisions: Sequence[Decision], how: str = "requeued") -> None:
-    """What was done about tasks that were `traced` before, and by which rule: about an attempt that was lost, whose own
-    process can't tell any more; or a message that was."""
-    if not decisions or (making := tracer()) is None:
+def repaired(rule: str, repairing: Repairing, how: str = "requeued") -> None:
+    """What was done about these, and by which rule: about an attempt that was lost, whose own process can't tell any
+    more; or a message that was."""
+    if not repairing.decisions or (making := tracer()) is None:
         return
-    for one in decisions:
+    for one in repairing.decisions:
         if one.state is DecisionState.WORKING:
-            _lost(making, one, rule, how)
+            _lost(making, one, rule, how, repairing.at)
         elif one.state is DecisionState.QUEUED:
             _message_lost(making, one, rule)
 
@@ -120,12 +128,11 @@ def _queued(making: Tracer, decision: Decision, until: int, said: dict[str, Any]
     making.start_span(name, under, attributes=said, start_time=until - waited).end(until)
 
 
-def _lost(making: Tracer, decision: Decision, rule: str, how: str) -> None:
+def _lost(making: Tracer, decision: Decision, rule: str, how: str, now: int) -> None:
     from opentelemetry.trace import SpanKind
 
     from recovery.tracing.context import context_of
 
-    now = time.time_ns()
     said = {**_of_attempt(decision), **named({"rule": rule, "lost": decision.last_loss, "outcome": "lost"})}
     began = min(_nanoseconds(decision.claimed_at) or now, now)
     name, under = f"attempt {decision.actor}", context_of(decision.trace)

@@ -129,10 +129,10 @@ class Drain:
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
                 given = {one.id for one in queued}
                 lost = (decision for decision in working if decision.id in given)
-                traced = tracing.traced(lost, resources.store.decisions.claims)
+                repairing = tracing.repairing(lost, resources.store.decisions.claims)
                 push(resources, queued)
                 metrics.REQUEUES.labels("GIVEN_BACK").inc(len(queued))
-                tracing.repaired("GIVEN_BACK", traced)
+                tracing.repaired("GIVEN_BACK", repairing)
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 
