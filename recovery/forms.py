@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -30,6 +31,14 @@ BROKER_OPTIONS = {
     "ssl_keyfile": ".+",
 }
 """What Celery's transport and redis-py both take, under one name and with one meaning, and the values."""
+
+
+class LogFormat(StrEnum):
+    """How a log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")

@@ -36,6 +36,8 @@ def printable_lines(text: object) -> str:
 
 def printable_json(text: str) -> str:
     """A JSON text that was written with its letters as they are: the same value, of characters that are seen."""
+    if text.isprintable() and not _INVISIBLE.search(text):
+        return text
     return "".join(json_escape(one) if _character(one) != one else one for one in text)
 
 

@@ -40,6 +40,7 @@ from recovery.forms import (
     Duration,
     Folder,
     Host,
+    LogFormat,
     MessageKey,
     MongoUri,
     Number,
@@ -84,6 +85,10 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="Port of Prometheus metrics; unset: the first free one from 9101; 0: none."
     )
     metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
+    # What people read, and what Celery's users know.
+    log_format: LogFormat = Field(
+        LogFormat.TEXT, description="How workers, beat and long-running commands log: `text`, or `json`, a line each."
+    )
     data_dir: Folder = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
     mongo_cache_gb: Number = Field(

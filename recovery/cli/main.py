@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, TextIO
 
 import typer
@@ -47,10 +48,13 @@ from recovery.errors import (
     ProcessBroken,
     RecoveryError,
     ResultTimeout,
+    SettingsError,
     StoreDenied,
     StoreError,
     StoreUnavailable,
 )
+from recovery.forms import LogFormat
+from recovery.json_logs import log_json
 from recovery.printable import log_printable
 from recovery.settings import load
 
@@ -123,6 +127,7 @@ for commands in (
 def main() -> None:
     """Run the command of the command line."""
     log_printable()
+    _log_as_set()
     sys.unraisablehook = _unless_half_made
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
@@ -133,6 +138,13 @@ def main() -> None:
     except SystemExit as end:
         code = end.code
     sys.exit(_written(code))
+
+
+def _log_as_set() -> None:
+    """Warnings as JSON on stderr, if the settings say so. Of settings that can't be used who needs them tells."""
+    with suppress(SettingsError):
+        if load().log_format is LogFormat.JSON:
+            log_json()
 
 
 def _unless_half_made(unraisable: sys.UnraisableHookArgs) -> None:

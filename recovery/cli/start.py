@@ -56,6 +56,7 @@ def start(
     ] = None,
     json: JsonOption = False,
 ) -> None:
+    from recovery import tracing
     from recovery.cli.awaiting import await_result, goes_on
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
@@ -68,6 +69,7 @@ def start(
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     labels = parse_labels(label or [])
     connect(recovery_app.settings)
+    tracing.install()
     process_id = recovery_app.start(
         process_type,
         *values,

@@ -18,6 +18,7 @@ from recovery.cli.options import DURATION, Command, duration
 from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.durations import show_duration
 from recovery.errors import InputError, SettingsError
+from recovery.forms import LogFormat
 from recovery.settings import Settings, load
 
 WORKER_HELP = """Serve your application: run the tasks of its actors, and do its part of the recovery.
@@ -132,7 +133,9 @@ def become_celery(command: str, options: Sequence[str], settings: Settings) -> N
     """Turn this process into `celery -A recovery.worker.app COMMAND`."""
     sys.stdout.flush()
     sys.stderr.flush()
-    arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", command, *options]
+    # Its banner is no line of JSON.
+    quiet = ["--quiet"] if settings.log_format is LogFormat.JSON else []
+    arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *quiet, command, *options]
     os.execve(sys.executable, arguments, {**os.environ, **settings.environment()})
 
 

@@ -33,6 +33,7 @@ from recovery.records.saved_search import SavedSearch
 from recovery.records.schedule import Schedule
 from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
+from recovery.records.trace import Trace
 from recovery.records.values import Encoded, Promise
 from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
 
@@ -85,6 +86,7 @@ __all__ = [
     "Task",
     "TaskLimit",
     "Totals",
+    "Trace",
     "TypeDisabled",
     "Worker",
     "field_name",

@@ -22,6 +22,7 @@ from recovery.records.operation import Operation
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
 from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
+from recovery.records.trace import Trace, trace_of
 
 R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]
@@ -150,6 +151,9 @@ def _shapes(cls: Any) -> dict[str, Shape]:
 
 
 def _nested(cls: Any) -> Shape:
+    if cls is Trace:
+        return Shape(None, trace_of, ())
+
     def decode(value: Any) -> Any:
         if type(value) is not dict:
             raise Wrong(f"{kind_of(value)}, not an object")

@@ -9,6 +9,7 @@ from recovery.records.record import OfTask, Record
 from recovery.records.retrying import RetryState
 from recovery.records.states import DecisionState
 from recovery.records.task import Call, Child, Task
+from recovery.records.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Outcome(Record):
     waits: tuple[str, ...] = ()
     """Children that the value still promises; who waits for this task waits for them."""
     error: ErrorInfo | None = None
+    trace: Trace | None = None
+    """The attempt's span, which its children come under; absent where the decision's own says all that there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,9 @@ class Decision(OfTask):
     """Absent until it is tried again for an error."""
     outcome: Outcome | None = None
     children: tuple[Child, ...] = ()
+    trace: Trace | None = None
+    """The span that its attempts come under: of the attempt that scheduled it, or of its process's start. Absent where
+    nobody traces."""
     recovery_time: datetime | None = None
 
     def task(self) -> Task | None:
@@ -110,6 +116,11 @@ class Decision(OfTask):
         """How the process of its last attempt had ended, if that was seen."""
         lost = self.lost_attempt
         return lost.how if lost is not None and lost.attempt == self.attempts else None
+
+    @property
+    def effects_trace(self) -> Trace | None:
+        """The span that what it brings about comes under, once it is finished."""
+        return (self.outcome.trace if self.outcome is not None else None) or self.trace
 
     @property
     def failed(self) -> bool:

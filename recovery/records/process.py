@@ -10,6 +10,7 @@ from recovery.records.decision import ErrorInfo
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions
 from recovery.records.states import ProcessState
+from recovery.records.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ class Process(Record):
     """A failure that may pass by itself is tried again by the next instance: its schedule writes the marker."""
     marker_due: bool | None = None
     """It broke, and its marker is to be written. Its deadline stands until that is done."""
+    trace: Trace | None = None
+    """The span of its start; absent where that was not traced."""
     recovery_time: datetime | None = None
 
     def is_as(self, seen: Process) -> bool:

@@ -35,7 +35,7 @@ class Shape:
     exact: type | None
     decode: Callable[[Any], Any]
     types: tuple[str, ...]
-    """MongoDB's names of the types that it may have."""
+    """MongoDB's names of the types that it may have; none: whatever is there can be read."""
     choices: tuple[str, ...] = ()
     """The only values that it may have."""
     entry: Shape | None = None

@@ -8,14 +8,14 @@ Metrics: recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine import Resources, push
 from recovery.metrics import counting
+from recovery.records import Decision
 from recovery.records.ids import split_record_id
 from recovery.rules import Finding, Rule
 from recovery.store import Queued
@@ -25,7 +25,7 @@ class HandOver:
     """Hands over one batch after the other."""
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+        self._resources, self._claims = resources, resources.store.decisions.claims
         self._beside: ThreadPoolExecutor | None = None
         self._under_way: list[Future[None]] = []
 
@@ -68,16 +68,16 @@ class HandOver:
         self._resources.store.graphs.touch({split_record_id(one.id)[0] for one in queued})
 
     def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+        found = {f.record: f.decision for f in findings if f.decision is not None}
+        repairing = tracing.repairing((found[one.id] for one in queued if one.id in found), self._claims)
         push(self._resources, queued)
         counting.requeued(rule.value, [one.actor for one in queued])
-        _observe_lag(findings, queued)
+        tracing.repaired(rule.value, repairing)
+        _observe_lag(found, queued)
 
 
-def _observe_lag(findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
-    deadlines: dict[str, datetime | None] = {
-        f.record: f.decision.recovery_time for f in findings if f.decision is not None
-    }
+def _observe_lag(found: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
     for one in queued:
-        deadline = deadlines.get(one.id)
+        deadline = found[one.id].recovery_time if one.id in found else None
         if deadline is not None:
             metrics.LAG.observe(max(0.0, (one.queued_at - deadline).total_seconds()))

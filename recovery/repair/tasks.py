@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine import Resources
 from recovery.limits import LONGEST
 from recovery.records import Decision, ErrorInfo
@@ -109,6 +109,9 @@ class TaskRepairs:
             failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
             failed += failed_now
             count_timeouts(actor, len(failed_now))
+        over = set(failed)
+        lost = (f.decision for f in findings if f.decision is not None and f.record in over)
+        tracing.repaired(rule.value, tracing.repairing(lost, self._store.decisions.claims), "ended")
         self._applying.apply(failed)
         return of_records(failed)
 

@@ -39,6 +39,8 @@ def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[st
 
 
 def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
+    if not shape.types:
+        return
     if shape.choices:
         yield {path: {"$nin": [*shape.choices, None]}}
     elif shape.entry is not None:

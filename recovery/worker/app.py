@@ -26,7 +26,7 @@ def make_celery() -> Celery:
     recovery_app = load_app(current().app)
     add_canary(recovery_app)
     transport.install()
-    logs.install(recovery_app.actors.keys())
+    logs.install(recovery_app.actors.keys(), recovery_app.settings.log_format)
     celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)

@@ -9,6 +9,7 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
+from recovery import tracing
 from recovery.drill.orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.errors import RecoveryError, StoreDenied
@@ -53,6 +54,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
+        tracing.install()
         _prepared(app)
         consume_canary(worker.app.amqp.queues, app)
         consumed = worker.app.amqp.queues.consume_from
@@ -179,7 +181,10 @@ def prepare(app: Recovery) -> None:
 
 def _flush(app: Recovery) -> Callable[..., None]:
     def flush(**_: Any) -> None:
-        app.applier.flush()
+        try:
+            app.applier.flush()
+        finally:
+            tracing.flush()
 
     return flush
 

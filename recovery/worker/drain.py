@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 
 from celery.worker import state
 
+from recovery import tracing
 from recovery.engine import Recovery, push
 from recovery.errors import BrokerError, StoreError
 from recovery.metrics import counting
@@ -95,6 +96,7 @@ class Drain:
             self._remove()
             log.warning("shutdown_grace is over, or nothing else runs: the rest was given back")
         finally:
+            tracing.flush()
             logging.shutdown()
             kill_descendants(stopped)
 
@@ -126,8 +128,12 @@ class Drain:
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
+                given = {one.id for one in queued}
+                lost = (decision for decision in working if decision.id in given)
+                repairing = tracing.repairing(lost, resources.store.decisions.claims)
                 push(resources, queued)
                 counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+                tracing.repaired("GIVEN_BACK", repairing)
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
 

@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "The drill": ("canary", "drill_kill"),
     "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
+    "Logs": ("log_format",),
     "The sweep": ("spark_master", "spark_from", "spark_memory", "sweep_interval", "sweep_repair"),
 }
 
@@ -79,6 +80,7 @@ REASONS = {
     "back at once, so a longer grace only saves work that would be done again.",
     "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",
     "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
+    "log_format": "What people read. For whoever collects logs there is [JSON](operations.md#logs-as-json).",
     "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
     "spark_from": "Some ten seconds of one worker's time; of fewer Spark makes no shorter work.",
     "spark_memory": "Records are read in ranges, so memory does not grow with their number.",

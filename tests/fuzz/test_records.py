@@ -47,6 +47,8 @@ WRONG: dict[str, Any] = {
 
 def fits(kind: str, shape: Shape) -> bool:
     """Whether a value may stand there."""
+    if not shape.types:
+        return True
     return (kind in shape.types and not shape.choices) or (kind in ("double", "nan") and "bool" in shape.types)
 
 

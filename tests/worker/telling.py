@@ -33,3 +33,18 @@ def story() -> Any:
 @app.process()
 def refusal() -> Any:
     return refuse.schedule("not today")
+
+
+@app.actor()
+def tell_at_length() -> None:
+    log = logging.getLogger("somebodys.own")
+    log.info("two\nlines, \x1b[31mred", extra={"weight": 3, "of": {"kg"}, "ratio": float("nan")})
+    try:
+        raise ValueError("a cause\nof two lines")
+    except ValueError:
+        log.exception("it failed")
+
+
+@app.process()
+def long_story() -> Any:
+    return tell_at_length.schedule()

@@ -19,6 +19,7 @@ from recovery.store import Store
 log = logging.getLogger(__name__)
 
 _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+_attempted: ContextVar[Decision | None] = ContextVar("attempted", default=None)
 
 CHILD_BYTES = 160
 """What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
@@ -116,6 +117,21 @@ class Attempt:
 
     def __exit__(self, *exc: object) -> None:
         _current.reset(self._token)
+
+
+@contextmanager
+def attempting(decision: Decision) -> Iterator[None]:
+    """Within, this thread is at an attempt for this decision: its steps before and after the function's call, too."""
+    token = _attempted.set(decision)
+    try:
+        yield
+    finally:
+        _attempted.reset(token)
+
+
+def attempted() -> Decision | None:
+    """The decision that this thread is at an attempt for."""
+    return _attempted.get()
 
 
 def running() -> Attempt | None:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import logging
 
-from recovery.engine.actors.context import running
+from recovery import tracing
+from recovery.engine.actors.context import attempted, running
+
+_FIELDS = ("recovery_process", "recovery_task", "recovery_actor", "recovery_attempt", "recovery")
+_OF_TRACES = ("recovery_trace", "recovery_span")
 
 
 class LogContext(logging.Filter):
@@ -17,8 +21,9 @@ class LogContext(logging.Filter):
         handler.setFormatter(logging.Formatter("%(levelname)s %(recovery)s%(message)s"))
 
     `recovery_process`, `recovery_task`, `recovery_actor`: the ids and the name. `recovery_attempt`: 1 for a task's
-    first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `. Each is empty where no attempt
-    runs.
+    first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `, in a line that the actor's
+    function logged. `recovery_trace`, `recovery_span`: ids of the OpenTelemetry trace that this is in, hexadecimal.
+    Each is empty where nothing is known.
 
     Lines of threads that an actor starts have it if they run in a copy of its `contextvars`.
     """
@@ -27,12 +32,13 @@ class LogContext(logging.Filter):
         if hasattr(record, "recovery"):
             return True  # it went through a queue: whoever put it there knew
         attempt = running()
-        if attempt is None:
+        one = attempt.decision if attempt is not None else attempted()
+        if one is None:
             fields: tuple[object, ...] = ("", "", "", "", "")
         else:
-            one = attempt.decision
-            prefix = f"{one.actor} {one.id} attempt {one.attempts}: "
+            prefix = f"{one.actor} {one.id} attempt {one.attempts}: " if attempt is not None else ""
             fields = (one.process_id, one.task_id, one.actor, one.attempts, prefix)
-        names = ("recovery_process", "recovery_task", "recovery_actor", "recovery_attempt", "recovery")
-        record.__dict__.update(zip(names, fields, strict=True))
+        trace = tracing.ids() or ((one.trace.trace_id, "") if one is not None and one.trace is not None else ("", ""))
+        for name, value in zip((*_FIELDS, *_OF_TRACES), (*fields, *trace), strict=True):
+            record.__dict__.setdefault(name, value)  # who logged it may have said so by `extra`
         return True

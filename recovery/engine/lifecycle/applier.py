@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
+from recovery import tracing
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.clearing import Clearing
@@ -78,7 +79,7 @@ class Applier:
 
     def apply(self, together: Sequence[Ended]) -> Applied:
         """Apply decisions of one process and epoch now; what came of the last of them."""
-        effect = apply(self._resources, together)
+        effect = self._effect(together)
         if effect is None:
             return [self.apply([ended]) for ended in together][-1]
         self._note(together, effect)
@@ -93,12 +94,19 @@ class Applier:
                 self._clear(catch_up=True)
 
     def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
-        effect = apply(self._resources, together, take)
+        effect = self._effect(together, take)
         if effect is None:
             self.apply(together)
             return None
         self._note(together, effect)
         return effect.taken
+
+    def _effect(self, together: Sequence[Ended], take: Take | None = None) -> Effect | None:
+        with tracing.applying([ended.decision for ended in together]) as span:
+            effect = apply(self._resources, together, take)
+            if effect is not None:
+                span.end_as(effect.applied.value)
+            return effect
 
     def _note(self, together: Sequence[Ended], effect: Effect) -> None:
         """Remember what is applied, and how large the graph is."""

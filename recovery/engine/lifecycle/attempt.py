@@ -18,9 +18,10 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error, pass_of
+from recovery.engine.actors.context import attempting
 from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
@@ -126,6 +127,12 @@ class Slot:
 
     def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""
+        with attempting(here.decision), tracing.attempt(here.decision) as span:
+            return self._run_one(actor, here, until, span)
+
+    def _run_one(
+        self, actor: Actor[..., Any], here: ClaimedTask, until: float, span: tracing.Traced
+    ) -> tuple[Result, ClaimedTask | None]:
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
@@ -147,16 +154,18 @@ class Slot:
                 log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
                 self._wait_again(decision)
                 ran, result = None, Result.NOT_READY
+        failure = ran.outcome.error if ran is not None else None
         if ran is not None and ran.found is not None:
             ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran, self._host)
             if retried is not None:
                 self._held, result = None, Result.RETRIED if retried else _stale_result(decision)
         if ran is not None:
-            ended = Ended(task, decision.evolve(outcome=ran.outcome, children=ran.children))
+            ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
             result, following = self._end(actor, ended, here, until)
         if damaged is not None and result is Result.FAILED:  # else it is not its task any more, and nothing is wrong
             log.error("%s %s: %s", actor.name, decision.id, damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+        span.end_as(result.value, failure.kind if failure is not None else None)
         seconds = time.perf_counter() - began
         log.info("%s %s attempt %d: %s in %.3f s", actor.name, decision.id, decision.attempts, result.value, seconds)
         return result, following

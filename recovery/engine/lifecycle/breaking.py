@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from recovery import tracing
 from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
@@ -37,6 +38,7 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, within)
     if ended:
         counting.ended(ProcessState.BROKEN, [process])
+        tracing.event("process broken", error_kind=error.kind)
         if within is not None:
             mark(resources, [process.id])
     else:

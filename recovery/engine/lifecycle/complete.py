@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from recovery import tracing
 from recovery.engine.actors.resolve import gather, text_size, values_of
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.marking import lift_marker
@@ -51,6 +52,7 @@ def finish_process(
         ended = resources.store.processes.finish(process_id, epoch, text)
     if ended:
         counting.ended(ProcessState.FINISHED, [process])
+        tracing.event("process finished")
     return ended
 
 

@@ -8,10 +8,11 @@ to the caller, who would start the process a second time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists, gives_up, replace
 from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.steps import first_decision, push
@@ -65,42 +66,49 @@ def start(
     where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
     `retried_by_schedule` its own end leaves a marker only if no next instance could do better.
     """
-    wanted = Process(
-        id=new_process_id(),
-        type=process_type,
-        args=args,
-        custom_id=custom_id,
-        idle_timeout=idle_timeout,
-        retry=retry,
-        context=context,
-        key=key,
-        labels=labels,
-        retried_by_schedule=retried_by_schedule or None,
-    )
     first_look = min(idle_timeout, process_timeout or idle_timeout)
-    try:
-        process = through_outage(
-            resources,
-            lambda: _insert_if_allowed(resources, wanted, first_look, markers, if_exists, abort_replaced),
-            CONFIRMED_TIMEOUT,
-            wanted.id,
+    with tracing.starting(process_type) as span:
+        wanted = Process(
+            id=new_process_id(),
+            type=process_type,
+            args=args,
+            custom_id=custom_id,
+            idle_timeout=idle_timeout,
+            retry=retry,
+            context=context,
+            key=key,
+            labels=labels,
+            retried_by_schedule=retried_by_schedule or None,
+            trace=span.carried,
         )
+
+        def insert() -> Process:
+            return _insert_if_allowed(resources, wanted, first_look, markers, if_exists, abort_replaced)
+
+        started = _start(resources, wanted, insert, any_arguments)
+        span.say(process_id=started.id, was_there=started.there is not None)
+        return started
+
+
+def _start(resources: Resources, wanted: Process, insert: Callable[[], Process], any_arguments: bool) -> Started:
+    try:
+        process = through_outage(resources, insert, CONFIRMED_TIMEOUT, wanted.id)
     except StoreUnavailable as error:
         raise ServerUnavailable(
-            f"process {wanted.id} of type {process_type} may not have been started: MongoDB did not confirm it "
+            f"process {wanted.id} of type {wanted.type} may not have been started: MongoDB did not confirm it "
             f"({error}). Start it again with a custom_id, which starts it once at the most"
         ) from error
     if process.id != wanted.id:
         if not any_arguments:
             _check_arguments(resources, process, wanted)
         return Started(process.id, process)
-    metrics.PROCESSES_STARTED.labels(process_type).inc()
+    metrics.PROCESSES_STARTED.labels(wanted.type).inc()
     try:
         assert process.started_at is not None
         register(resources, process, process.started_at)
     except StoreError as error:
         told = "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s"
-        log.warning(told, process.id, error, idle_timeout)
+        log.warning(told, process.id, error, wanted.idle_timeout)
     return Started(process.id)
 
 
@@ -168,7 +176,9 @@ def register(resources: Resources, process: Process, now: datetime) -> int:
     made += len(store.graphs.insert([graph]))
     task_timeout = store.preferences.task_timeouts().get(task.actor)
     message_timeout = resources.settings.message_timeout
-    queued = store.decisions.insert_queued(first_decision(task), new_pass(), now, message_timeout, task_timeout)
+    queued = store.decisions.insert_queued(
+        first_decision(task, trace=process.trace), new_pass(), now, message_timeout, task_timeout
+    )
     if queued is not None:
         push(resources, [queued])
     return made + (queued is not None)

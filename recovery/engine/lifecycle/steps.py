@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from recovery import metrics
 from recovery.engine.resources import Resources
-from recovery.records import Child, Decision, Outcome, Task
+from recovery.records import Child, Decision, Outcome, Task, Trace
 from recovery.records.ids import new_pass, record_id
 from recovery.store import Queued
 
@@ -117,11 +117,11 @@ def records_of_children(
             context=child.context,
         )
         tasks.append(made)
-        decisions.append(first_decision(made, child))
+        decisions.append(first_decision(made, child, decision.effects_trace))
     return tasks, decisions
 
 
-def first_decision(task: Task, child: Child | None = None) -> Decision:
+def first_decision(task: Task, child: Child | None = None, trace: Trace | None = None) -> Decision:
     """A task's Decision as it is first written: waiting."""
     return Decision(
         id=task.id,
@@ -131,6 +131,7 @@ def first_decision(task: Task, child: Child | None = None) -> Decision:
         call=task.call(),
         eta=child.eta if child is not None else None,
         delay=child.delay if child is not None else None,
+        trace=trace,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 
@@ -27,6 +28,7 @@ _BRIEF = dict.fromkeys(
     (
         *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "eta"),
         *("enqueuedAt", "queuedAt", "recoveryTime"),
+        "trace",  # of no rule: whoever requeues it tells of it there
     ),
     True,
 )
@@ -111,6 +113,11 @@ class DecisionQueries:
         found = find_keys(self._current, decision_ids, {"state": True})
         known = set(DecisionState)
         return {d["_id"]: DecisionState(d["state"]) for d in found if d.get("state") in known}
+
+    def claims(self, decision_ids: Iterable[str]) -> dict[str, datetime]:
+        """{decision: when the last attempt for it claimed it}, of those of which that can be read."""
+        found = find_keys(self._current, decision_ids, {"claimedAt": True})
+        return {one["_id"]: at for one in found if isinstance(at := one.get("claimedAt"), datetime)}
 
     def of_processes(self, process_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Decision]]]:
         """(process, {task: decision}) as a majority has them, without values and arguments, one process after the other

@@ -1,0 +1,21 @@
+"""OpenTelemetry traces: one for each process, from its start to its end.
+
+    start order ── queue order
+                ├─ attempt order ── queue pack
+                │                ├─ attempt pack ── apply pack
+                │                └─ apply order
+                └─ …
+
+`spans` says what spans there are; the engine calls it where it counts metrics. `api` is the one place that knows
+whether this process traces at all: where nobody has set up a tracer provider nothing is imported, and of `opened`
+NOTHING takes every call. `context` maps a span to the `Trace` that is kept in records, and back: by it what other
+processes do later comes under it. `setup` makes a provider of the environment's OTEL_* variables for processes that are
+ours.
+"""
+
+from recovery.tracing.api import ids
+from recovery.tracing.opened import Traced
+from recovery.tracing.setup import flush, install
+from recovery.tracing.spans import applying, attempt, event, repaired, repairing, starting
+
+__all__ = ["Traced", "applying", "attempt", "event", "flush", "ids", "install", "repaired", "repairing", "starting"]
