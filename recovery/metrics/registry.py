@@ -58,3 +58,13 @@ SCHEDULE_SLOTS = Counter(
 BREAKER_CHANGES = Counter(
     "recovery_circuit_breaker_changes", "Openings and closings of circuit breakers.", ["server", "state"]
 )
+
+
+# There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which of a
+# counter that has just appeared Prometheus can't see.
+for _why in ("too large", "malformed", "other task", "expired", "command"):
+    REFUSED.labels(_why)
+for _why in ("message", "result", "claim lost"):
+    STALE.labels(_why)
+for _state in ("open", "closed"):
+    BREAKER_CHANGES.labels("mongodb", _state)

@@ -113,7 +113,7 @@ PROGRESS = Section(
         ),
         Panel(
             "Sweeps that nobody took",
-            "Requests for a sweep that no worker took in time. Start a worker for Spark, or order it with `--no-spark`.",
+            "Requests for a sweep that no worker took in time. Start a worker for Spark, or order with `--no-spark`.",
             Unit.NUMBER,
             (Query(increase("recovery_messages_refused_total", where='reason="expired"')),),
             to=_RECOVERY,
