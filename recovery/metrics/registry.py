@@ -60,11 +60,14 @@ BREAKER_CHANGES = Counter(
 )
 
 
-# There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which of a
-# counter that has just appeared Prometheus can't see.
-for _why in ("too large", "malformed", "other task", "expired", "command"):
-    REFUSED.labels(_why)
-for _why in ("message", "result", "claim lost"):
-    STALE.labels(_why)
-for _state in ("open", "closed"):
-    BREAKER_CHANGES.labels("mongodb", _state)
+# There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which
+# Prometheus can't see of a counter that has just appeared.
+for _counter, _values in (
+    (OPERATIONS, [("restart",), ("set running",), ("abort",)]),
+    (STALE, [("message",), ("result",), ("claim lost",)]),
+    (REFUSED, [("too large",), ("malformed",), ("other task",), ("expired",), ("command",)]),
+    (BREAKER_CHANGES, [("mongodb", "open"), ("mongodb", "closed")]),
+    (SCANS, [(one, "cut off") for one in ("workers", "decisions", "graphs", "processes", "schedules")]),
+):
+    for _labels in _values:
+        _counter.labels(*_labels)

@@ -3,6 +3,7 @@ find that it fires in its scenario, and none on a healthy cluster."""
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="Pr
 needs_amtool = pytest.mark.skipif(shutil.which("amtool") is None, reason="Alertmanager's amtool is not installed")
 
 
+@functools.cache
 def scenarios() -> list[dict[str, Any]]:
     """All scenarios."""
     return [test for file in SCENARIOS for test in yaml.safe_load(file.read_text())["tests"]]
