@@ -80,3 +80,16 @@ DRILL_SECONDS = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 8, 10, 15, 30, 60),
 )
 DRILL_PROBES = Counter("recovery_drill_probes", "What drills measured, by step and outcome.", ["step", "outcome"])
+
+
+# There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which
+# Prometheus can't see of a counter that has just appeared.
+for _counter, _values in (
+    (OPERATIONS, [("restart",), ("set running",), ("abort",)]),
+    (STALE, [("message",), ("result",), ("claim lost",)]),
+    (REFUSED, [("too large",), ("malformed",), ("other task",), ("expired",), ("command",)]),
+    (BREAKER_CHANGES, [("mongodb", "open"), ("mongodb", "closed")]),
+    (SCANS, [(one, "cut off") for one in ("workers", "decisions", "graphs", "processes", "schedules")]),
+):
+    for _labels in _values:
+        _counter.labels(*_labels)

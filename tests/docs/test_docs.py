@@ -30,6 +30,7 @@ from recovery.stack import Stack
 from recovery.store import Store
 from tests.docs import architecture, failure_map, policy, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
+from tests.metrics import alerts, panels
 from tests.waiting import wait_until
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -69,10 +70,10 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     rows = re.findall(r"^\| `(recovery_\w+)` \|([^|]*)\|", page, re.MULTILINE)
     told = {name: set(re.findall(r"(?:^|; )`(\w+)`", labels.strip())) for name, labels in rows}
     assert told == found
-    known = {*found, *(f"{name}_bucket" for name in found)}
-    queries = [*blocks(DOCS / "metrics.md", "yaml"), *blocks(DOCS / "metrics.md", "promql")]
-    used = set(re.findall(r"recovery_[a-z_]+", "\n".join(queries)))
-    assert used <= known
+    queries = [*(rule["expr"] for rule in alerts.rules().values()), *(one.expr for one in panels.asked())]
+    used = {name for query in queries for name in panels.metrics_of(query)}
+    assert used - {*found} == panels.AWAITED
+    assert {(name, label) for name, label in panels.AWAITED_LABELS if label in found[name]} == set()
 
 
 def _is_metric(value: object) -> bool:

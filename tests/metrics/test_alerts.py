@@ -25,7 +25,7 @@ from recovery.stack.ports import free_port
 from recovery.store import Store
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
-from tests.metrics.alerts import Samples, firing, samples, text
+from tests.metrics.alerts import RULES, Samples, firing, samples
 from tests.store.writing import put
 
 PROMTOOL = shutil.which("promtool")
@@ -168,11 +168,12 @@ def test_the_expressions_are_understood() -> None:
         ("recovery_blocked_seconds", (("actor", "a"),)): 86401,
         ("recovery_schedules_disabled", (("type", "a"),)): 1,
         ("recovery_markers", (("type", "a"),)): 1,
+        ("recovery_live_without_deadline", (("record", "graphs"),)): 1,
     }
     assert set(firing(all_wrong)) == {
         "RecoveryStuck", "RecoveryNoWorkers", "RecoveryMongoDBAway", "RecoveryRedisAway", "RecoveryWaitsForNobody",
         "RecoveryActorBlocked", "RecoveryActorStaysBlocked", "RecoveryNobodyScans", "RecoveryScheduleDisabled",
-        "RecoveryMarkers",
+        "RecoveryMarkers", "RecoveryLiveWithoutDeadline",
     }  # fmt: skip
 
 
@@ -189,7 +190,6 @@ def test_prometheus_says_the_same(cluster: Cluster, case: str, monkeypatch: pyte
         }
         for (name, labels), value in found.items()
     ]
-    (tmp_path / "rules.yml").write_text(text())
     tests = [
         {
             "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
@@ -200,7 +200,7 @@ def test_prometheus_says_the_same(cluster: Cluster, case: str, monkeypatch: pyte
         }
     ]
     document = {
-        "rule_files": ["rules.yml"],
+        "rule_files": [str(RULES)],
         "evaluation_interval": "5s",
         "tests": [{"interval": "5s", "input_series": series, "promql_expr_test": tests}],
     }
@@ -209,9 +209,3 @@ def test_prometheus_says_the_same(cluster: Cluster, case: str, monkeypatch: pyte
         [str(PROMTOOL), "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.skipif(PROMTOOL is None, reason="Prometheus's promtool is not installed")
-def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(text())
-    subprocess.run([str(PROMTOOL), "check", "rules", "rules.yml"], cwd=tmp_path, check=True)

@@ -1,0 +1,116 @@
+"""A real Prometheus scrapes a real cluster: on a healthy one no alert so much as begins, and of one that has seen things
+every panel of every dashboard shows something."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from recovery import Recovery
+from recovery.engine.operations.overrides import ActorOverrides
+from recovery.stack.ports import free_port
+from tests.cluster.conftest import Cluster
+from tests.metrics import watched
+from tests.metrics.alerts import rules
+from tests.metrics.panels import AWAITED, AWAITED_LABELS, Asked, asked, concrete, metrics_of
+from tests.metrics.prometheus import Prometheus, needs_prometheus
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, needs_prometheus]
+
+HEALTHY = 5.0
+"""Seconds in which nothing is wrong: five scrapes, and as many evaluations."""
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    return [free_port(), free_port()]
+
+
+@pytest.fixture
+def watched_cluster(cluster: Cluster, ports: list[int]) -> Cluster:
+    """Two workers that are scraped, and a beat; not to be waited for yet."""
+    # Looked at within a second: so is a process that runs past its time.
+    cluster.settings = cluster.settings.model_copy(update={"idle_timeout": 1.0})
+    cluster.app = Recovery(cluster.settings)
+    cluster.serve(watched)
+    cluster.beat()
+    for port in ports:
+        cluster.worker(metrics_port=port, concurrency=2, wait=False)
+    return cluster
+
+
+def test_alerts_are_silent_and_panels_are_not(watched_cluster: Cluster, ports: list[int], tmp_path: Path) -> None:
+    cluster = watched_cluster
+    with Prometheus(tmp_path / "prometheus", ports) as prometheus:
+        wait_until(lambda: is_whole(prometheus), 60, "all workers to be scraped, and all scanners to have run")
+        stays_silent(cluster, prometheus)
+        stir(cluster)
+        missing = [one for one in asked() if not metrics_of(one.expr) & AWAITED]
+        assert len(missing) > 40
+
+        def all_answered() -> bool:
+            missing[:] = [one for one in missing if not shows(prometheus, one)]
+            return not missing
+
+        with contextlib.suppress(AssertionError):
+            wait_until(all_answered, 20, "data")
+        assert [str(one) for one in missing] == [], "these have none"
+        for one in asked():
+            prometheus.ask(concrete(one.expr))  # those whose metrics are still to come are taken at least
+
+
+def is_whole(prometheus: Prometheus) -> bool:
+    """Two workers, of whom all scanners have run; and what was said of none is over."""
+    return (
+        prometheus.scraped()
+        and bool(prometheus.ask("max(recovery_workers_alive) == 2"))
+        and bool(prometheus.ask("count(count by (scanner) (recovery_scanner_last_run_seconds)) == 5"))
+        and not prometheus.ask("ALERTS")
+    )
+
+
+def stays_silent(cluster: Cluster, prometheus: Prometheus) -> None:
+    """While processes are started and end, no alert's expression gives anything."""
+    since = prometheus.now()
+
+    def over() -> bool:
+        cluster.app.result(cluster.app.start("steady", 4, 0.05), timeout=20)
+        return prometheus.now() > since + HEALTHY
+
+    wait_until(over, 30, "some seconds of health")
+    until = prometheus.now()
+    expressions = {alert: rule["expr"] for alert, rule in rules().items()}
+    spoke = {alert: prometheus.ask_over(expr, since, until, 0.5) for alert, expr in expressions.items()}
+    assert {alert: series for alert, series in spoke.items() if series} == {}
+    assert prometheus.ask_over("ALERTS", since, until, 0.5) == []
+
+
+def stir(cluster: Cluster) -> None:
+    """A little of everything that counts something: a killed slot, a retry, a broken process, a refused start, a process
+    past its time, a blocked actor."""
+    long = cluster.app.start("long", cluster.folder)
+    cluster.app.start("retried", cluster.folder)
+    hopeless = cluster.app.start("hopeless")
+    (slot,) = cluster.wait_began(1)
+    os.kill(slot, signal.SIGKILL)
+    cluster.wait_began(2)
+    ActorOverrides(cluster.app.resources).block("never_called", "a test")
+    wait_until(lambda: cluster.database["processes"].find_one({"_id": hopeless})["state"] == "broken", 20, "its end")
+    cluster.app.result(cluster.app.start("starts_hopeless"), timeout=20)
+    wait_until(lambda: "timedOutAt" in cluster.database["processes"].find_one({"_id": long}), 20, "its time to be over")
+    cluster.go()
+    cluster.app.result(long, timeout=20)
+
+
+def shows(prometheus: Prometheus, one: Asked) -> bool:
+    """Whether a panel has something to draw, with the labels that its legend names."""
+    awaited = {label for metric, label in AWAITED_LABELS if metric in metrics_of(one.expr)}
+    labels = set(re.findall(r"\{\{(\w+)\}\}", one.legend)) - awaited
+    found = prometheus.ask(concrete(one.expr, rate_interval="20s", range_="1m"))
+    return bool(found) and all(labels <= series.labels.keys() for series in found)
