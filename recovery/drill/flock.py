@@ -60,7 +60,7 @@ class Flock:
             process_timeout=self._type.process_timeout,
             labels=(self._label,),
         )
-        canary = Canary(started.id, kind, victim, {})
+        canary = Canary(started.id, kind, victim, {}, net=told.get("net", 0.0))
         self.canaries.append(canary)
         return canary
 

@@ -91,6 +91,8 @@ class Canary:
     kind: Kind
     victim: Victim | None
     tasks: dict[str, Sighting]
+    net: float = 0.0
+    """Of one that kills: the seconds that its claim was given just before HOLD began."""
     started: datetime | None = None
     ended: bool = False
     error: str | None = None
@@ -126,11 +128,20 @@ class Canary:
         start = self._seen(START_TASK)
         yield Probe(Step.START, self.id, START_TASK, _between(self.started, start.claimed))
         if self.kind is Kind.KILL and start.claimed is not None:
-            death = start.claimed + timedelta(seconds=HOLD) if start.first_claim else self.started
+            death = self._death(start, worker_timeout)
             step = Step.KILLED_WORKER if self.kills_worker else Step.KILLED_SLOT
             yield Probe(step, self.id, START_TASK, _between(death, start.requeued))
         if self.kind is Kind.ROUND and start.finished is not None:
             yield from self._of_round(start.finished, worker_timeout)
+
+    def _death(self, start: Sighting, worker_timeout: float) -> datetime | None:
+        """When the attempt that kills did so, or a little before."""
+        if start.first_claim is None:
+            return self.started
+        begun, deadline = start.first_claim, start.first_deadline
+        if deadline is not None and deadline - begun > timedelta(seconds=worker_timeout):  # it had its net by then
+            begun = max(begun, deadline - timedelta(seconds=self.net))
+        return begun + timedelta(seconds=HOLD)
 
     def _of_round(self, scheduled: datetime, worker_timeout: float) -> Iterator[Probe]:
         task, before = _STEP, scheduled

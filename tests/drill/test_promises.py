@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from recovery.drill.orders import WORKER_TIMEOUT, type_preferences
 from recovery.drill.promises import MOMENT, Step, net, patience, promised
 from recovery.settings import Settings
+from tests.docs.blocks import DOCS
 
 DEFAULT = Settings()
 
@@ -42,3 +45,11 @@ def test_nobody_breaks_a_canary_that_is_waited_for() -> None:
     for settings in (DEFAULT, Settings(heartbeat_interval=60, heartbeat_timeout=600, scan_interval=30)):
         waits = max(patience(promised(step, settings)) for step in Step) + WORKER_TIMEOUT
         assert type_preferences(settings).process_timeout > waits
+
+
+def test_the_page_tells_them() -> None:
+    page = (DOCS / "drill.md").read_text()
+    rows = re.findall(r"^\| (?:`(\w+)` )?\| [^|]+\| [^|]+\| [^|]+\| (\d+) s \|$", page, re.MULTILINE)
+    told = [(step, float(seconds)) for step, seconds in rows]
+    near = [(step.value, promised(step, DEFAULT, neighbours=True).seconds) for step in Step]
+    assert told == [*near, ("", promised(Step.KILLED_WORKER, DEFAULT).seconds)]

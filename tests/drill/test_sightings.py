@@ -38,7 +38,7 @@ def ended(decision: Decision, seconds: float) -> Decision:
 
 
 def canary(kind: Kind, victim: Victim | None = None) -> Canary:
-    return Canary("P", kind, victim, {}, started=T0)
+    return Canary("P", kind, victim, {}, net=30.0, started=T0)
 
 
 def times(one: Canary) -> dict[tuple[str, str], float | None]:
@@ -86,6 +86,15 @@ def test_a_kill(victim: Victim) -> None:
     one.note(START_TASK, ended(claimed(1.9, attempts=2, queued=0.1 + HOLD + 0.3), 2.0))
     step = Step.KILLED_SLOT if victim is Victim.SLOT else Step.KILLED_WORKER
     assert times(one) == {("start", START_TASK): 0.1, (step.value, START_TASK): 0.3}
+
+
+@pytest.mark.parametrize(("lasts", "requeue_after"), [(30.4, 0.1), (WORKER_TIMEOUT, 0.5), (25.0, 0.5)])
+def test_a_death_is_counted_from_when_the_attempt_had_its_net(lasts: float, requeue_after: float) -> None:
+    """0.4 s after its claim, if that was seen; else, and where an operator has set another time-out, from the claim."""
+    one = Canary("P", Kind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
+    one.note(START_TASK, claimed(0.1, lasts=lasts))
+    one.note(START_TASK, claimed(3.0, attempts=2, queued=0.1 + HOLD + 0.5))
+    assert times(one)["killed_slot", START_TASK] == pytest.approx(requeue_after)
 
 
 def test_what_never_came_has_no_time_and_what_it_kept_from_beginning_is_no_probe() -> None:
