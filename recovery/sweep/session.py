@@ -174,7 +174,7 @@ def _start(conf: SparkConf, settings: Settings, words: IO[bytes]) -> SparkContex
 
 
 def without_frames(told: str) -> str:
-    """What Java says without where it says it: the end of a stack is all that an error has room for, and tells nothing."""
+    """What Java says without where it says it: an error has no room for a stack, whose end tells nothing."""
     lines = (line for line in told.splitlines() if not re.match(r"\s+(at \S+\(|\.\.\. \d+ more)", line))
     return "\n".join(lines).strip()
 

@@ -4,6 +4,7 @@ service's command line. What runs them is test_by_hand."""
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -109,6 +110,20 @@ def test_our_commands_can_be_typed(full: dict[str, Service]) -> None:
                 parse(words[words.index("recovery") + 1 :])
                 found += 1
     assert found >= 7
+
+
+def test_the_page_names_what_runs_and_what_can_be_typed(full: dict[str, Service]) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    table = page.partition("### What runs")[2].partition("What is closed")[0]
+    rows = [row.split("|")[1:4] for row in re.findall(r"(?m)^\| `.*", table)]
+    named = {name: profile.strip() for names, _, profile in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert named.keys() == full.keys()
+    for name, service in full.items():
+        assert all(f"`{profile}`" in named[name] for profile in service.profiles), name
+    typed = re.findall(r"(?m)^\$ (?:docker compose run --rm|kubectl .* --) recovery (.*)$", page)
+    for line in typed:
+        parse(shlex.split(line))
+    assert len(typed) == 3
 
 
 def test_mongod_takes_its_options(full: dict[str, Service], tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def test_commands_and_probes_can_be_typed(example: list[Manifest]) -> None:
             assert line[0] == "recovery"
             parse(line[1:])
         probed[component] = probes
-        names = {name for line in commands for name in re.findall(r"--name (\w+)", " ".join(line))}
-        assert len(names) <= 1, f"{component}: probes ask another worker"
+        names = {tuple(re.findall(r"--name (\w+)", " ".join(line))) for line in commands}
+        assert len(names) == 1, f"{component}: probes ask another worker"
         for probe in probes:
             # A ping waits 5 s for Redis and as long for the answer, or for what it is told.
             assert container[probe]["timeoutSeconds"] >= 15
@@ -125,6 +125,17 @@ def test_selectors_choose_their_pods(example: list[Manifest]) -> None:
         assert chosen(find(example, "PodDisruptionBudget", f"recovery-{component}")["spec"]["selector"]) == {component}
     assert chosen(find(example, "NetworkPolicy")["spec"]["podSelector"]) == labels.keys()
     assert chosen(find(example, "PodMonitor")["spec"]["selector"]) == {"worker", "sweep"}
+
+
+def test_an_upgrade_can_leave_out_what_runs(example: list[Manifest]) -> None:
+    """By label, as docs/deploy.md has it: what the job needs is applied with it, and no Deployment."""
+    left_out = {"worker", "beat", "sweep"}
+    kinds = [
+        one["kind"]
+        for one in example
+        if one["metadata"].get("labels", {}).get("app.kubernetes.io/component") in left_out
+    ]
+    assert kinds == ["Deployment"] * 3
 
 
 def test_keda_scales_workers_by_a_metric_that_there_is(example: list[Manifest]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cli.command import ROOT
 
 LEFT = """
-mkdir "$TMPDIR/recovery-metrics-$$-left" "$TMPDIR/recovery-metrics-$PPID-lives" "$TMPDIR/recovery-metrics-999999999-left"
+cd "$TMPDIR" && mkdir "recovery-metrics-$$-left" "recovery-metrics-$PPID-lives" recovery-metrics-999999999-left
 exec "$0" -c 'import os, recovery.worker; print(os.environ["PROMETHEUS_MULTIPROC_DIR"])'
 """
 
