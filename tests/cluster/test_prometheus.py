@@ -1,5 +1,5 @@
-"""A real Prometheus scrapes a real cluster: on a healthy one no alert so much as begins, and of one that has seen things
-every panel of every dashboard shows something."""
+"""A real Prometheus scrapes a real cluster: on a healthy one no alert so much as begins, and of one that has seen
+things every panel of every dashboard shows something."""
 
 from __future__ import annotations
 
@@ -75,25 +75,26 @@ def is_whole(prometheus: Prometheus) -> bool:
     )
 
 
-def stays_silent(cluster: Cluster, prometheus: Prometheus) -> None:
+def stays_silent(cluster: Cluster, prometheus: Prometheus, seconds: float = HEALTHY) -> None:
     """While processes are started and end, no alert's expression gives anything."""
     since = prometheus.now()
 
     def over() -> bool:
         cluster.app.result(cluster.app.start("steady", 4, 0.05), timeout=20)
-        return prometheus.now() > since + HEALTHY
+        return prometheus.now() > since + seconds
 
-    wait_until(over, 30, "some seconds of health")
+    wait_until(over, seconds + 30, "some seconds of health")
     until = prometheus.now()
+    step = max(0.5, seconds / 5000)
     expressions = {alert: rule["expr"] for alert, rule in rules().items()}
-    spoke = {alert: prometheus.ask_over(expr, since, until, 0.5) for alert, expr in expressions.items()}
+    spoke = {alert: prometheus.ask_over(expr, since, until, step) for alert, expr in expressions.items()}
     assert {alert: series for alert, series in spoke.items() if series} == {}
-    assert prometheus.ask_over("ALERTS", since, until, 0.5) == []
+    assert prometheus.ask_over("ALERTS", since, until, step) == []
 
 
 def stir(cluster: Cluster) -> None:
-    """A little of everything that counts something: a killed slot, a retry, a broken process, a refused start, a process
-    past its time, a blocked actor."""
+    """A little of everything that counts something: a killed slot, a retry, a broken process, a refused start, a
+    process past its time, a blocked actor."""
     long = cluster.app.start("long", cluster.folder)
     cluster.app.start("retried", cluster.folder)
     hopeless = cluster.app.start("hopeless")

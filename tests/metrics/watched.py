@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,21 @@ def one_that_hangs() -> Any:
 @app.actor()
 def never_called() -> None:
     """To be blocked."""
+
+
+@app.process()
+def after_a_while(folder: str) -> Any:
+    """Schedules others once somebody leaves 'go'."""
+    run_until(folder, 600, None)
+    return [work.schedule(0.0) for _ in range(20)]
+
+
+@app.actor(max_work_timeouts=1000)
+def kills() -> None:
+    """Its own process, whenever it is tried."""
+    os._exit(1)
+
+
+@app.process()
+def one_that_kills() -> Any:
+    return kills.schedule()

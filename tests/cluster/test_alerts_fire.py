@@ -1,0 +1,228 @@
+"""Alerts fire when what they are for really happens: each rule, on a real cluster and a real Prometheus, within a
+twentieth of its time (see `hurried`); and for ten minutes of health none does, at full length."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from recovery.engine.operations.overrides import ActorOverrides
+from recovery.stack import Child, Mongod, Valkey
+from recovery.stack.ports import free_port
+from tests.cluster import scheduled
+from tests.cluster.conftest import Cluster
+from tests.cluster.test_prometheus import is_whole, stays_silent
+from tests.metrics import watched
+from tests.metrics.alerts import rules
+from tests.metrics.panels import AWAITED, metrics_of
+from tests.metrics.prometheus import Prometheus, hurried, needs_prometheus
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
+
+FACTOR = 20
+MEASURED = {alert for alert, rule in rules().items() if not metrics_of(rule["expr"]) & AWAITED}
+"""Alerts whose metrics there are."""
+
+
+class Scene:
+    """Two workers, a beat, and the Prometheus that looks at them."""
+
+    def __init__(self, cluster: Cluster, prometheus: Prometheus, workers: list[Child], beat: Child) -> None:
+        self.cluster, self.prometheus, self.workers, self.beat = cluster, prometheus, workers, beat
+
+    def fires(self, *alerts: str, timeout: float = 60, beside: tuple[str, ...] = ()) -> None:
+        """All of these come to fire, and no other does but those that go with them."""
+        expected = {f"Recovery{name}" for name in alerts} & MEASURED
+        fired: set[str] = set()
+
+        def all_fired() -> bool:
+            fired.update(self.prometheus.firing())
+            return expected <= fired
+
+        with suppress(AssertionError):
+            wait_until(all_fired, timeout, "alerts to fire")
+        assert expected <= fired
+        assert fired <= expected | {f"Recovery{name}" for name in beside}
+
+    def ceases(self, *alerts: str, timeout: float = 60) -> None:
+        """None of these fires any more."""
+        named = {f"Recovery{name}" for name in alerts}
+        wait_until(lambda: not named & self.prometheus.firing().keys(), timeout, f"the end of {sorted(named)}")
+
+
+@contextmanager
+def scene(cluster: Cluster, folder: Path, *, every: float = 1.0, slow: bool = False) -> Iterator[Scene]:
+    ports = [free_port(), free_port()]
+    beat = cluster.beat()
+    workers = [cluster.worker(metrics_port=port, concurrency=2, wait=False) for port in ports]
+    with Prometheus(folder, ports, every=every, rules=None if slow else hurried(FACTOR)) as prometheus:
+        wait_until(lambda: is_whole(prometheus), 90, "all workers to be scraped, and all scanners to have run")
+        yield Scene(cluster, prometheus, workers, beat)
+
+
+@pytest.fixture
+def seen(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus") as found:
+        yield found
+
+
+@pytest.fixture
+def patient(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    """With the time for a scrape that a worker needs to say that a server is away."""
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus", every=5.0) as found:
+        yield found
+
+
+def test_ten_minutes_of_health(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus", slow=True) as found:
+        stays_silent(cluster, found.prometheus, 600)
+
+
+def test_the_workers_are_killed(seen: Scene) -> None:
+    for worker in seen.workers:
+        worker.kill_group()
+    seen.fires("NoWorkers", "NotScraped")
+
+
+def test_workers_are_killed_again_and_again(seen: Scene) -> None:
+    for _ in range(6):
+        extra = seen.cluster.worker()
+        extra.kill_group()
+    seen.fires("WorkersLost")
+
+
+def test_mongodb_is_away(patient: Scene, mongod: Mongod) -> None:
+    mongod.freeze()
+    patient.fires("MongoDBAway", beside=("NoWorkers", "ScansCutOff", "RedisRefuses"))
+    mongod.thaw()
+    patient.ceases("MongoDBAway")
+
+
+def test_redis_is_away(patient: Scene, valkey: Valkey) -> None:
+    """A task that schedules others, which can't be pushed then."""
+    patient.cluster.app.start("after_a_while", patient.cluster.folder)
+    patient.cluster.wait_began(1)
+    valkey.kill()
+    patient.cluster.go()
+    patient.fires("RedisAway", "RedisRefuses", beside=("ScansCutOff", "NobodyScans"))
+    valkey.start()
+    patient.ceases("RedisAway")
+
+
+def test_beat_is_stopped(seen: Scene) -> None:
+    """And a record is overdue, which nobody sees then."""
+    seen.cluster.app.start("long", seen.cluster.folder)
+    seen.cluster.wait_began(1)
+    seen.beat.kill_group()
+    past = seen.cluster.app.resources.store.now() - timedelta(hours=1)
+    seen.cluster.database["graphs"].update_one({}, {"$set": {"recoveryTime": past}})
+    seen.fires("NobodyScans", "Stuck", timeout=120)
+
+
+def test_an_actor_is_unserved(seen: Scene) -> None:
+    seen.cluster.app.start("long", seen.cluster.folder)
+    (slot,) = seen.cluster.wait_began(1)
+    seen.cluster.database["decisions"].update_one({"actor": "held"}, {"$set": {"actor": "price_list"}})
+    os.kill(slot, signal.SIGKILL)
+    seen.fires("WaitsForNobody")
+
+
+def test_an_actor_is_blocked(seen: Scene) -> None:
+    ActorOverrides(seen.cluster.app.resources).block("never_called", "a test")
+    seen.fires("ActorBlocked")
+    yesterday = seen.cluster.app.resources.store.now() - timedelta(days=2)
+    seen.cluster.database["actors"].update_one({"_id": "never_called"}, {"$set": {"blockedAt": yesterday}})
+    seen.fires("ActorStaysBlocked", beside=("ActorBlocked",))
+
+
+def test_processes_break_and_leave_markers(seen: Scene) -> None:
+    """The first one ever: of a counter that was not there Prometheus sees no increase."""
+    seen.cluster.app.start("hopeless")
+    seen.fires("ProcessesBroken", "Markers")
+
+
+def test_a_schedule_is_disabled(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(scheduled.FOLDER, str(tmp_path))
+    cluster.serve(scheduled)
+    with scene(cluster, tmp_path / "prometheus") as found:
+        (tmp_path / "error").write_text("refused")
+        found.fires("ScheduleDisabled", beside=("ProcessesBroken", "Markers"))
+
+
+def test_a_function_hangs(seen: Scene) -> None:
+    seen.cluster.app.start("one_that_hangs")
+    seen.fires("ActorHangs", beside=("AttemptsLost",))
+
+
+def test_an_actor_kills_its_workers(seen: Scene) -> None:
+    for _ in range(4):
+        seen.cluster.app.start("one_that_kills")
+    seen.fires("AttemptsLost", timeout=120, beside=("ProcessesBroken", "WorkersLost"))
+
+
+def test_somebody_else_writes_to_redis(seen: Scene) -> None:
+    with redis.Redis.from_url(seen.cluster.settings.broker_url) as broker:
+        broker.lpush("work", b"nonsense")
+    seen.fires("StrangeMessages")
+
+
+def test_a_queue_grows(seen: Scene) -> None:
+    """All slots are taken, and more and more is started."""
+    start, done = seen.cluster.app.start, threading.Event()
+    for _ in range(4):
+        start("long", seen.cluster.folder)
+    seen.cluster.wait_began(4)
+
+    def start_more() -> None:
+        for _ in range(1100):
+            start("steady", 1, 0.0)
+        while not done.wait(0.1):
+            start("steady", 1, 0.0)
+
+    starting = threading.Thread(target=start_more)
+    starting.start()
+    try:
+        seen.fires("QueueGrows", timeout=120, beside=("QueueWaits",))
+    finally:
+        done.set()
+        starting.join()
+
+
+def damage(seen: Scene, collection: str, **fields: object) -> None:
+    """Write past the validators, as another program may."""
+    seen.cluster.app.start("long", seen.cluster.folder)
+    seen.cluster.wait_began(1)
+    past = seen.cluster.app.resources.store.now() - timedelta(hours=1)
+    updates = [{"q": {}, "u": {"$set": {"recoveryTime": past, **fields}}, "multi": True}]
+    seen.cluster.database.command("update", collection, updates=updates, bypassDocumentValidation=True)
+
+
+def test_a_record_is_damaged(seen: Scene) -> None:
+    damage(seen, "decisions", state="nonsense")
+    seen.fires("DamagedRecords", beside=("Stuck", "AttemptsLost"))
+
+
+def test_a_step_fails(seen: Scene) -> None:
+    damage(seen, "graphs", finished="nonsense")
+    seen.cluster.go()
+    seen.fires("StepsFail", beside=("Stuck", "DamagedRecords"))
+
+
+def test_deadlines_are_removed(seen: Scene) -> None:
+    seen.cluster.app.start("long", seen.cluster.folder)
+    seen.cluster.wait_began(1)
+    updates = [{"q": {"state": "working"}, "u": {"$unset": {"recoveryTime": ""}}, "multi": True}]
+    seen.cluster.database.command("update", "decisions", updates=updates, bypassDocumentValidation=True)
+    seen.fires("LiveWithoutDeadline")
