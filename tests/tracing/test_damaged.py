@@ -21,11 +21,15 @@ from tests.waiting import wait_until
 from tests.world import World, by_message_only, check_quiet
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+NONE = [
+    *("", GOOD.upper(), GOOD + "\n", GOOD + "-00", GOOD.replace("4b", "4B"), "x" * 1000, f"ff{GOOD[2:]}"),
+    *(f"00-{'0' * 32}-00f067aa0ba902b7-01", f"00-{'1' * 32}-{'0' * 16}-01"),
+]
+"""Texts that are no `traceparent`."""
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
     st.from_regex(r"[0-9a-f]{2}-[0-9a-f]{30,34}-[0-9a-f]{14,18}-[0-9a-f]{1,4}", fullmatch=True),
-    st.sampled_from([GOOD, GOOD.upper(), GOOD + "\n", GOOD + "-00", GOOD.replace("4b", "4B"), "x" * 1000]),
-    st.sampled_from([f"00-{'0' * 32}-00f067aa0ba902b7-01", f"00-{'1' * 32}-{'0' * 16}-01", f"ff{GOOD[2:]}"]),
+    st.sampled_from([GOOD, *NONE]),
 )
 SCALARS = st.one_of(
     TEXTS, st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.datetimes(),
@@ -53,6 +57,11 @@ def test_it_is_a_trace_or_none(value: object) -> None:
     assert under.is_valid == (found is not None)
     if found is not None:
         assert found.trace_id == f"{under.trace_id:032x}" and found.is_sampled == under.trace_flags.sampled
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_what_is_none_is_not(text: str) -> None:
+    assert trace_of({"parent": text}) is None
 
 
 def test_what_is_one_is_kept() -> None:

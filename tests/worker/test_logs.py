@@ -100,6 +100,12 @@ def test_a_line_that_went_through_a_queue_keeps_what_it_said() -> None:
     assert record.__dict__["recovery"] == "pack p/t attempt 1: "
 
 
+def test_a_line_that_says_itself_what_it_is_of_keeps_that(kept: Kept) -> None:
+    said = {"recovery_process": "p", "recovery_task": "t", "recovery_actor": "pack", "recovery_attempt": 2}
+    logging.getLogger(OWN).info("tried again", extra=said)
+    assert kept.lines == ["p|t|pack|2|tried again"]
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_of_a_worker(stack: Stack, settings: Settings, pool: str) -> None:
