@@ -78,7 +78,6 @@ def type_preferences(settings: Settings) -> ProcessTypePreferences:
     slowest = settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval
     return ProcessTypePreferences(
         id=CANARY,
-        retry=False,
         idle_timeout=settings.idle_timeout,
         process_timeout=PROCESS_TIMEOUT + 4 * slowest,
         break_after_process_timeout=True,

@@ -1,7 +1,8 @@
 """Drills one after the other, counted in this process's metrics: the promise itself on a dashboard.
 
 A server or a worker that is not there is what a probe is for: it counts as a start that failed, and the next drill
-tries again. Two versions at once are a deployment: that drill is left out and counts as nothing.
+tries again. Two versions at once are a deployment: that drill is left out and counts as nothing. So is, after the
+first, one that may not begin, since the canary is blocked or a worker that was killed is not back yet.
 
 Metrics: recovery_drill_seconds, recovery_drill_probes.
 """
@@ -18,7 +19,7 @@ from recovery.drill.report import Report
 from recovery.drill.run import Plan, Tell, run
 from recovery.drill.sightings import Outcome
 from recovery.engine import Resources
-from recovery.errors import BrokerError, OtherVersion, ServerUnavailable
+from recovery.errors import BrokerError, InputError, OtherVersion, ServerUnavailable
 
 MIN_EVERY, MAX_EVERY = 10.0, 86_400.0
 """Seconds. One takes some five, and what is looked at less often than once a day is no probe."""
@@ -32,12 +33,18 @@ def watch(
     tell: Tell,
     ending: threading.Event | None = None,
 ) -> None:
-    """Run a drill every so many seconds until `ending` is set, or something is raised: what `run` raises that does not
-    pass by itself. `show` is given each report, `tell` what kept a drill from beginning."""
-    ending = ending or threading.Event()
+    """Run a drill every so many seconds until `ending` is set, or something is raised that does not pass by itself.
+    `show` is given each report, `tell` what kept a drill from beginning. Raises InputError for the first alone."""
+    ending, first = ending or threading.Event(), True
     while not ending.is_set():
         began = time.monotonic()
-        run_once(resources, plan, show, tell)
+        try:
+            run_once(resources, plan, show, tell)
+        except InputError as error:
+            if first:
+                raise
+            tell(f"no drill: {error}")
+        first = False
         ending.wait(max(0.0, every - (time.monotonic() - began)))
 
 

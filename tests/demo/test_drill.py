@@ -91,6 +91,7 @@ LIES: dict[str, tuple[Callable[[list[Canary], list[Flight]], object], str]] = {
     "a delay that ended sooner": (lambda c, _: moved(c[0], WAIT, first_claim=-3), "delay of canary"),
     "a claim that was lost later": (lambda c, _: moved(c[0], DROP, first_deadline=4), "lost_claim of canary"),
     "a requeue that was sooner": (lambda c, _: moved(c[1], START_TASK, requeued=-4), "killed_worker of canary"),
+    "a requeue that was later": (lambda c, _: moved(c[1], START_TASK, requeued=4), "killed_worker of canary"),
     "an attempt that nobody ran": (lambda c, _: setattr(c[0].tasks[STEP], "attempts", 2), "had 2 attempts; the ledger"),
     "an attempt that is in no record": (
         lambda _, lines: lines.append(replace(lines[0], attempt=2)), "had 1 attempt; the ledger has 1, 2"

@@ -120,6 +120,13 @@ def test_where_it_can_not_be_it_says_why(world: World, hand: Hand) -> None:
 
 
 def test_a_canary_that_is_told_what_no_canary_knows_breaks(world: World) -> None:
-    """At once, and not after a day of retries."""
     process_id = world.app.start(CANARY, {"kind": "dance"})
     assert world.bring_to_end(process_id).state == "broken"
+
+
+def test_a_canary_that_fails_is_not_tried_again_for_a_day(world: World, hand: Hand, monkeypatch: Any) -> None:
+    def declines(_: Victim) -> str | None:
+        raise ConnectionRefusedError("it passes by itself, for all that a catalogue knows")
+
+    monkeypatch.setattr(hand, "declines", declines)
+    assert world.bring_to_end(kill(world).id).state == "broken"

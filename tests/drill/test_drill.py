@@ -80,6 +80,17 @@ def test_on_a_cluster_that_is_well(cluster: Cluster) -> None:
     assert cluster.database["auditLog"].count_documents({}) == 0
 
 
+def test_workers_that_took_none_are_called(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where others were quicker, all the time."""
+    monkeypatch.setattr(run._Drill, "_rounds", lambda _: None)
+    for _ in range(2):
+        cluster.worker(wait=False)
+    wait_until(lambda: cluster.database["workers"].count_documents({"queues": CANARY}) == 2, 30, "both workers")
+    found = run.run(cluster.app.resources, Plan())
+    assert [one.canaries > 0 for one in found.workers] == [True, True]
+    assert outcomes(found) == {"start": "came"} and nothing_left(cluster)
+
+
 def test_kills(cluster: Cluster) -> None:
     cluster.settings = cluster.settings.model_copy(update=KILLS)
     cluster.beat()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from recovery.drill.orders import CANARY, actor_preferences
+from recovery.drill.probe import watch
 from recovery.drill.readiness import muster
+from recovery.drill.report import Report
 from recovery.drill.run import Plan, run
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
@@ -101,3 +105,26 @@ def test_nothing_was_started(resources: Resources) -> None:
     with pytest.raises(ServerUnavailable):
         run(resources, Plan())
     assert resources.store.search.newest(1) == []
+
+
+def test_a_probe_goes_on_once_it_has_begun(resources: Resources) -> None:
+    """The first drill is refused as any is; what keeps a later one from beginning is told."""
+    worker = beat(resources, "one", drill_kill=True)
+    ending, said, shown = threading.Event(), list[str](), list[Report]()
+    with pytest.raises(InputError, match="is the only worker"):
+        watch(resources, Plan(kill=True), 0.0, shown.append, said.append, ending)
+    resources.store.workers.remove([worker.id])
+
+    def tell(text: str) -> None:
+        """First there is no worker, then one alone, then one of another version."""
+        said.append(text)
+        beat(resources, "one", drill_kill=True, version=library_version() if len(said) == 1 else "9.0.0")
+        if len(said) == 3:
+            ending.set()
+
+    watch(resources, Plan(kill=True), 0.0, shown.append, tell, ending)
+    for text, told in zip(
+        said, ("no worker lives", "is the only worker", "workers of another: one (9.0.0)"), strict=True
+    ):
+        assert text.startswith("no drill: ") and told in text
+    assert shown == []

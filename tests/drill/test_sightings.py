@@ -97,6 +97,14 @@ def test_a_death_is_counted_from_when_the_attempt_had_its_net(lasts: float, requ
     assert times(one)["killed_slot", START_TASK] == pytest.approx(requeue_after)
 
 
+def test_the_time_out_that_an_operator_has_set_is_not_taken_for_the_net() -> None:
+    one = Canary("P", Kind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
+    one.note(START_TASK, claimed(0.1, lasts=60.0))
+    one.note(START_TASK, claimed(3.0, attempts=2, queued=0.1 + HOLD + 0.5))
+    (_, killed) = one.probes(60.0)
+    assert killed.seconds == pytest.approx(0.5)
+
+
 def test_what_never_came_has_no_time_and_what_it_kept_from_beginning_is_no_probe() -> None:
     assert times(canary(Kind.ROUND)) == {("start", START_TASK): None}
     one = canary(Kind.ROUND)
