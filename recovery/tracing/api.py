@@ -16,6 +16,9 @@ API = "opentelemetry.trace"
 NAME = "recovery"
 """Of the instrumentation, as OpenTelemetry calls it."""
 
+_made: tuple[Any, Tracer] | None = None
+"""The last provider, and its tracer."""
+
 
 def tracer() -> Tracer | None:
     """What makes this process's spans; None if nobody has set that up."""
@@ -25,8 +28,10 @@ def tracer() -> Tracer | None:
     provider = api.get_tracer_provider()
     if isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
         return None
-    found: Tracer = provider.get_tracer(NAME)
-    return found
+    global _made
+    if _made is None or _made[0] is not provider:
+        _made = (provider, provider.get_tracer(NAME))  # as long as all else that a span costs
+    return _made[1]
 
 
 def ids() -> tuple[str, str] | None:

@@ -29,7 +29,7 @@ FAILURES = frozenset({"failed", "retried", "lost"})
 """Outcomes of attempts that are errors. What is stale or not ready is somebody else's success, or comes again."""
 
 
-def harmless(otherwise: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def harmless(otherwise: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """What a function gives where it raises."""
 
     def guard(function: Callable[P, R]) -> Callable[P, R]:
@@ -40,7 +40,8 @@ def harmless(otherwise: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except Exception as error:
                 kind = type(error).__name__
                 _told.warning("a span is not made or not whole (%s: %s); all else goes on", kind, error, about=kind)
-                return otherwise
+                fallen_back: R = otherwise
+                return fallen_back
 
         return guarded
 
@@ -50,8 +51,10 @@ def harmless(otherwise: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
 class Traced:
     """A span while it is open; of a process that does not trace, nothing."""
 
-    carried: Trace | None = None
-    """What records keep of it."""
+    @property
+    def carried(self) -> Trace | None:
+        """What records keep of it."""
+        return None
 
     def __enter__(self) -> Traced:
         return self
@@ -81,14 +84,21 @@ class Open(Traced):
     def __init__(self, span: Span, process_type: str | None, before: Trace | None = None) -> None:
         from opentelemetry.trace import use_span
 
-        from recovery.tracing.context import carried
-
-        self._span, self._before = span, before
-        self.carried = carried(span, process_type)
+        self._span, self._type, self._before = span, process_type, before
         # What an exception says may not be for everybody; of which kind it is, is said below.
         self._scope: AbstractContextManager[Span] = use_span(
             span, end_on_exit=True, record_exception=False, set_status_on_exception=False
         )
+
+    @property
+    def carried(self) -> Trace | None:
+        return self._carried()
+
+    @harmless(None)
+    def _carried(self) -> Trace | None:
+        from recovery.tracing.context import carried
+
+        return carried(self._span, self._type)
 
     def __enter__(self) -> Traced:
         self._enter()
@@ -107,9 +117,10 @@ class Open(Traced):
         self._scope.__exit__(kind, error, stack)
 
     def keep_with(self, outcome: Outcome) -> Outcome:
-        if self.carried is None or not (self.carried.is_sampled or self._before is None):
+        trace = self.carried
+        if trace is None or not (trace.is_sampled or self._before is None):
             return outcome  # what the decision says keeps its children unsampled
-        return outcome.evolve(trace=self.carried)
+        return outcome.evolve(trace=trace)
 
     @harmless(None)
     def say(self, **attributes: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 from recovery import Recovery, Settings
 from recovery.forms import LogFormat
 from recovery.stack import Child, Stack
+from tests.cli.command import recovery
 from tests.tracing import traced
 from tests.tracing.conftest import Traces
 from tests.tracing.exported import check_times, read, tree
@@ -106,6 +107,15 @@ def test_the_environment_switches_it_on(stack: Stack, settings: Settings, pool: 
     assert {"attempt story", "attempt tell"} <= {one["name"] for one in found}, worker.log.read_text()
     assert len({one["context"]["trace_id"] for one in found}) == 1
     assert {one["resource"]["attributes"]["service.name"] for one in found} == {"shop"}
+
+
+def test_a_start_by_command_begins_the_trace(emptied: Settings) -> None:
+    env = emptied.environment() | {"OTEL_TRACES_EXPORTER": "console", "RECOVERY_APP": f"{telling.__name__}:app"}
+    done = recovery("start", "story", env=env)
+    assert done.returncode == 0, done.stderr
+    process = Recovery(emptied).resources.store.processes.get(done.stdout.split()[0])
+    assert process is not None and process.trace is not None
+    assert '"name": "start story"' in done.stdout and process.trace.trace_id in done.stdout
 
 
 BLOCKED = """
