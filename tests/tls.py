@@ -29,13 +29,25 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 class Terminator:
-    """Speaks TLS at `port`, and hands on to the server behind it."""
+    """Speaks TLS at `port`, and hands on to the server behind it. With an `authority` clients need a certificate that
+    it has signed."""
 
-    def __init__(self, certificate: tuple[Path, Path], behind: int) -> None:
+    def __init__(
+        self,
+        certificate: tuple[Path, Path],
+        behind: int,
+        authority: Path | None = None,
+        port: int = 0,
+        newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
+    ) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*certificate)
+        self._context.maximum_version = newest
+        if authority is not None:
+            self._context.verify_mode = ssl.CERT_REQUIRED
+            self._context.load_verify_locations(authority)
         self._behind = behind
-        self._listening = socket.create_server((HOST, 0))
+        self._listening = socket.create_server((HOST, port))
         self.port: int = self._listening.getsockname()[1]
         self.heard = b""
         """All that clients have said so far, without the encryption."""
@@ -62,7 +74,11 @@ class Terminator:
         except OSError:
             self.refused += 1
             return
-        server = socket.create_connection((HOST, self._behind))
+        try:
+            server = socket.create_connection((HOST, self._behind))
+        except OSError:
+            client.close()
+            return
         back = threading.Thread(target=_pump, args=(server, client), daemon=True)
         back.start()
         with suppress(OSError):

@@ -1,0 +1,45 @@
+"""What runs on guarded servers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from recovery import Promise, Recovery
+
+app = Recovery()
+
+
+@app.actor()
+def double(number: int) -> int:
+    return 2 * number
+
+
+@app.actor(retry=None)
+def refuse(reason: str) -> None:
+    raise ValueError(reason)
+
+
+@app.actor()
+def crash(once: str) -> str:
+    """Takes its pool process with it, the first time."""
+    if not Path(once).exists():
+        Path(once).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "went on"
+
+
+@app.process()
+def twice(number: int) -> Promise:
+    return double.schedule(double.schedule(number))
+
+
+@app.process()
+def broken(reason: str) -> Promise:
+    return refuse.schedule(reason)
+
+
+@app.process()
+def crashing(once: str) -> Promise:
+    return crash.schedule(once)
