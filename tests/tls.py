@@ -53,11 +53,14 @@ class Terminator:
         """All that clients have said so far, without the encryption."""
         self.refused = 0
         """Clients that did not accept the certificate."""
+        self._clients: list[ssl.SSLSocket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
+        """Be away: for those that are connected as well."""
+        for one in (self._listening, *self._clients):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
         self._listening.close()
 
     def _accept(self) -> None:
@@ -79,6 +82,7 @@ class Terminator:
         except OSError:
             client.close()
             return
+        self._clients.append(client)
         back = threading.Thread(target=_pump, args=(server, client), daemon=True)
         back.start()
         with suppress(OSError):

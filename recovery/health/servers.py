@@ -6,9 +6,8 @@ import re
 
 from recovery.engine import Resources
 from recovery.errors import (
-    CertificateRefused,
     ServerError,
-    ServerUnavailable,
+    ServerTooOld,
     SettingsError,
     StoreDenied,
     StoreUnavailable,
@@ -152,6 +151,5 @@ def memory(resources: Resources) -> Check:
 
 
 def _away(name: str, error: ServerError | SettingsError) -> Check:
-    # The error says what to do. Whoever is let in and refused may be told more; without a connection nobody is.
-    unanswered = isinstance(error, ServerUnavailable | CertificateRefused | SettingsError)
-    return Check(name, Level.PROBLEM, str(error), asked=not unanswered)
+    # The error says what to do. Who is not even let in is told nothing else, after a long wait each time.
+    return Check(name, Level.PROBLEM, str(error), asked=isinstance(error, ServerTooOld))

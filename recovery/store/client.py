@@ -99,7 +99,7 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
 def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) -> ServerError:
     """What it means that a server did not answer, by what is known of its members."""
     if isinstance(error, OperationFailure) and not is_transient(error):
-        said = told((error.details or {}).get("errmsg", error), uri)
+        said = told((error.details or {}).get("errmsg", error), uri).rstrip(".")
         return ServerRefused(
             f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in RECOVERY_MONGO_URI"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -21,6 +22,13 @@ def refuse(reason: str) -> None:
     raise ValueError(reason)
 
 
+@app.actor(retry=None)
+def blab() -> None:
+    """What no application should do: it logs the address of a server, and another stands in its error."""
+    logging.getLogger(__name__).warning("connected to %s", os.environ["RECOVERY_BROKER_URL"])
+    raise ValueError(os.environ["RECOVERY_MONGO_URI"])
+
+
 @app.actor()
 def crash(once: str) -> str:
     """Takes its pool process with it, the first time."""
@@ -38,6 +46,11 @@ def twice(number: int) -> Promise:
 @app.process()
 def broken(reason: str) -> Promise:
     return refuse.schedule(reason)
+
+
+@app.process()
+def blabbing() -> Promise:
+    return blab.schedule()
 
 
 @app.process()

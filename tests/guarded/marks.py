@@ -8,6 +8,7 @@ Of the whole there is the form in base64, too, in which messages and many record
 from __future__ import annotations
 
 import base64
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -35,14 +36,18 @@ class Mark:
         return {**whole, **halves, **{f"in base64, {n}": text for n, text in enumerate(_base64(self.text))}}
 
 
+_RUN = secrets.token_hex(3)
+"""Other runs on this machine are seen in the process list, and what they plant there."""
+
+
 def password(name: str) -> Mark:
     """A password of this user's."""
-    return Mark(name, f"qz7{name}Vk{ODD}9wj{name}Xq")
+    return Mark(name, f"{_RUN}{name}Vk{ODD}9wj{name}{_RUN}")
 
 
 def key(name: str) -> Mark:
     """A key, of letters and digits alone."""
-    return Mark(name, f"qz7{name}Vk9wj{name}Xq" + "0123456789abcdef" * 2)
+    return Mark(name, f"{_RUN}{name}Vk" + "0123456789abcdef" * 2)
 
 
 def find(marks: Iterable[Mark], places: Mapping[str, bytes]) -> list[str]:

@@ -28,7 +28,7 @@ DATABASE = "recovery"
 ADMIN, SWEEP = "admin", "sweep"
 USERS = {"worker": roles.WORKER, "operator": roles.OPERATOR, "client": roles.CLIENT, "reader": roles.READER}
 """{user of MongoDB: its role}."""
-OF_REDIS = {"reader": "operator", "sweep": "worker", ADMIN: "operator"}
+OF_REDIS = {"reader": "operator", "sweep": "worker"}
 """Who comes to Redis as another."""
 
 
@@ -67,8 +67,10 @@ class Servers:
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.folder, self.authority = folder, authority
         self.server = authority.server(HOST, "localhost")
-        self.marks: dict[str, Mark] = {name: password(f"m{name}") for name in (*USERS, ADMIN)}
-        self.marks |= {f"redis {name}": password(f"r{name}") for name in ("worker", "beat", "client", "operator")}
+        self.marks: dict[str, Mark] = {name: password(f"m{name}") for name in (*USERS, ADMIN, "beat")}
+        self.marks |= {
+            f"redis {name}": password(f"r{name}") for name in ("worker", "beat", "client", "operator", ADMIN)
+        }
         self.marks["key of messages"] = key("mkey")
         self.marks["key file"] = password("pem")
         self.client = authority.client("anybody")
@@ -135,7 +137,9 @@ class Servers:
             client["$external"].command("createUser", f"CN={SWEEP},O=clients", roles=by_certificate)
         (rules,) = blocks(PAGE, "text")
         with redis.Redis.from_url(self.valkey.url) as broker:
-            for line in reversed(rules.splitlines()):  # the first switches off who we are
+            for line in reversed(
+                [*rules.splitlines(), f"user {ADMIN} on >… ~* &* +@all"]
+            ):  # the first switches off who we are
                 _, name, *rights = line.split()
                 secret = self.marks.get(f"redis {name}")
                 given = [one.replace("…", secret.text) if secret else one for one in rights]
