@@ -48,7 +48,7 @@ _OPTIONS = frozenset(_KNOWN.split())
 """Names of options, in small letters. One of another name may be the rest of a password that was cut by a ? or a &."""
 _SECRET = re.compile(r"(?i)password|properties|token|secret")
 """In the name of an option whose value is shown in no case."""
-_PLAIN = re.compile(r"true|false|[0-9]{1,9}|majority|required|optional|none")
+_PLAIN = re.compile(r"true|false|[0-9]{1,9}|majority|required|optional|none|MONGODB-X509|SCRAM-SHA-(1|256)")
 """Values that are no secret whatever they are given for."""
 
 

@@ -5,6 +5,7 @@
     ├── ServerError              a server that we need
     │   ├── ServerUnavailable    does not answer
     │   ├── ServerRefused        answers, and does not let us in
+    │   │   └── CertificateRefused   or we don't let it tell us more: a certificate doesn't fit, its own or ours
     │   ├── ServerTooOld         answers, with a version that we can't use
     │   ├── OtherVersion         workers or collections are of another version of this library
     │   ├── StoreError           MongoDB did not do what it was asked for
@@ -82,6 +83,10 @@ class ServerUnavailable(ServerError):
 
 class ServerRefused(ServerError):
     """A server answers, and does not let us in."""
+
+
+class CertificateRefused(ServerRefused):
+    """A server and we come to no terms in TLS: the certificate of one of both doesn't fit."""
 
 
 class ServerTooOld(ServerError):

@@ -29,23 +29,38 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 class Terminator:
-    """Speaks TLS at `port`, and hands on to the server behind it."""
+    """Speaks TLS at `port`, and hands on to the server behind it. With an `authority` clients need a certificate that
+    it has signed."""
 
-    def __init__(self, certificate: tuple[Path, Path], behind: int) -> None:
+    def __init__(
+        self,
+        certificate: tuple[Path, Path],
+        behind: int,
+        authority: Path | None = None,
+        port: int = 0,
+        newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
+    ) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*certificate)
+        self._context.maximum_version = newest
+        if authority is not None:
+            self._context.verify_mode = ssl.CERT_REQUIRED
+            self._context.load_verify_locations(authority)
         self._behind = behind
-        self._listening = socket.create_server((HOST, 0))
+        self._listening = socket.create_server((HOST, port))
         self.port: int = self._listening.getsockname()[1]
         self.heard = b""
         """All that clients have said so far, without the encryption."""
         self.refused = 0
         """Clients that did not accept the certificate."""
+        self._clients: list[ssl.SSLSocket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
+        """Be away: for those that are connected as well."""
+        for one in (self._listening, *self._clients):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
         self._listening.close()
 
     def _accept(self) -> None:
@@ -62,7 +77,12 @@ class Terminator:
         except OSError:
             self.refused += 1
             return
-        server = socket.create_connection((HOST, self._behind))
+        try:
+            server = socket.create_connection((HOST, self._behind))
+        except OSError:
+            client.close()
+            return
+        self._clients.append(client)
         back = threading.Thread(target=_pump, args=(server, client), daemon=True)
         back.start()
         with suppress(OSError):

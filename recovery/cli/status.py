@@ -30,7 +30,7 @@ seconds is not seen to: no scanner runs, since there is no beat or no worker.
 Example: [bold]recovery status --json[/bold]
 """
 LABEL = 13
-RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process"}
+RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process", "schedules": "schedule"}
 """{collection: what people call a record of it}."""
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
 """What is shown of the tasks that are not queued yet: counted of actors that no worker serves."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from recovery.engine import Resources
-from recovery.errors import ServerError, ServerUnavailable, StoreDenied, StoreUnavailable
+from recovery.errors import (
+    ServerError,
+    ServerTooOld,
+    SettingsError,
+    StoreDenied,
+    StoreUnavailable,
+)
 from recovery.health.model import Check, Level, join_names, ok, problem, unasked, warning
 from recovery.queue.condition import Condition
 from recovery.store import check_server, roles
@@ -28,7 +34,7 @@ def mongodb(resources: Resources) -> Check:
     try:
         with time_limit(ANSWER_TIMEOUT):
             check_server(resources.settings.mongo_uri, timeout=ANSWER_TIMEOUT)
-    except ServerError as error:
+    except (ServerError, SettingsError) as error:
         return _away("mongodb", error)
     server = resources.store.server
     return judge_mongodb(server.version(), resources.settings.database, server.takes_zlib())
@@ -98,7 +104,7 @@ def redis(resources: Resources) -> Check:
     """Redis answers, takes messages and says whether it keeps them."""
     try:
         resources.broker.check()
-    except ServerError as error:
+    except (ServerError, SettingsError) as error:
         return _away("redis", error)
     return judge_redis(resources.broker.condition())
 
@@ -144,6 +150,6 @@ def memory(resources: Resources) -> Check:
     return ok(name, found)
 
 
-def _away(name: str, error: ServerError) -> Check:
-    # The error says what to do.
-    return Check(name, Level.PROBLEM, str(error), asked=not isinstance(error, ServerUnavailable))
+def _away(name: str, error: ServerError | SettingsError) -> Check:
+    # The error says what to do. Who is not even let in is told nothing else, after a long wait each time.
+    return Check(name, Level.PROBLEM, str(error), asked=isinstance(error, ServerTooOld))

@@ -15,10 +15,11 @@ from functools import lru_cache
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
 
+from recovery import certificates, handshake
 from recovery.addresses import public, told
-from recovery.errors import ServerRefused, ServerUnavailable, SettingsError
+from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import condition
 from recovery.queue.aside import ASIDE
 from recovery.queue.bounded import BoundedParser
@@ -161,21 +162,24 @@ class Broker:
             self._redis.ping()
         except RedisError as error:
             said = told(error, self._url).rstrip(".")
-            if "CERTIFICATE_VERIFY_FAILED" in said:
-                raise ServerRefused(
-                    f"Redis at {public(self._url)} is not who it should be: {said}. If it is, say in "
-                    "RECOVERY_BROKER_URL who vouches for its certificate (?ssl_ca_certs=FILE), and name the host "
-                    "that it was made for"
-                ) from None
+            if isinstance(error, ConnectionError) and (fault := self._fault()) is not None:
+                raise CertificateRefused(f"Redis at {public(self._url)} {fault.what}. {fault.advice}") from None
             if _is_refusal(error):
                 raise ServerRefused(
                     f"Redis at {public(self._url)} refuses: {said}. Check the user and password in RECOVERY_BROKER_URL"
                 ) from None
+            network = "network, TLS" if certificates.of_redis(self._url) is None else "network, TLS at this port"
             # A full disk (MISCONF) or a primary that is away (MASTERDOWN) among them: answers that change.
             raise ServerUnavailable(
                 f"Redis at {public(self._url)} does not answer: {said}. Check that it runs, and that this "
-                "machine reaches it: RECOVERY_BROKER_URL, network, TLS. For development `recovery up` starts one"
+                f"machine reaches it: RECOVERY_BROKER_URL, {network}. For development `recovery up` starts one"
             ) from None
+
+    def _fault(self) -> handshake.Fault | None:
+        """What doesn't fit of certificates, ours or the server's."""
+        place, tls = _client(self._url, os.getpid()).connection_pool.connection_kwargs, certificates.of_redis(self._url)
+        at = place["host"], place["port"]
+        return handshake.speaks_tls(at, certificates.REDIS) if tls is None else handshake.fault(at, tls)
 
 
 def _told(texts: Any) -> list[tuple[bytes, MessageId | None]]:
@@ -188,6 +192,8 @@ def _is_refusal(error: RedisError) -> bool:
 
 @lru_cache(maxsize=8)
 def _client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = False) -> Redis:
+    if (tls := certificates.of_redis(url)) is not None:
+        tls.check()
     try:
         return connect(url, within, parser_class=BoundedParser) if bounded else connect(url, within)
     except (ValueError, OSError) as error:

@@ -15,11 +15,20 @@ from functools import lru_cache
 from typing import Any
 
 from pymongo import MongoClient
-from pymongo.errors import OperationFailure, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.synchronous import monitor
+from pymongo.topology_description import TopologyDescription
 
+from recovery import certificates, handshake
 from recovery.addresses import public, told
-from recovery.errors import ServerRefused, ServerTooOld, ServerUnavailable, SettingsError
+from recovery.errors import (
+    CertificateRefused,
+    ServerError,
+    ServerRefused,
+    ServerTooOld,
+    ServerUnavailable,
+    SettingsError,
+)
 from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
@@ -51,12 +60,13 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
 
 def _open(uri: str, **options: Any) -> MongoClient[Document]:
     """A client with these options, or SettingsError for an address that pymongo can't use."""
+    if (tls := certificates.of_mongodb(uri)) is not None:
+        tls.check()
     try:
         with warnings.catch_warnings():
             # By itself it passes over an option that it doesn't know, or whose value can't be.
             warnings.simplefilter("error", UserWarning)
             return MongoClient(uri, **options)
-    # Files of TLS that can't be read are among them.
     except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={public(uri)}: {told(error, uri)}") from None
 
@@ -70,22 +80,12 @@ def wait_for_no_monitor() -> None:
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
     """Raise ServerUnavailable, ServerRefused or ServerTooOld unless the server at `uri` answers and can serve us."""
-    try:
-        with _open(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
+    with _open(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
+        try:
             hello = probe.admin.command("hello")
             version = probe.server_info()["versionArray"]
-    except (ServerSelectionTimeoutError, PyMongoError) as error:
-        if isinstance(error, OperationFailure) and not is_transient(error):
-            said = told((error.details or {}).get("errmsg", error), uri)
-            raise ServerRefused(
-                f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in "
-                "RECOVERY_MONGO_URI"
-            ) from None
-        reason = told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
-        raise ServerUnavailable(
-            f"MongoDB at {public(uri)} does not answer: {reason}. Check that it runs, and that this "
-            "machine reaches it: RECOVERY_MONGO_URI, network, TLS. For development `recovery up` starts one"
-        ) from None
+        except PyMongoError as error:
+            raise _refused_or_away(uri, error, probe.topology_description) from None
     if tuple(version[:2]) < OLDEST_SERVER:
         found = ".".join(map(str, version[:3]))
         raise ServerTooOld(f"MongoDB at {public(uri)} is {found}; 6.0 or newer is needed: upgrade it")
@@ -94,3 +94,36 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
             f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
             "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
+
+
+def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) -> ServerError:
+    """What it means that a server did not answer, by what is known of its members."""
+    if isinstance(error, OperationFailure) and not is_transient(error):
+        said = told((error.details or {}).get("errmsg", error), uri).rstrip(".")
+        return ServerRefused(
+            f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in RECOVERY_MONGO_URI"
+        )
+    tls = certificates.of_mongodb(uri)
+    if (fault := _fault(known, tls)) is not None:
+        return CertificateRefused(f"MongoDB at {public(uri)}{fault}")
+    reason = told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
+    network = "network, TLS" if tls is None else "network, and whether it speaks TLS at this port"
+    return ServerUnavailable(
+        f"MongoDB at {public(uri)} does not answer: {reason}. Check that it runs, and that this "
+        f"machine reaches it: RECOVERY_MONGO_URI, {network}. For development `recovery up` starts one"
+    )
+
+
+def _fault(known: TopologyDescription, tls: certificates.Tls | None) -> str | None:
+    """What doesn't fit of certificates, where that is so with every member: one that is away may serve us yet."""
+    faults = {}
+    for (host, port), member in known.server_descriptions().items():
+        if member.error is None or port is None:
+            return None
+        place = host, port
+        found = handshake.speaks_tls(place, certificates.MONGODB) if tls is None else handshake.fault(place, tls)
+        if found is None:
+            return None
+        faults[f"{host}:{port}"] = found
+    member_name, first = next(iter(faults.items()))
+    return f"{f' ({member_name})' if len(faults) > 1 else ''} {first.what}. {first.advice}"

@@ -10,6 +10,7 @@ import sys
 
 from celery import Celery
 
+from recovery.certificates import of_redis
 from recovery.engine import load_app
 from recovery.errors import RecoveryError
 from recovery.printable import log_printable, printable_lines
@@ -25,6 +26,8 @@ def make_celery() -> Celery:
     log_printable()
     recovery_app = load_app(current().app)
     add_canary(recovery_app)
+    if (tls := of_redis(recovery_app.settings.broker_url)) is not None:
+        tls.check()  # Celery would try again for ever, and a beat asks nobody else before
     transport.install()
     logs.install(recovery_app.actors.keys(), recovery_app.settings.log_format)
     celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)

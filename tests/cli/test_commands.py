@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port, is_free
 from recovery.store import Store, schema
+from recovery.store.views.overview import DEADLINES
 from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.conftest import forget_metrics
 from tests.emptied import empty
@@ -274,3 +276,17 @@ def test_a_broken_process_is_told_without_its_rule() -> None:
     assert told(error) == "process p, task t: RecordsLost: the graph names it"
     assert exit_code(error) == 1
     assert told(ProcessBroken("p", None, "ValueError", "ODD: it is")) == "process p: ValueError: ODD: it is"
+
+
+def test_status_names_all_that_is_overdue(emptied: Settings) -> None:
+    database = Store(emptied).database
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    for name in DEADLINES:
+        state = {schema.DECISIONS: "queued", schema.PROCESSES: "running"}.get(name)
+        record = {"_id": "p", "recoveryTime": past, **({"state": state} if state else {})}
+        database[name].insert_one(record, bypass_document_validation=True)
+    Store(emptied).catch_up(10)
+    done = recovery("status", env=emptied.environment())
+    assert done.returncode == 0, done.stderr
+    for record in ("task", "graph", "process", "schedule"):
+        assert f"1 {record}, the oldest for " in done.stdout

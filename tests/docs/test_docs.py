@@ -72,8 +72,7 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     assert told == found
     queries = [*(rule["expr"] for rule in alerts.rules().values()), *(one.expr for one in panels.asked())]
     used = {name for query in queries for name in panels.metrics_of(query)}
-    assert used - {*found} == panels.AWAITED
-    assert {(name, label) for name, label in panels.AWAITED_LABELS if label in found[name]} == set()
+    assert used <= found.keys()
 
 
 def _is_metric(value: object) -> bool:

@@ -12,35 +12,6 @@ from tests.docs.blocks import ROOT
 
 JSON = ROOT / "deploy" / "grafana" / "json"
 
-AWAITED = frozenset(
-    {
-        "recovery_processes",
-        "recovery_process_seconds",
-        "recovery_queue_seconds",
-        "recovery_queue_consumers",
-        "recovery_queue_oldest_seconds",
-        "recovery_live_without_deadline",
-        "recovery_overdue",
-        "recovery_workers_lost_total",
-        "recovery_operation_done",
-        "recovery_operation_found",
-        "recovery_operations_open",
-        "recovery_build_info",
-        "recovery_drill_seconds",
-        "recovery_drill_probes_total",
-    }
-)
-"""Metrics that dashboards and alerts ask for, and that nothing exports yet."""
-AWAITED_LABELS = frozenset(
-    {
-        ("recovery_findings_total", "actor"),
-        ("recovery_repairs_total", "actor"),
-        ("recovery_requeues_total", "actor"),
-        ("recovery_processes_ended_total", "type"),
-    }
-)
-"""The same of labels."""
-
 _METRIC = re.compile(r"\brecovery_[a-z_]+\b")
 _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
 

@@ -78,7 +78,8 @@ def ask(url: str) -> dict[str, str | None]:
 def test_a_certificate_that_nobody_vouches_for(proxy: Terminator) -> None:
     said = ask(f"rediss://:{SECRET}@{HOST}:{proxy.port}/0")
     assert all(said.values()), said
-    assert "CERTIFICATE_VERIFY_FAILED" in str(said["worker"]) and "CERTIFICATE_VERIFY_FAILED" in str(said["check"])
+    assert "CERTIFICATE_VERIFY_FAILED" in str(said["worker"])
+    assert "for which no authority known to this machine vouches" in str(said["check"])
     assert SECRET not in str(said)
     assert proxy.refused >= 3, "each of them asked"
     assert proxy.heard == b"", "before the certificate was verified nothing may be said"
@@ -97,7 +98,7 @@ def test_one_of_another_server(made: Path, settings: Settings) -> None:
     behind = urlsplit(settings.broker_url).port or 0
     with terminated((made / f"{other}.pem", made / f"{other}.key"), behind) as proxy:
         url = f"rediss://{HOST}:{proxy.port}/0?ssl_ca_certs={made / f'{other}.pem'}"
-        with pytest.raises(ServerRefused, match=r"not who it should be: .*CERTIFICATE_VERIFY_FAILED.*ssl_ca_certs"):
+        with pytest.raises(ServerRefused, match=r"that is for elsewhere\.example and not for 127\.0\.0\.1\. Name the"):
             Broker(url.replace("//", f"//:{SECRET}@")).check()
         assert proxy.heard == b""
         Broker(f"{url}&ssl_check_hostname=false").check()
