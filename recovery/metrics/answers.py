@@ -11,6 +11,7 @@
     recovery_operations_open{kind,state}       operations that are under way
     recovery_operation_done{operation,kind}    how many processes each of them is done with, in its phase
     recovery_operation_found{operation,kind}   and how many it has found something on
+    recovery_operation_share{operation,kind}   how much of the phase is done, 0 to 1
     recovery_queued_unserved{actor}            tasks, queued or to be, of an actor that no worker which lives serves
     recovery_blocked_seconds{actor}            how long an actor that is blocked has been so
     recovery_queue_consumers{queue}            workers that live and serve it
@@ -32,7 +33,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from recovery.metrics.slots import freed_slots
-from recovery.records import Operation, Phase, ProcessState, Totals
+from recovery.records import ProcessState, Totals, progress
 from recovery.records.operation import UNDER_WAY
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import DEADLINES
@@ -126,26 +127,19 @@ def operations(store: Store) -> list[Metric]:
     count = _gauge("recovery_operations_open", "Operations that are under way.", "kind", "state")
     done = _gauge("recovery_operation_done", "Processes that it is done with, in its phase.", "operation", "kind")
     found = _gauge("recovery_operation_found", "Processes that it has found something on.", "operation", "kind")
+    share = _gauge("recovery_operation_share", "How much of its phase is done, 0 to 1.", "operation", "kind")
     under_way = store.operations.newest(OPERATIONS, UNDER_WAY)
     for (kind, state), number in sorted(Counter((one.kind.value, one.state.value) for one in under_way).items()):
         count.add_metric([kind, state], number)
     for one in under_way:
-        totals = sum((part.totals for part in store.operation_ranges.all(one.id, one.phase)), Totals())
+        parts = store.operation_ranges.all(one.id, one.phase)
+        totals = sum((part.totals for part in parts), Totals())
         labels = [str(one.id), one.kind.value]
-        done.add_metric(labels, _done(one, totals))
-        found.add_metric(labels, _found(one, totals))
-    return [count, done, found]
-
-
-def _done(operation: Operation, totals: Totals) -> int:
-    if operation.phase is Phase.PLAN:
-        return totals.processes
-    return totals.done + totals.nothing + totals.changed + totals.errors
-
-
-def _found(operation: Operation, totals: Totals) -> int:
-    planned = operation.planned if operation.phase is Phase.APPLY else None
-    return planned.found if planned is not None else totals.found
+        done.add_metric(labels, progress.seen(one, totals))
+        expected = progress.expected(one)
+        found.add_metric(labels, totals.found if expected is None else expected)
+        share.add_metric(labels, progress.share(one, totals, parts))
+    return [count, done, found, share]
 
 
 def markers(store: Store) -> list[Metric]:

@@ -82,6 +82,7 @@ DRILL_SECONDS = Histogram(
 DRILL_PROBES = Counter("recovery_drill_probes", "What drills measured, by step and outcome.", ["step", "outcome"])
 
 
+_STEPS = ("start", "step", "delay", "lost_claim", "killed_slot", "killed_worker")
 # There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which
 # Prometheus can't see of a counter that has just appeared.
 for _counter, _values in (
@@ -89,6 +90,8 @@ for _counter, _values in (
     (STALE, [("message",), ("result",), ("claim lost",)]),
     (REFUSED, [("too large",), ("malformed",), ("other task",), ("expired",), ("command",)]),
     (BREAKER_CHANGES, [("mongodb", "open"), ("mongodb", "closed")]),
+    (DRILL_PROBES, [(step, outcome) for step in _STEPS for outcome in ("ok", "late", "failed")]),
+    (DRILL_SECONDS, [(step,) for step in _STEPS]),
     (SCANS, [(one, "cut off") for one in ("workers", "decisions", "graphs", "processes", "schedules")]),
 ):
     for _labels in _values:

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from recovery.engine import Resources
 from recovery.operations.advance import totals_so_far
-from recovery.records import Operation, OperationRange, OperationState, Phase, Totals
+from recovery.records import Operation, OperationRange, OperationState, Totals
+from recovery.records import progress as done
 from recovery.records.operation import RangeState
 
 KNOWN_AFTER_SECONDS, KNOWN_AFTER_SHARE = 3.0, 0.02
@@ -75,17 +76,16 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
     parts = resources.store.operation_ranges.all(operation.id, operation.phase)
     over = operation.state in (OperationState.FINISHED, OperationState.PLANNED)
     totals = _kept(operation) or _so_far(resources, operation, parts, counted)
-    expected = operation.planned.found if operation.phase is Phase.APPLY and operation.planned else None
-    share = 1.0 if over else _share(operation, totals, parts, expected)
+    share = 1.0 if over else done.share(operation, totals, parts)
     seconds = _lasted(operation, now)
-    seen = _seen(operation, totals)
+    seen = done.seen(operation, totals)
     moving = operation.state in (OperationState.PLANNING, OperationState.RUNNING)
     known = moving and seconds >= KNOWN_AFTER_SECONDS and share >= KNOWN_AFTER_SHARE
     return Progress(
         operation=operation,
         totals=totals,
         share=share,
-        expected=expected,
+        expected=done.expected(operation),
         seconds=seconds,
         speed=seen / seconds if seconds > 0 and seen else None,
         seconds_left=seconds * (1 - share) / share if known else None,
@@ -119,29 +119,8 @@ def _so_far(resources: Resources, operation: Operation, parts: list[OperationRan
     if counted is None:
         return totals_so_far(resources, operation)
     read = sum((part.totals for part in parts), Totals())
-    newest = max(counted, read, key=lambda totals: (_ended(totals), totals.found))
+    newest = max(counted, read, key=lambda totals: (done.ended(totals), totals.found))
     return newest.evolve(processes=read.processes, decisions=read.decisions)
-
-
-def _ended(totals: Totals) -> int:
-    return totals.done + totals.nothing + totals.changed + totals.errors
-
-
-def _seen(operation: Operation, totals: Totals) -> int:
-    if operation.phase is Phase.PLAN:
-        return totals.processes
-    return _ended(totals)
-
-
-def _share(operation: Operation, totals: Totals, parts: list[OperationRange], expected: int | None) -> float:
-    if expected is not None:
-        return min(1.0, _seen(operation, totals) / expected) if expected else 1.0
-    if not parts:
-        return 0.0
-    # Ranges are even in volume; how far a worker is in one is not known, but that it is about half.
-    begun = sum(0.5 for part in parts if part.state is RangeState.OPEN and part.cursor is not None)
-    done = sum(part.state is RangeState.DONE for part in parts)
-    return min(1.0, (done + begun) / len(parts))
 
 
 def _lasted(operation: Operation, now: datetime) -> float:

@@ -17,7 +17,7 @@ _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """One query of a panel, or of an annotation."""
 
     board: str
@@ -40,14 +40,14 @@ def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
     return [panel for panel in board["panels"] if panel["type"] != "row"]
 
 
-def asked() -> Iterator[Asked]:
+def asked() -> Iterator[Query]:
     """Every query of every panel and annotation."""
     for uid, board in boards().items():
         for panel in panels(board):
             for target in panel["targets"]:
-                yield Asked(uid, panel["title"], target["expr"], target.get("legendFormat", ""))
+                yield Query(uid, panel["title"], target["expr"], target.get("legendFormat", ""))
         for mark in board["annotations"]["list"]:
-            yield Asked(uid, mark["name"], mark["expr"], mark["textFormat"])
+            yield Query(uid, mark["name"], mark["expr"], mark["textFormat"])
 
 
 def concrete(expr: str, *, rate_interval: str = "1m", range_: str = "1h") -> str:

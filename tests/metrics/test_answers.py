@@ -65,6 +65,9 @@ def test_an_operation_that_plans_and_one_that_is_applied(store: Store, emptied: 
     assert (done[str(plans), "repair"], of[str(plans), "repair"]) == (42, 4), "looked at, and found something on"
     assert (done[str(applied), "repair"], of[str(applied), "repair"]) == (3, 9), "ended, of all that are planned"
     assert len(done) == len(of) == 3
+    share = found["recovery_operation_share"]
+    assert share[str(applied), "repair"] == pytest.approx(3 / 9)
+    assert share[str(plans), "repair"] == 0, "no range is begun"
 
 
 def test_queues(store: Store, emptied: Settings) -> None:

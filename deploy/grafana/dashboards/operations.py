@@ -20,6 +20,7 @@ from deploy.grafana.dashboards.model import (
 _KIND = 'kind=~"$kind"'
 _RECOVERY, _PROCESSES = "recovery-recovery", "recovery-processes"
 _DONE = largest("recovery_operation_done", "operation, kind", _KIND)
+_SHARE = largest("recovery_operation_share", "operation, kind", _KIND)
 _FOUND = largest("recovery_operation_found", "operation, kind", _KIND)
 _NAMED = "{{operation}} {{kind}}"
 
@@ -71,10 +72,11 @@ PROGRESS = Section(
     (
         Panel(
             "Share that is done",
-            "Of the processes that each operation found, how many are done; the ten that are furthest. "
+            "How much of its phase each operation has done: of what is to be looked at while it plans, of what was found "
+            "while it is applied. "
             "`recovery operation watch` tells how long it may take.",
             Unit.SHARE,
-            (Query(top(f"{_DONE} / ({_FOUND} > 0)"), _NAMED),),
+            (Query(top(_SHARE), _NAMED),),
             to=_PROCESSES,
             look=Look.BARS,
             nothing="none is open",
