@@ -22,12 +22,14 @@ from recovery.cli.main import execute
 from recovery.errors import CertificateRefused, RecoveryError, ServerUnavailable, SettingsError
 from recovery.queue import Broker
 from recovery.queue.broker import _client
+from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.ports import HOST, free_port
 from recovery.store import check_server
+from recovery.sweep.executor import Work, work_at_a_range
 from tests.guarded.authority import LONG_AGO, Authority, Pair
 from tests.guarded.marks import Mark, find
-from tests.guarded.servers import Servers
+from tests.guarded.servers import DATABASE, Servers
 from tests.tls import terminated
 
 APP = "tests.guarded.app:app"
@@ -371,6 +373,15 @@ def test_a_worker_that_starts_says_so(servers: Servers, unfit: Certificates, tmp
             ]
         finally:
             stack.kill_workers()
+
+
+def test_an_executor_that_misses_a_file_says_so(servers: Servers) -> None:
+    """Of the driver's machine, as it was not copied to its own."""
+    address = re.sub(r"(?<=tlsCAFile=)[^&]*", "/nowhere/ca.pem", servers.mongo_uri("worker"))
+    settings = load(mongo_uri=address, broker_url=servers.broker_url("worker"), database=DATABASE)
+    error = work_at_a_range(Work(settings, 1, "an executor")).error
+    assert error is not None and error.endswith(": tlsCAFile=/nowhere/ca.pem: there is no such file")
+    assert find([servers.marks["worker"]], {"the error": error.encode()}) == []
 
 
 @pytest.fixture(autouse=True)

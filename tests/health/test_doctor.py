@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from packaging.requirements import Requirement
 
 from recovery import Recovery
 from recovery.errors import SparkUnavailable
-from recovery.health import Level, clocks, doctor, examine, installation, servers
+from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
 from recovery.health.scanners import NUDGES
 from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
 from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
@@ -512,3 +513,24 @@ def test_a_mongodb_that_shows_its_memory(version: str, takes_zlib: bool, level: 
     check = servers.judge_mongodb(version, "recovery", takes_zlib)
     assert (check.level, bool(check.advice)) == (level, level is PROBLEM)
     assert check.found.startswith(f"{version} answers, database recovery")
+
+
+def test_a_file_that_is_for_everybody_to_read(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, key = tmp_path / "recovery.toml", tmp_path / "own.key"
+    config.write_text("scan_interval = 1")
+    config.chmod(0o644)
+    key.touch(0o600)
+    resources = world.app.resources
+    assert "no file of this machine" in secrets.secrets(resources).found
+    monkeypatch.setenv("RECOVERY_CONFIG", str(config))
+    assert "no file of this machine" in secrets.secrets(resources).found, "there is no secret in it"
+    config.write_text('mongo_uri = "mongodb://u:secret@h/"')
+    assert secrets.secrets(resources).found == f"everybody on this machine may read {config}"
+    config.chmod(0o640)
+    own = resources.settings.model_copy(update={"broker_url": f"rediss://h/0?ssl_certfile=/own.pem&ssl_keyfile={key}"})
+    with_key = replace(resources, settings=own)
+    assert secrets.secrets(with_key) == model.ok("secrets", f"not for everybody to read: {key}, {config}")
+    key.chmod(0o604)
+    found = secrets.secrets(with_key)
+    assert found.level is WARNING and found.found == f"everybody on this machine may read {key}"
+    assert "chmod 600" in found.advice and "secret@" not in str(found)

@@ -72,8 +72,8 @@ PROGRESS = Section(
     (
         Panel(
             "Share that is done",
-            "How much of its phase each operation has done: of what is to be looked at while it plans, of what was found "
-            "while it is applied. "
+            "How much of its phase each operation has done: of what is to be looked at while it plans, of what was "
+            "found while it is applied. "
             "`recovery operation watch` tells how long it may take.",
             Unit.SHARE,
             (Query(top(_SHARE), _NAMED),),
