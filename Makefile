@@ -5,6 +5,7 @@
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
 # make bench      measures, and fails where a bar is not met; ONLY="requeue lag" some of it
 # make dashboards Grafana's, from deploy/grafana/dashboards; DOCS and CONSOLE are addresses that panels link to
+# make pictures of the dashboards for docs/, from a cluster under load; needs Prometheus, takes five minutes
 # make audit      the lock against what is known of vulnerable versions; needs the network
 # make pin-images the images of Dockerfile and docker-compose.yml by digest; needs Docker and the network
 #
@@ -15,7 +16,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test check soak demo env bench dashboards lock audit pin-images clean
+.PHONY: venv test check soak demo env bench dashboards pictures lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -54,6 +55,9 @@ bench: venv
 
 dashboards: venv
 	$(BIN)/python -m deploy.grafana.dashboards --docs "$(DOCS)" --console "$(CONSOLE)"
+
+pictures: venv
+	$(BIN)/python -m tests.pictures
 
 # Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. One file for every Python
 # that we support, and of it what each image takes. The options keep the addresses and paths of this machine out of it.

@@ -19,9 +19,9 @@ from recovery.stack import Child, Mongod, Valkey
 from recovery.stack.ports import free_port
 from tests.cluster import scheduled
 from tests.cluster.conftest import Cluster
-from tests.cluster.test_prometheus import is_whole, stays_silent
+from tests.cluster.test_prometheus import stays_silent, wait_whole
 from tests.metrics import watched
-from tests.metrics.prometheus import Prometheus, hurried, needs_prometheus
+from tests.metrics.prometheus import Prometheus, Series, hurried, needs_prometheus
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
@@ -47,7 +47,13 @@ class Scene:
         with suppress(AssertionError):
             wait_until(all_fired, timeout, "alerts to fire")
         assert expected <= fired
-        assert fired <= expected | {f"Recovery{name}" for name in beside}
+        others = fired - expected - {f"Recovery{name}" for name in beside}
+        assert {alert: self.course(rules()[alert]["expr"]) for alert in others} == {}, self.course("up")
+
+    def course(self, query: str) -> list[Series]:
+        """What a query gave within the last two minutes, to see why an alert fired."""
+        now = self.prometheus.now()
+        return self.prometheus.ask_over(query, now - 120, now, 1.0)
 
     def ceases(self, *alerts: str, timeout: float = 60) -> None:
         """None of these fires any more."""
@@ -61,8 +67,14 @@ def scene(cluster: Cluster, folder: Path, *, every: float = 1.0, slow: bool = Fa
     beat = cluster.beat()
     workers = [cluster.worker(metrics_port=port, concurrency=2, wait=False) for port in ports]
     with Prometheus(folder, ports, every=every, rules=None if slow else hurried(FACTOR)) as prometheus:
-        wait_until(lambda: is_whole(prometheus), 90, "all workers to be scraped, and all scanners to have run")
+        wait_whole(prometheus)
         yield Scene(cluster, prometheus, workers, beat)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others' workers remove nothing."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.fixture
@@ -165,7 +177,7 @@ def test_a_function_hangs(seen: Scene) -> None:
 def test_an_actor_kills_its_workers(seen: Scene) -> None:
     for _ in range(4):
         seen.cluster.app.start("one_that_kills")
-    seen.fires("AttemptsLost", timeout=120, beside=("ProcessesBroken", "WorkersLost"))
+    seen.fires("AttemptsLost", timeout=120, beside=("ProcessesBroken", "WorkersLost", "Markers", "ScheduleDisabled"))
 
 
 def test_somebody_else_writes_to_redis(seen: Scene) -> None:

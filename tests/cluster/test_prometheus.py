@@ -36,8 +36,9 @@ def ports() -> list[int]:
 
 
 @pytest.fixture
-def watched_cluster(cluster: Cluster, ports: list[int]) -> Cluster:
+def watched_cluster(cluster: Cluster, ports: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """Two workers that are scraped, and a beat; not to be waited for yet."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where others' workers remove nothing
     # Looked at within a second: so is a process that runs past its time.
     cluster.settings = cluster.settings.model_copy(update={"idle_timeout": 1.0})
     cluster.app = Recovery(cluster.settings)
@@ -51,7 +52,7 @@ def watched_cluster(cluster: Cluster, ports: list[int]) -> Cluster:
 def test_alerts_are_silent_and_panels_are_not(watched_cluster: Cluster, ports: list[int], tmp_path: Path) -> None:
     cluster = watched_cluster
     with Prometheus(tmp_path / "prometheus", ports) as prometheus:
-        wait_until(lambda: is_whole(prometheus), 60, "all workers to be scraped, and all scanners to have run")
+        wait_whole(prometheus)
         stays_silent(cluster, prometheus)
         with ThreadPoolExecutor(max_workers=1) as beside:
             drill = beside.submit(recovery, "drill", "--processes", "2", env=cluster.settings.environment())
@@ -69,14 +70,21 @@ def test_alerts_are_silent_and_panels_are_not(watched_cluster: Cluster, ports: l
         assert not missing, "\n".join(map(str, missing))
 
 
-def is_whole(prometheus: Prometheus) -> bool:
-    """Two workers, of whom all scanners have run; and what was said of none is over."""
-    return (
-        prometheus.scraped()
-        and bool(prometheus.ask("max(recovery_workers_alive) == 2"))
-        and bool(prometheus.ask("count(count by (scanner) (recovery_scanner_last_run_seconds)) == 5"))
-        and not prometheus.ask("ALERTS")
-    )
+def wait_whole(prometheus: Prometheus) -> None:
+    """Until two workers are scraped of whom all scanners have run, and what was said of none is over."""
+
+    def missing() -> dict[str, object]:
+        found: dict[str, object] = {"not scraped": prometheus.unscraped(), "alerts": prometheus.alerts()}
+        scanners = "count(max by (scanner) (recovery_scanner_last_run_seconds)) == 5"
+        for query in ("max(recovery_workers_alive) == 2", scanners):
+            found[query] = not prometheus.ask(query)
+        return {what: value for what, value in found.items() if value}
+
+    try:
+        wait_until(lambda: not missing(), 90, "a whole cluster")
+    except AssertionError as error:
+        error.add_note(f"missing: {missing()}")
+        raise
 
 
 def stays_silent(cluster: Cluster, prometheus: Prometheus, seconds: float = HEALTHY) -> None:

@@ -93,10 +93,14 @@ class Prometheus:
                 found.setdefault(labels.pop("alertname"), []).append(labels)
         return found
 
-    def scraped(self) -> bool:
-        """Whether the last scrape of every target went well."""
-        targets = self._get("targets")["activeTargets"]
-        return bool(targets) and all(one["health"] == "up" for one in targets)
+    def alerts(self) -> list[str]:
+        """Those that fire or are about to. Of the first evaluations the series `ALERTS` does not tell."""
+        return [f"{one['labels']['alertname']} {one['state']}" for one in self._get("alerts")["alerts"]]
+
+    def unscraped(self) -> list[str]:
+        """Targets whose last scrape did not go well, and why."""
+        found = self._get("targets")["activeTargets"]
+        return [f"{one['scrapeUrl']}: {one['lastError']}" for one in found if one["health"] != "up"]
 
     def _ready(self) -> bool:
         assert self._child.running, "\n".join(self._child.last_lines(20))

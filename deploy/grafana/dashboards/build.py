@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models import common as models
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType, DataSourceRef, Threshold, ThresholdsMode
 
-from deploy.grafana.dashboards.model import ANNOTATIONS, Annotation, Board, Look, Panel, Query, Site, Variable
+from deploy.grafana.dashboards.model import ANNOTATIONS, Annotation, Board, Look, Panel, Query, Site, Unit, Variable
 
 TAG = "recovery"
 DATASOURCE = DataSourceRef("prometheus", "${datasource}")
@@ -81,6 +81,8 @@ def _panel(panel: Panel, site: Site) -> Drawn:
     if panel.texts:
         texts = {str(value): dashboard.ValueMappingResult(text) for value, text in panel.texts.items()}
         drawn = drawn.mappings([dashboard.ValueMap(texts)])
+    if panel.unit is Unit.NUMBER:
+        drawn = drawn.decimals(0)
     if panel.nothing:
         drawn = drawn.no_value(panel.nothing)
     for place, query in enumerate(panel.queries):
