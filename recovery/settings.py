@@ -95,7 +95,7 @@ class Settings(BaseSettings):
         0.5, ge=0.25, le=10_000, description="Cache of the MongoDB that `recovery up` starts."
     )
 
-    # A beat every 2 s and three missed ones: a killed machine is known in 3 to 8 s, and a worker that is
+    # A beat every 2 s and three missed ones: a killed machine is known in 4 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
     heartbeat_interval: Duration = Field(
         2.0, ge=OFTEN, le=LONGEST_SILENCE // 2, description="How often a worker says that it lives."

@@ -61,7 +61,7 @@ REASONS = {
     "data_dir": "Beside your code, and in no one's way. Only `recovery up` uses it.",
     "mongo_cache_gb": "MongoDB would take half of the memory; on a developer's machine it shares that with the "
     "workers. Only `recovery up` uses it.",
-    "heartbeat_interval": "With the timeout below a dead machine is known in 3 to 8 s. One small write per worker "
+    "heartbeat_interval": "With the timeout below a dead machine is known in 4 to 8 s. One small write per worker "
     "and beat.",
     "heartbeat_timeout": "Three missed beats: a worker that its machine holds up for a few seconds is not taken for "
     "dead. At least twice the interval.",
