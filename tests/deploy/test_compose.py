@@ -36,11 +36,11 @@ HOLDERS = {
     "MONGO_ADMIN_PASSWORD": {"mongo-init"},
     "MONGO_CLIENT_PASSWORD": {"mongo-init"},
     "MONGO_WORKER_PASSWORD": {"mongo-init", "worker", "beat", "sweep"},
-    "MONGO_OPERATOR_PASSWORD": {"mongo-init", "init", "recovery"},
+    "MONGO_OPERATOR_PASSWORD": {"mongo-init", "init", "recovery", "drill"},
     "VALKEY_CLIENT_PASSWORD": {"valkey"},
     "VALKEY_WORKER_PASSWORD": {"valkey", "worker", "sweep"},
     "VALKEY_BEAT_PASSWORD": {"valkey", "beat"},
-    "VALKEY_OPERATOR_PASSWORD": {"valkey", "init", "recovery"},
+    "VALKEY_OPERATOR_PASSWORD": {"valkey", "init", "recovery", "drill"},
     "SPARK_SECRET": {"spark-master", "spark-worker", "sweep"},
     "GRAFANA_PASSWORD": {"grafana"},
 }
@@ -60,7 +60,7 @@ def full(env: dict[str, str]) -> dict[str, Service]:
 def test_what_runs(full: dict[str, Service], small_env: dict[str, str]) -> None:
     small = services(small_env)
     one_of_each = {"mongo-keyfile", "mongo1", "mongo-init", "valkey", "init", "worker", "beat", "recovery"}
-    spark, watch = {"spark-master", "spark-worker", "sweep"}, {"prometheus", "alertmanager", "grafana"}
+    spark, watch = {"spark-master", "spark-worker", "sweep"}, {"prometheus", "alertmanager", "grafana", "drill"}
     assert small.keys() == one_of_each
     assert full.keys() >= one_of_each | {"mongo2", "mongo3"} | spark | watch
     assert [(full[name].replicas, small[name].replicas) for name in ("worker", "beat")] == [(2, 1), (2, 1)]
