@@ -21,6 +21,7 @@ from tests.cluster import scheduled
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_prometheus import stays_silent, wait_whole
 from tests.metrics import watched
+from tests.metrics.alerts import rules
 from tests.metrics.prometheus import Prometheus, Series, hurried, needs_prometheus
 from tests.waiting import wait_until
 

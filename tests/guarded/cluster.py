@@ -73,17 +73,19 @@ class Cluster:
     def here(self, user: str, *arguments: str, **changes: str) -> int:
         """A command as this user in this process, with all that the drivers log: it costs a tenth of one of its own."""
         told, name = io.StringIO(), f"recovery {' '.join(arguments)}, by {user} with {list(changes)}"
-        logging_all = logging.StreamHandler(told)
         root, level = logging.getLogger(), logging.getLogger().level
-        root.addHandler(logging_all)
         root.setLevel(logging.DEBUG)
         try:
-            with patch.dict(os.environ, self.environment(user) | changes), redirect_stdout(told), redirect_stderr(told):
+            with (
+                patch.object(root, "handlers", [logging.StreamHandler(told)]),
+                patch.dict(os.environ, self.environment(user) | changes),
+                redirect_stdout(told),
+                redirect_stderr(told),
+            ):
                 return execute(arguments)
         except SystemExit as end:
             return int(end.code or 0)
         finally:
-            root.removeHandler(logging_all)
             root.setLevel(level)
             self.said[f"{len(self.said)}: {name}"] = told.getvalue().encode()
 

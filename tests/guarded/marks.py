@@ -2,7 +2,7 @@
 
 Each has characters that an address can't hold as they are, and a half before and behind them that is nowhere by
 chance: so it is found as it is, percent-encoded, escaped in JSON or Python, and where an address was cut in its middle.
-Of the whole there is the form in base64, too, in which messages and many records of other programs come.
+Of the whole, and of it as it stands in an address, there is the form in base64, too, in which messages come.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Mark:
         left, _, right = self.text.partition(ODD)
         halves = {"the first half": left.encode(), "the second half": right.encode()} if right else {}
         whole = {"as it is": self.text.encode(), "percent-encoded": self.encoded.encode()}
-        return {**whole, **halves, **{f"in base64, {n}": text for n, text in enumerate(_base64(self.text))}}
+        encoded = {f"in base64, {n}": text for n, text in enumerate([*_base64(self.text), *_base64(self.encoded)])}
+        return {**whole, **halves, **encoded}
 
 
 _RUN = secrets.token_hex(3)
