@@ -13,6 +13,19 @@ from collections.abc import Iterable
 from recovery.metrics import registry
 from recovery.records import Process, ProcessState
 
+LOST = ("MESSAGE_LOST", "WORK_TIMEOUT", "WORKER_LOST")
+"""Rules that find what was lost."""
+
+
+def begin(actors: Iterable[str]) -> None:
+    """Have at 0, from the start, what these actors may lose: else the first loss makes the series, and Prometheus can't
+    see that it grew."""
+    for actor in actors:
+        registry.ACTOR_WORK_TIMEOUTS.labels(actor)
+        for rule in LOST:
+            for metric in (registry.FINDINGS, registry.REPAIRS, registry.REQUEUES):
+                metric.labels(rule, actor)
+
 
 def requeued(reason: str, actors: Iterable[str]) -> None:
     """A task of each of these actors was queued again."""

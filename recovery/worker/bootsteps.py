@@ -13,6 +13,7 @@ from recovery import tracing
 from recovery.drill.orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.errors import RecoveryError, StoreDenied
+from recovery.metrics import counting
 from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles
 from recovery.worker import control
@@ -199,6 +200,7 @@ def _watch_children(worker: Any) -> None:
 def _serve_metrics(app: Recovery) -> None:
     from recovery.metrics.exporter import serve
 
+    counting.begin(app.actors)
     try:
         serve(app.settings, app.resources.store, app.resources.broker)
     except RecoveryError as error:  # a host that is none of ours, a port that is taken

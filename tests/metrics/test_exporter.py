@@ -78,6 +78,8 @@ def test_all_processes_of_a_prefork_worker_are_counted(stack: Stack, measured: S
     wait_until(lambda: [attempts(name) for name in names] == [1, 12, 1], 10, "what was counted")
     found = scrape(measured)
     assert found["recovery_workers_alive", ()] == 1
+    lost = (("actor", "collect"), ("rule", "WORKER_LOST"))
+    assert found["recovery_findings_total", lost] == 0, "there before the first one, which is else no increase"
     assert found["recovery_queue_depth", (("queue", "collect"),)] == 0
     assert found["recovery_processes_ended_total", (("state", "finished"), ("type", "workflow"))] == 1
     pool = worker.members()
