@@ -8,12 +8,14 @@ rest of `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
 folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
-folder named by our pid, and those that killed workers left behind are removed.
+folder named by our pid, held by a lock, and those that killed workers left behind are removed.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "recovery-metrics-"
@@ -25,8 +27,25 @@ def _metrics_folder() -> str:
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
         # Our own number, before we made one, was another's: the main process of a container is always 1.
         if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
+            _remove_unless_held(left)
+    while True:
+        made = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        # Held as long as this process, or one that it forks, lives. Not closed: the lock would end with it.
+        fcntl.flock(os.open(made, os.O_RDONLY), fcntl.LOCK_EX)
+        if Path(made).exists():  # else another one had taken it for left behind, before it was held
+            return made
+
+
+def _remove_unless_held(left: Path) -> None:
+    """Remove a folder whose worker is gone. One in another container that has this folder in common can't be seen, and
+    lives perhaps."""
+    with suppress(OSError):
+        folder = os.open(left, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        finally:
+            os.close(folder)
 
 
 if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.command import ROOT
 
@@ -24,3 +27,38 @@ def test_what_was_left_is_removed_also_of_our_own_number(tmp_path: Path) -> None
     )
     lives = tmp_path / f"recovery-metrics-{os.getpid()}-lives"
     assert set(tmp_path.iterdir()) == {lives, Path(run.stdout.strip())}
+
+
+def test_what_a_worker_holds_that_can_not_be_seen_is_left(tmp_path: Path) -> None:
+    """One in another container, which has the folder in common."""
+    held = tmp_path / "recovery-metrics-999999998-held"
+    held.mkdir()
+    env = {key: value for key, value in os.environ.items() if key != "PROMETHEUS_MULTIPROC_DIR"}
+    env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    holding = os.open(held, os.O_RDONLY)
+    try:
+        fcntl.flock(holding, fcntl.LOCK_EX)
+        run = subprocess.run(
+            ["sh", "-c", LEFT, sys.executable], env=env, capture_output=True, text=True, timeout=60, check=True
+        )
+    finally:
+        os.close(holding)
+    assert held in set(tmp_path.iterdir()) and Path(run.stdout.strip()).parent == tmp_path
+
+
+def test_a_worker_holds_its_own(tmp_path: Path) -> None:
+    env = {key: value for key, value in os.environ.items() if key != "PROMETHEUS_MULTIPROC_DIR"}
+    env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    code = "import os, recovery.worker; print(os.environ['PROMETHEUS_MULTIPROC_DIR'], flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdin is not None and worker.stdout is not None
+        folder = os.open(worker.stdout.readline().strip(), os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        worker.stdin.write("\n")
+        worker.stdin.close()
+        worker.wait(30)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
