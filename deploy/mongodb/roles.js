@@ -34,6 +34,7 @@ const roles = [
     {"collection": "actors", "actions": ["find"]},
     {"collection": "decisions", "actions": ["insert"]},
     {"collection": "graphs", "actions": ["insert"]},
+    {"collection": "leftCounts", "actions": ["insert", "update"]},
     {"collection": "markers", "actions": ["find"]},
     {"collection": "processTypes", "actions": ["find"]},
     {"collection": "processes", "actions": ["find", "insert", "update"]},

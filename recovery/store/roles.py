@@ -59,6 +59,8 @@ ROLES: Mapping[str, Rights] = {
         ((schema.PROCESSES,), "find insert update"),
         ((schema.TASKS, schema.DECISIONS, schema.GRAPHS), "insert"),
         ((*_SETTINGS, schema.MARKERS), "find"),
+        # What `recovery start` counted.
+        ((schema.LEFT_COUNTS,), "insert update"),
     ),
     WORKER: _rights(
         *_LOOK,

@@ -20,6 +20,11 @@ from tests.cli.command import recovery
 from tests.world import World
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "TIME_LIMIT", 30.0)
+
+
 def requeues(actor: str) -> float:
     return metrics.REQUEUES.labels("DUE", actor)._value.get()
 

@@ -80,6 +80,7 @@ def test_on_a_cluster_that_is_well(cluster: Cluster) -> None:
     assert cluster.database["auditLog"].count_documents({}) == 0
 
 
+@pytest.mark.soak
 def test_workers_that_took_none_are_called(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where others were quicker, all the time."""
     monkeypatch.setattr(run._Drill, "_rounds", lambda _: None)
@@ -149,6 +150,7 @@ def test_a_scanner_that_is_off(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     assert any("had not ended" in note for note in found.notes)
 
 
+@pytest.mark.soak
 def test_a_scanner_that_comes_late(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: for a second longer than what is promised there is no beat."""
     wait_only(monkeypatch, 60.0)  # a beat takes a while to start
@@ -207,6 +209,7 @@ def test_stopped_it_leaves_nothing(cluster: Cluster, number: signal.Signals) -> 
     assert nothing_left(cluster)
 
 
+@pytest.mark.soak
 def test_killed_its_canaries_end_by_themselves_and_are_removed_by_the_next(cluster: Cluster) -> None:
     cluster.worker()
     with under_way(cluster, "--processes", "3") as drill:
