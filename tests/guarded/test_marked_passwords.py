@@ -90,7 +90,7 @@ def test_each_part_had_the_rights_that_it_needs(cluster: Cluster, places: dict[s
         acl = {(one["username"], one["reason"], one["object"]) for one in client.acl_log(100)}
     # By the one the password could be read, by the other keys: doctor goes without.
     expected = {("operator", "command", "config|get"), ("operator", "command", "dbsize")}
-    # Who pings has a queue for the answers, and would remove it at its end: for that an operator takes the worker's user.
+    # Who pings would remove the queue of the answers at its end: for that an operator takes the worker's user.
     of_ping = {("operator", "command", name) for name in ("multi", "exec")}
     assert {one for one in acl if one[1] != "auth"} - of_ping == expected
 
