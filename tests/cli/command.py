@@ -20,9 +20,8 @@ Done = subprocess.CompletedProcess[str]
 
 
 def environment(changes: Mapping[str, str] = {}) -> dict[str, str]:
-    """The environment without settings but these, and a terminal wide enough that nothing is wrapped. Nor with the
-    folder of this process's metrics, if it has made one."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECOVERY_", "PROMETHEUS_"))}
+    """The environment without settings but these, and a terminal wide enough that nothing is wrapped."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RECOVERY_")}
     return {**clean, "COLUMNS": "300", "PYTHONPATH": str(ROOT), **changes}
 
 

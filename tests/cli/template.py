@@ -17,6 +17,7 @@ import runpy
 import select
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from importlib import import_module
@@ -90,6 +91,7 @@ def become(order: Mapping[str, Any]) -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.environ.clear()
     os.environ.update(order["env"])
+    tempfile.tempdir = None  # which was asked of another environment
     os.chdir(order["cwd"])
     sys.path.insert(0, order["cwd"])
     sys.argv[1:] = order["arguments"]

@@ -23,6 +23,7 @@ from tests.world import World
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "TIME_LIMIT", 30.0)
+    monkeypatch.setattr(counting, "_connected", [])  # another test's, whose command did not come to its end
 
 
 def requeues(actor: str) -> float:

@@ -228,6 +228,7 @@ def test_killed_its_canaries_end_by_themselves_and_are_removed_by_the_next(clust
     assert nothing_left(cluster)
 
 
+@pytest.mark.soak
 def test_a_probe_and_its_metrics(cluster: Cluster) -> None:
     port = free_port()
     cluster.beat()

@@ -75,8 +75,7 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
     "kind",
     [
         Kind.DIES,
-        Kind.AFTER,
-        *(pytest.param(kind, marks=pytest.mark.soak) for kind in (Kind.DIES_AFTER, Kind.BEFORE)),
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in (Kind.AFTER, Kind.DIES_AFTER, Kind.BEFORE)),
     ],
 )
 def test_an_attempt_is_counted_once(emptied: Settings, kind: Kind) -> None:

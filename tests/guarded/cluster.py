@@ -195,7 +195,7 @@ class Cluster:
         command = [sys.executable, "-m", "recovery", "worker", "--app", APP, "--concurrency", "2"]
         command += ["--name", name, "--pool", pool, "--loglevel", level]
         command += ["--queues", queues] if queues else []
-        env = {**environment(), "PYTHONUNBUFFERED": "1", **self.environment("worker", **more)}
+        env = {**_of_its_own(), "PYTHONUNBUFFERED": "1", **self.environment("worker", **more)}
         self.stack.workers.append(Child(name, command, self.stack.log(name), env=env))
         return self.stack.workers[-1]
 
@@ -208,7 +208,7 @@ class Cluster:
         lines = [f'{name.removeprefix("RECOVERY_").lower()} = "{env.pop(name)}"' for name in names]
         config = self._file(f"{name}.toml", "\n".join(lines))
         command = [sys.executable, "-m", "recovery", "beat", "--app", APP, "--loglevel", "debug"]
-        env = {**environment(), "PYTHONUNBUFFERED": "1", **env, "RECOVERY_CONFIG": str(config)}
+        env = {**_of_its_own(), "PYTHONUNBUFFERED": "1", **env, "RECOVERY_CONFIG": str(config)}
         self.stack.workers.append(Child(name, command, self.stack.log(name), env=env))
         return self.stack.workers[-1]
 
@@ -224,3 +224,8 @@ class Cluster:
         done = subprocess.run([sys.executable, *arguments], env=env, cwd=ROOT, capture_output=True, check=False)
         assert done.returncode in (0, 1), done
         self.said[name] = done.stdout + done.stderr
+
+
+def _of_its_own() -> dict[str, str]:
+    """The environment, without the folder of this process's metrics if it has made one."""
+    return {name: value for name, value in environment().items() if not name.startswith("PROMETHEUS_")}

@@ -177,6 +177,7 @@ def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pyt
     assert not any(name == "recovery_workers_alive" for name, _ in found)
 
 
+@pytest.mark.soak
 def test_a_thousand_scrapes_ask_the_servers_no_more_than_one(measured: Settings) -> None:
     """However many connections at once: one asks, and all have its answer; the next one asks a moment later."""
     asked_at: list[float] = []

@@ -24,6 +24,7 @@ PAGE = DOCS / "collection.md"
 EXPORTS = "/mnt/exports"
 
 
+@pytest.mark.soak
 def test_the_questions(tables: Tables, database: Database, settings: Any, tmp_path: Path) -> None:
     for shape in (*HEALTHY, *BROKEN, *HEALTHY):
         database.add(shape)

@@ -92,7 +92,7 @@ def spans_of(worker: Child) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.soak)])
 def test_the_environment_switches_it_on(stack: Stack, settings: Settings, pool: str) -> None:
     """And spans that are not sent yet are when a worker is told to end."""
     env = settings.environment() | {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_SCHEDULE_DELAY": "60000"}
