@@ -274,6 +274,7 @@ def _finished(failover: Failover, process_id: str) -> tuple[str, ...]:
     return graph.finished
 
 
+@pytest.mark.soak
 def test_a_claim_that_goes_back_to_who_is_gone_is_requeued_once_more(failover: Failover) -> None:
     """A pool process ended one task, and died in another; its parent was told of that once."""
 

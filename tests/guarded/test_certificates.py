@@ -344,6 +344,7 @@ def test_status_and_doctor_say_so(
     assert re.search("^OK +mongodb", out, re.MULTILINE)
 
 
+@pytest.mark.soak
 def test_a_worker_that_starts_says_so(servers: Servers, unfit: Certificates, tmp_path: Path) -> None:
     """It ends at once with a line: no waiting helps. A beat takes a file that can't be used as badly."""
     good = servers.environment("worker")

@@ -50,6 +50,7 @@ def now(resources: Resources, operation: Operation) -> Operation:
     return found
 
 
+@pytest.mark.soak
 def test_beside_what_is_there(resources: Resources, settings: Settings, precious: Path) -> None:
     """Two operations in one folder, which is one table."""
     reports = [sweep(settings, parquet=str(precious)) for _ in range(2)]

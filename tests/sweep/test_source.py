@@ -147,6 +147,7 @@ ODD: list[dict[str, Any]] = [
 """What another program may have written into a process."""
 
 
+@pytest.mark.soak
 def test_a_condition_means_the_same_of_damaged_records(tables: Tables, database: Database) -> None:
     for odd in ODD:
         update = {"q": {"_id": database.add(running)}, "u": {"$set": odd}}

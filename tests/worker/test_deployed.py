@@ -87,6 +87,7 @@ def test_celery_finds_the_application_in_the_folder(settings: Settings) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_spark_submit_takes_the_sweep(settings: Settings, tmp_path: Path) -> None:
     """From any folder, with Spark's own script. Nothing is lost yet, so it finds nothing."""
     submit = Path(sys.executable).parent / "spark-submit"
