@@ -113,13 +113,14 @@ class _Drill:
         """Start canaries until each worker had one, or was called for long enough."""
         until = time.monotonic() + CALL_TIMEOUT
         while self._missing() and time.monotonic() < until:
+            called: Canary | None = None
             for _ in self._crew.serving:
                 try:
                     called = self.flock.start(Kind.CALL)
                 except ServerUnavailable:
                     self._pause.wait(LOOK_EVERY)
-                    continue
-            self._await(called, until)
+            if called is not None:
+                self._await(called, until)
 
     def _missing(self) -> set[str]:
         """Those that took none, and are still there."""

@@ -39,9 +39,9 @@ from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import DEADLINES
 
 COUNT_LIMIT = 10_000
-"""Overdue records of a kind that are counted: 10 ms. How many there are in a storm nobody has to know exactly."""
+"""Overdue records of a kind that are counted. How many there are in a storm nobody has to know exactly."""
 CENSUS_BELIEVED = 900.0
-"""Seconds: several times as long as lies between two where ten million processes run."""
+"""Seconds: longer than lies between two of the slowest."""
 OPERATIONS = 100
 """That are told of: those that were ordered last."""
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 EVERY = 15.0
 """Seconds between two, as often as Prometheus asks by default."""
 SHARE = 50
-"""Times as long as it took nobody takes another: 10 million processes are counted in 4 s, each 200 s."""
+"""Times as long as it took nobody takes another."""
 TELL_EVERY = 300.0
 TIME_LIMIT = 5.0
 """Seconds after which it is cut off, to be tried again after SHARE times as long: scanners run in the same thread."""
@@ -49,11 +49,11 @@ class CensusTaker:
 
     def _take(self) -> bool:
         # Cut off, or killed in the middle, it was too much, perhaps: the next one waits for long.
-        if not self._store.censuses.begin(SHARE * TIME_LIMIT):
+        begun = self._store.censuses.begin(SHARE * TIME_LIMIT)
+        if begun is None:
             return False
         began = self._clock()
-        lines, without = self._store.censuses.count(), self._store.overview.without_deadline()
+        lines, without = self._store.censuses.count(), self._store.overview.missing_deadlines()
         took = self._clock() - began
         census = Census(id=THE_ONE, seconds=took, processes=lines, without_deadline=without)
-        self._store.censuses.save(census, max(EVERY, SHARE * took))
-        return True
+        return self._store.censuses.save(census, begun, max(EVERY, SHARE * took))

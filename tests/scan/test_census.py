@@ -10,12 +10,12 @@ import pytest
 from recovery.errors import StoreUnavailable
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
-from recovery.records import Process, ProcessState, ProcessTypePreferences
+from recovery.records import Census, Process, ProcessState, ProcessTypePreferences
 from recovery.scan import census
 from recovery.scan.census import CensusTaker
 from recovery.settings import Settings
 from recovery.store import Store, schema
-from recovery.store.views.census import Censuses
+from recovery.store.views.census import THE_ONE, Censuses
 from recovery.store.views.overview import Overview
 from tests.store.writing import put
 
@@ -102,6 +102,17 @@ def test_one_that_was_killed_in_the_middle_is_followed(store: Store) -> None:
     assert CensusTaker(store).take_if_due()
 
 
+def test_one_that_took_too_long_overwrites_none(store: Store) -> None:
+    begun = store.censuses.begin(60)
+    assert begun is not None
+    postponed(store, seconds=61)
+    make(store, "order", ProcessState.RUNNING, 1)
+    assert CensusTaker(store).take_if_due()
+    assert not store.censuses.save(Census(id=THE_ONE), begun, 60)
+    last = store.censuses.last(60)
+    assert last is not None and [line.count for line in last.processes] == [1]
+
+
 def test_a_clock_that_ran_ahead_keeps_nobody_from_counting(store: Store) -> None:
     assert store.censuses.begin(365 * 86_400)
     assert CensusTaker(store).take_if_due()
@@ -128,7 +139,7 @@ def test_a_database_that_is_away(store: Store, monkeypatch: pytest.MonkeyPatch) 
     def away(_: Any) -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(Overview, "without_deadline", away)
+    monkeypatch.setattr(Overview, "missing_deadlines", away)
     assert not CensusTaker(store).take_if_due()
 
 

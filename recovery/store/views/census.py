@@ -3,6 +3,8 @@ worker does it for all, seldom, and everybody reads what it wrote."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pymongo
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
@@ -34,22 +36,27 @@ class Censuses:
         self._database = database
         self._current, self._committed = current(database[schema.CENSUS]), committed(database[schema.CENSUS])
 
-    def begin(self, within: float) -> bool:
-        """Whether a census is due and nobody takes it: then nobody else may for so many seconds."""
+    def begin(self, within: float) -> datetime | None:
+        """Take a census upon oneself, if one is due and nobody takes it: until when, in so many seconds, nobody else
+        does. By that `save` is known to be of who began it. None: it is not due."""
         # One that is far off was set by a clock that ran ahead, and would be the last one.
         due: Document = {"$expr": {"$or": [{"$lte": ["$nextAt", "$$NOW"]}, {"$gt": ["$nextAt", after(FAR)]}]}}
         stages = [{"$set": {"nextAt": after(within)}}]
-        if self._current.update_one({"_id": THE_ONE, **due}, stages).matched_count:
-            return True
-        try:
-            first = self._current.update_one({"_id": THE_ONE, "nextAt": None}, stages, upsert=True)
-        except DuplicateKeyError:  # it is there, and not due
-            return False
-        return first.upserted_id is not None
+        begun = self._current.find_one_and_update({"_id": THE_ONE, **due}, stages, return_document=True)
+        if begun is None:
+            try:
+                begun = self._current.find_one_and_update(
+                    {"_id": THE_ONE, "nextAt": None}, stages, upsert=True, return_document=True
+                )
+            except DuplicateKeyError:  # it is there, and not due
+                return None
+        assert begun is not None  # it is an upsert
+        until: datetime = begun["nextAt"]
+        return until
 
     def count(self) -> tuple[CensusLine, ...]:
         """Running and broken processes by type, as a majority has them. Running ones: index `running`, and nothing but
-        it: 0.4 s for a million."""
+        it."""
         told = committed(self._database[schema.PROCESSES])
         lines = list[CensusLine]()
         for state, index in _COUNTED:
@@ -63,13 +70,13 @@ class Censuses:
             lines += [CensusLine(type=one["_id"], state=state.value, count=one["count"]) for one in found]
         return tuple(lines)
 
-    def save(self, census: Census, next_within: float) -> None:
-        """Save what was counted just now; the next one is due in so many seconds. Whoever was slower than the time that
-        it had overwrites a later one with what it counted a moment before: it is a count, and nothing is decided by
-        it."""
+    def save(self, census: Census, begun: datetime, next_within: float) -> bool:
+        """Save what was counted just now by who had begun it; the next one is due in so many seconds. False: it took
+        longer than it had, and somebody else has begun another."""
         fields = {key: literal(value) for key, value in to_document(census).items()}
         times = {"takenAt": "$$NOW", "nextAt": after(next_within)}
-        self._committed.update_one({"_id": census.id}, [{"$replaceWith": {**fields, **times}}], upsert=True)
+        ours = {"_id": census.id, "nextAt": begun}
+        return self._committed.update_one(ours, [{"$replaceWith": {**fields, **times}}]).matched_count == 1
 
     def last(self, within: float) -> Census | None:
         """The last one, as a majority has it; None if there is none that is at most so many seconds old."""

@@ -122,10 +122,14 @@ class Overview:
         Processes and decisions: index `deadlineMissing`, empty while all is well. Graphs have no such index, since
         each apply would pay for it: those of the running processes are looked up, one key per process.
         """
+        graphs = self._graphs_without(_HAS_DEADLINE, "deadline")
+        graphs += self._graphs_without(_RUNNING | {"recoveryTime": None}, "deadlineMissing")
+        return self.missing_deadlines() | {schema.GRAPHS: graphs}
+
+    def missing_deadlines(self) -> dict[str, int]:
+        """The same of decisions and processes alone: costs what is found."""
         return {
             schema.DECISIONS: self._count_missing(schema.DECISIONS, {"state": {"$in": _LIVE}}),
-            schema.GRAPHS: self._graphs_without(_HAS_DEADLINE, "deadline")
-            + self._graphs_without(_RUNNING | {"recoveryTime": None}, "deadlineMissing"),
             schema.PROCESSES: self._count_missing(schema.PROCESSES, _RUNNING),
         }
 
