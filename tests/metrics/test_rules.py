@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docs.blocks import DOCS, ROOT
+from tests.docs.blocks import DOCS, PAGES, ROOT
 from tests.metrics.alerts import RULES, rules
 
 PROMETHEUS, ALERTMANAGER = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
@@ -112,3 +112,8 @@ def test_each_severity_goes_its_way(severity: str, receiver: str) -> None:
 
 def tool(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_pages_name_no_alert_that_there_is_not() -> None:
+    named = {name for page in PAGES for name in re.findall(r"\bRecovery[A-Z][a-z]\w+", page.read_text())}
+    assert named - rules().keys() <= {"RecoveryError"}
