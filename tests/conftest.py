@@ -20,8 +20,10 @@ from xdist.scheduler import LoadScopeScheduling
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests.built_once import build_commands_once
+from tests.preloaded import process
 
 build_commands_once()
+process.install()
 
 _tests = itertools.count()
 # Valkey's own limit without configuration.

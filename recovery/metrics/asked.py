@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from importlib.metadata import version
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
@@ -19,6 +18,7 @@ from recovery.metrics.answers import Messages
 from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import time_limit
+from recovery.version import library_version
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Asked(Collector):
 
 def _build() -> Metric:
     metric = GaugeMetricFamily("recovery_build_info", "The version of this worker; always 1.", labels=["version"])
-    metric.add_metric([version("recovery-workers")], 1)
+    metric.add_metric([library_version()], 1)
     return metric
 
 

@@ -48,5 +48,10 @@ def _remove_unless_held(left: Path) -> None:
             os.close(folder)
 
 
-if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics_folder()
+def keep_metrics() -> None:
+    """Name a folder for them, unless the environment does."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics_folder()
+
+
+keep_metrics()

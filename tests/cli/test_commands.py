@@ -26,6 +26,7 @@ from recovery.store.views.overview import DEADLINES
 from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.conftest import forget_metrics
 from tests.emptied import empty
+from tests.preloaded.process import NEVER
 from tests.waiting import wait_until
 
 APP = "tests.cli.shop:app"
@@ -263,7 +264,7 @@ def alive(process: psutil.Process) -> bool:
 
 def test_a_worker_is_celerys_own_process(stack: Stack, env: dict[str, str]) -> None:
     """`recovery worker` becomes Celery, so what is signalled is the worker."""
-    worker = stack.start_worker(APP, env=env)
+    worker = stack.start_worker(APP, env={**env, NEVER: "1"})
     wait_until(lambda: "celery" in psutil.Process(worker.pid).cmdline(), 30, "Celery's command line")
     assert "--without-gossip" in psutil.Process(worker.pid).cmdline()
     os.kill(worker.pid, signal.SIGTERM)

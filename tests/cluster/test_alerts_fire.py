@@ -1,5 +1,5 @@
 """Alerts fire when what they are for really happens: each rule, on a real cluster and a real Prometheus, within a
-twentieth of its time (see `hurried`); and for ten minutes of health none does, at full length."""
+twentieth of its time (see `hurried`). Those of whole days and of drills are in `test_alerts_that_take_long`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,61 +14,14 @@ import pytest
 import redis
 
 from recovery.engine.operations.overrides import ActorOverrides
-from recovery.stack import Child, Mongod, Valkey
-from recovery.stack.ports import free_port
+from recovery.stack import Mongod, Valkey
 from tests.cluster import scheduled
 from tests.cluster.conftest import Cluster
-from tests.cluster.test_prometheus import stays_silent, wait_whole
+from tests.cluster.scene import Scene, scene
 from tests.metrics import watched
-from tests.metrics.alerts import rules
-from tests.metrics.prometheus import Prometheus, Series, hurried, needs_prometheus
-from tests.waiting import wait_until
+from tests.metrics.prometheus import needs_prometheus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
-
-FACTOR = 20
-
-
-class Scene:
-    """Two workers, a beat, and the Prometheus that looks at them."""
-
-    def __init__(self, cluster: Cluster, prometheus: Prometheus, workers: list[Child], beat: Child) -> None:
-        self.cluster, self.prometheus, self.workers, self.beat = cluster, prometheus, workers, beat
-
-    def fires(self, *alerts: str, timeout: float = 60, beside: tuple[str, ...] = ()) -> None:
-        """All of these come to fire, and no other does but those that go with them."""
-        expected = {f"Recovery{name}" for name in alerts}
-        fired: set[str] = set()
-
-        def all_fired() -> bool:
-            fired.update(self.prometheus.firing())
-            return expected <= fired
-
-        with suppress(AssertionError):
-            wait_until(all_fired, timeout, "alerts to fire")
-        assert expected <= fired
-        others = fired - expected - {f"Recovery{name}" for name in beside}
-        assert {alert: self.course(rules()[alert]["expr"]) for alert in others} == {}, self.course("up")
-
-    def course(self, query: str) -> list[Series]:
-        """What a query gave within the last two minutes, to see why an alert fired."""
-        now = self.prometheus.now()
-        return self.prometheus.ask_over(query, now - 120, now, 1.0)
-
-    def ceases(self, *alerts: str, timeout: float = 60) -> None:
-        """None of these fires any more."""
-        named = {f"Recovery{name}" for name in alerts}
-        wait_until(lambda: not named & self.prometheus.firing().keys(), timeout, f"the end of {sorted(named)}")
-
-
-@contextmanager
-def scene(cluster: Cluster, folder: Path, *, every: float = 1.0, slow: bool = False) -> Iterator[Scene]:
-    ports = [free_port(), free_port()]
-    beat = cluster.beat()
-    workers = [cluster.worker(metrics_port=port, concurrency=2, wait=False) for port in ports]
-    with Prometheus(folder, ports, every=every, rules=None if slow else hurried(FACTOR)) as prometheus:
-        wait_whole(prometheus)
-        yield Scene(cluster, prometheus, workers, beat)
 
 
 @pytest.fixture(autouse=True)
@@ -91,12 +43,6 @@ def patient(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
     cluster.serve(watched)
     with scene(cluster, tmp_path / "prometheus", every=5.0) as found:
         yield found
-
-
-def test_ten_minutes_of_health(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.serve(watched)
-    with scene(cluster, tmp_path / "prometheus", slow=True) as found:
-        stays_silent(cluster, found.prometheus, 600)
 
 
 def test_the_workers_are_killed(seen: Scene) -> None:

@@ -96,8 +96,13 @@ def stays_silent(cluster: Cluster, prometheus: Prometheus, seconds: float = HEAL
         return prometheus.now() > since + seconds
 
     wait_until(over, seconds + 30, "some seconds of health")
+    was_silent(prometheus, since)
+
+
+def was_silent(prometheus: Prometheus, since: float) -> None:
+    """From then until now no alert's expression gave anything."""
     until = prometheus.now()
-    step = max(0.5, seconds / 5000)
+    step = max(0.5, (until - since) / 5000)
     expressions = {alert: rule["expr"] for alert, rule in rules().items()}
     spoke = {alert: prometheus.ask_over(expr, since, until, step) for alert, expr in expressions.items()}
     assert {alert: series for alert, series in spoke.items() if series} == {}

@@ -7,9 +7,19 @@ import os
 import signal
 from pathlib import Path
 
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
 from recovery import Promise, Recovery
 
 app = Recovery()
+
+if "SPANS" in os.environ:
+    provider = TracerProvider(shutdown_on_exit=False)
+    spans = Path(os.environ["SPANS"]).open("a")  # noqa: SIM115 - for as long as the process lives
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=spans)))
+    trace.set_tracer_provider(provider)
 
 
 @app.actor()
@@ -24,7 +34,9 @@ def refuse(reason: str) -> None:
 
 @app.actor(retry=None)
 def blab() -> None:
-    """What no application should do: it logs the address of a server, and another stands in its error."""
+    """What no application should do: it logs the address of a server, tells it to its trace, and another stands in its
+    error."""
+    trace.get_current_span().set_attribute("address", os.environ["RECOVERY_BROKER_URL"])
     logging.getLogger(__name__).warning("connected to %s", os.environ["RECOVERY_BROKER_URL"])
     raise ValueError(os.environ["RECOVERY_MONGO_URI"])
 

@@ -25,6 +25,7 @@ from tests.guarded.authority import Pair
 from tests.guarded.marks import key, password
 from tests.guarded.places import ProcessList, files, of_mongodb
 from tests.guarded.servers import ADMIN, DATABASE, Servers
+from tests.preloaded.process import NEVER
 from tests.waiting import wait_until
 
 APP = "tests.guarded.app:app"
@@ -62,6 +63,7 @@ class Cluster:
 
     def environment(self, user: str, **more: str) -> dict[str, str]:
         own = {"RECOVERY_APP": APP, "TMPDIR": str(self.temporary), "RECOVERY_SCAN_INTERVAL": "0.3", "COLUMNS": "300"}
+        own["SPANS"] = str(self.temporary / "spans")
         return self.servers.environment(user, **own, PYTHONPATH=str(ROOT), **more)
 
     def run(self, user: str, *arguments: str) -> Done:
@@ -227,5 +229,7 @@ class Cluster:
 
 
 def _of_its_own() -> dict[str, str]:
-    """The environment, without the folder of this process's metrics if it has made one."""
-    return {name: value for name, value in environment().items() if not name.startswith("PROMETHEUS_")}
+    """The environment, without the folder of this process's metrics if it has made one; for a process that `ps` shows
+    as users start it."""
+    own = {name: value for name, value in environment().items() if not name.startswith("PROMETHEUS_")}
+    return own | {NEVER: "1"}

@@ -56,6 +56,7 @@ SEEN = {
     "file logs/mongod.log": "Authentication failed",
     "file logs/valkey.log": "Ready to accept connections",
     "file tmp/recovery-metrics-[0-9]+-[^/]+/counter_[0-9]+.db": "recovery_",
+    "file tmp/spans": '"name": "attempt double"',
     "Redis appendonlydir/.*incr.aof": "recovery.nudge",
     "MongoDB local.oplog.rs": "order-4711",
     "MongoDB recovery.auditLog": "the ledger is closed",
@@ -117,6 +118,7 @@ def test_what_is_planted_is_found(cluster: Cluster, places: dict[str, bytes]) ->
     found = find(cluster.marks, cluster.places())
     for one in (
         r"redis worker percent-encoded in file logs/threads\.log",
+        r"rworker percent-encoded in file tmp/spans",
         r"mworker percent-encoded in MongoDB recovery\.decisions",
         r"mworker percent-encoded in MongoDB local\.oplog\.rs",
         r"mworker percent-encoded in said by recovery start blabbing",

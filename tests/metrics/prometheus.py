@@ -42,14 +42,27 @@ class Prometheus:
 
     def __init__(self, folder: Path, ports: Iterable[int], *, every: float = 1.0, rules: str | None = None) -> None:
         """`rules` as the text of a file; by default those that are deployed."""
-        self._folder, self._port = folder, free_port()
+        self._folder, self._port, self._targets = folder, free_port(), [*ports]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rules.yml").write_text(RULES.read_text() if rules is None else rules)
         interval = f"{round(every * 1000)}ms"
-        job = {"job_name": "recovery", "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+        named = {"files": ["targets.json"], "refresh_interval": "1s"}
+        job = {"job_name": "recovery", "file_sd_configs": [named]}
         times = {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
         document = {"global": times, "rule_files": ["rules.yml"], "scrape_configs": [job]}
         (folder / "prometheus.yml").write_text(yaml.safe_dump(document))
+        self._name_targets()
+
+    def scrape(self, port: int) -> None:
+        """From within a second or so on, this one as well."""
+        self._targets.append(port)
+        self._name_targets()
+
+    def _name_targets(self) -> None:
+        group = {"targets": [f"127.0.0.1:{port}" for port in self._targets]}
+        written = self._folder / "targets.json.written"
+        written.write_text(json.dumps([group]))
+        written.replace(self._folder / "targets.json")
 
     def __enter__(self) -> Self:
         options = [

@@ -18,6 +18,7 @@ from recovery.errors import DataDirectoryError, InputError, PortTaken, ServerUna
 from recovery.settings import Settings
 from recovery.stack import Mongod, Stack, Valkey, datadir, server
 from recovery.stack.ports import HOST, free_port, is_free
+from tests.preloaded.process import NEVER
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +197,7 @@ def test_worker_gets_its_options_and_the_servers(
         "time.sleep(600)\n"
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(NEVER, "1")
     env = {"RECOVERY_BROKER_URL": settings.broker_url}
     worker = stack.start_worker("shop:app", concurrency=3, queues=["a", "b"], name=end.__name__, env=env)
     beat = stack.start_beat("shop:app")

@@ -1,0 +1,187 @@
+"""Alerts on what has gone on for long, or that need more than two workers to be seen; and for ten minutes in which
+workflows run none fires, at full length."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from recovery import operations
+from recovery.operations import Asked
+from recovery.stack import Child
+from recovery.stack.ports import free_port
+from tests.cli.command import ROOT, command, environment
+from tests.cluster.conftest import Cluster
+from tests.cluster.scene import Scene, scene
+from tests.cluster.test_prometheus import wait_whole, was_silent
+from tests.metrics import watched
+from tests.metrics.prometheus import Prometheus, needs_prometheus
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
+
+HASTE = 200
+"""How much shorter the times of those are that hold for an hour."""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others' workers remove nothing."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.fixture
+def seen(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus") as found:
+        yield found
+
+
+@contextmanager
+def drilling(seen: Scene, folder: Path) -> Iterator[Child]:
+    """`recovery drill --watch`, whose metrics are scraped."""
+    port = free_port()
+    env = {**seen.cluster.settings.environment(), "RECOVERY_METRICS_PORT": str(port), "RECOVERY_SCAN_INTERVAL": "0.5"}
+    options = ["--watch", "--every", "10s", "--processes", "3"]
+    drill = Child("drill", command("drill", *options), folder / "drill.log", env=environment(env), cwd=ROOT)
+    try:
+        seen.prometheus.scrape(port)
+        started = 'sum(recovery_drill_probes_total{outcome="ok"}) > 0'
+        wait_until(lambda: seen.prometheus.ask(started) or not drill.running, 60, "a drill")
+        assert drill.running, "\n".join(drill.last_lines(20))
+        yield drill
+    finally:
+        drill.kill_group()
+
+
+def hold_all_slots(seen: Scene) -> None:
+    for _ in range(4):
+        seen.cluster.app.start("long", seen.cluster.folder)
+    seen.cluster.wait_began(4)
+
+
+def test_nobody_finds_what_a_drill_leaves_to_be_found(seen: Scene, tmp_path: Path) -> None:
+    """Its delays and the claims that it drops: there is no beat any more."""
+    with drilling(seen, tmp_path):
+        seen.beat.kill_group()
+        seen.fires("DrillFailed", timeout=90, beside=("NobodyScans", "Stuck", "DrillLate"))
+
+
+def test_scanners_run_more_rarely_than_a_drill_was_promised(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.settings = cluster.settings.model_copy(update={"scan_interval": 5.0})
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus") as found, drilling(found, tmp_path):
+        found.fires("DrillLate", timeout=120)
+
+
+def test_a_task_has_waited_for_long(seen: Scene) -> None:
+    """All slots are taken."""
+    hold_all_slots(seen)
+    seen.cluster.app.start("steady", 1, 0.0)
+    decisions = seen.cluster.database["decisions"]
+    wait_until(lambda: decisions.count_documents({"state": "queued"}) == 1, 20, "a queued task")
+    past = seen.cluster.app.resources.store.now() - timedelta(hours=1)
+    assert decisions.update_one({"state": "queued"}, {"$set": {"queuedAt": past}}).modified_count == 1
+    seen.fires("QueueWaits")
+
+
+def test_more_becomes_overdue_than_is_looked_at(cluster: Cluster, tmp_path: Path) -> None:
+    """Whatever is started waits, and nobody looks at it."""
+    cluster.settings = cluster.settings.model_copy(update={"idle_timeout": 1.0})
+    cluster.app.resources.settings = cluster.settings
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus") as found:
+        hold_all_slots(found)
+        found.beat.kill_group()
+        done = threading.Event()
+
+        def start_more() -> None:
+            for _ in range(1100):
+                cluster.app.start("steady", 1, 0.0)
+            while not done.wait(0.1):
+                cluster.app.start("steady", 1, 0.0)
+
+        starting = threading.Thread(target=start_more)
+        starting.start()
+        try:
+            found.fires("OverdueGrows", timeout=150, beside=("NobodyScans", "Stuck", "QueueGrows", "QueueWaits"))
+        finally:
+            done.set()
+            starting.join()
+
+
+def test_mongodb_takes_no_writes(seen: Scene) -> None:
+    """As a service does whose disk is nearly full. Something is overdue, and is to be queued again."""
+    seen.cluster.app.start("long", seen.cluster.folder)
+    seen.cluster.wait_began(1)
+    past = seen.cluster.app.resources.store.now() - timedelta(hours=1)
+    seen.cluster.database["decisions"].update_many({"state": "working"}, {"$set": {"recoveryTime": past}})
+    admin = seen.cluster.database.client.admin
+    admin.command({"setUserWriteBlockMode": 1, "global": True})
+    try:
+        seen.fires("ScansCutOff", timeout=90, beside=("NoWorkers", "NobodyScans", "Stuck", "MongoDBAway"))
+    finally:
+        admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def test_two_versions_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """The third worker is told so: by what is installed where it looks first."""
+    other = tmp_path / "installed" / "recovery_workers-99.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: recovery-workers\nVersion: 99.0\n")
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus", factor=HASTE) as found:
+        port = free_port()
+        settings = cluster.settings.model_copy(update={"metrics_port": port})
+        env = {**settings.environment(), "PYTHONPATH": f"{other.parent}:{ROOT}"}
+        third = cluster.stack.start_worker("tests.metrics.watched:app", concurrency=1, env=env)
+        found.prometheus.scrape(port)
+        found.fires("VersionsMixed", beside=("NotScraped",))
+        third.terminate()
+        found.ceases("VersionsMixed")
+
+
+def test_an_operation_stands(cluster: Cluster, tmp_path: Path) -> None:
+    """It was paused, and nobody resumes it."""
+    cluster.serve(watched)
+    for _ in range(20):
+        cluster.app.start("long", cluster.folder)
+    with scene(cluster, tmp_path / "prometheus", factor=HASTE) as found:
+        resources = cluster.app.resources
+        number = operations.start(resources, Asked(kind="check", everything=True, rate=0.1, spark=False), "a test").id
+        wait_until(lambda: found.prometheus.ask("recovery_operation_done"), 30, "an operation under way")
+        operations.pause(resources, number, "a test")
+        found.fires("OperationStands")
+        operations.cancel(resources, number, "a test")
+        found.ceases("OperationStands")
+
+
+def test_ten_minutes_of_a_demo_without_kills(tmp_path: Path) -> None:
+    """The rules as they are deployed: none gives anything."""
+    seconds = 600.0
+    options = ["--kill-every", "0s", "--for", f"{seconds + 120:g}s", "--processes", "10", "--keep", "--json"]
+    demo = Child("demo", command("demo", *options), tmp_path / "demo.log", env=environment(), cwd=ROOT)
+    try:
+        ports = wait_until(lambda: metrics_ports(tmp_path) if demo.running else [0], 60, "the ports of two workers")
+        with Prometheus(tmp_path / "prometheus", ports, every=5.0) as prometheus:
+            wait_whole(prometheus)
+            since = prometheus.now()
+            wait_until(lambda: prometheus.now() > since + seconds or not demo.running, seconds + 30, "ten minutes")
+            was_silent(prometheus, since)
+            assert prometheus.ask(f"increase(recovery_processes_ended_total[{seconds:g}s]) > 100"), "it was at work"
+        assert demo.wait(300) and demo.exit_code == 0, "\n".join(demo.last_lines(20))
+    finally:
+        demo.kill_group()
+
+
+def metrics_ports(folder: Path) -> list[int]:
+    """Those that the workers of a demo say they serve at; none until two do."""
+    logs = [log.read_text() for log in folder.glob("recovery-demo-*/logs/worker-*.log")]
+    said = [found for log in logs if (found := re.search(r"metrics: http://127\.0\.0\.1:(\d+)/", log))]
+    return [int(found[1]) for found in said] if len(said) == 2 else []
