@@ -26,6 +26,7 @@ from typing import Any
 import typer.main
 
 from tests.built_once import build_commands_once
+from tests.preloaded import process
 
 PATIENCE = "COMPLETION_IN_TESTS"
 """Seconds that a completion may take, on a machine on which more is going on than a person's shell."""
@@ -95,6 +96,8 @@ def become(order: Mapping[str, Any]) -> None:
     os.chdir(order["cwd"])
     sys.path.insert(0, order["cwd"])
     sys.argv[1:] = order["arguments"]
+    if order["arguments"][:1] == ["demo"]:
+        process.install()
     if patience := os.environ.pop(PATIENCE, ""):
         sys.modules["recovery.cli.completion"].TIMEOUT = float(patience)  # type: ignore[attr-defined]
     try:

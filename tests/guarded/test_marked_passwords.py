@@ -26,6 +26,8 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with redis.Redis.from_url(servers.broker_url(ADMIN)) as client:
+        client.acl_log_reset()  # of what tests of other files were refused, on the same servers
     made = Cluster(servers, tmp_path_factory.mktemp("cluster"))
     yield made
     made.stop()

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -96,11 +97,12 @@ def install() -> None:
 def _template() -> socket.socket:
     """Where it takes orders. It ends with us."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    folder = tempfile.mkdtemp()
+    folder = Path(tempfile.gettempdir()) / f"preloaded-{uuid.uuid4().hex}"
+    folder.mkdir()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RECOVERY_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded.template", str(its.fileno())],
-        env={**env, "PYTHONPATH": str(ROOT), "TMPDIR": folder, "PROMETHEUS_MULTIPROC_DIR": folder},
+        env={**env, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "PROMETHEUS_MULTIPROC_DIR": str(folder)},
         cwd=ROOT,
         pass_fds=[its.fileno()],
     )
@@ -109,7 +111,7 @@ def _template() -> socket.socket:
     return ours
 
 
-def _end(process: subprocess.Popen[bytes], ours: socket.socket, folder: str, owner: int) -> None:
+def _end(process: subprocess.Popen[bytes], ours: socket.socket, folder: Path, owner: int) -> None:
     if os.getpid() == owner:
         ours.close()
         process.wait()
