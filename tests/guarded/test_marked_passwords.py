@@ -50,7 +50,8 @@ def test_no_mark_is_anywhere(cluster: Cluster, places: dict[str, bytes]) -> None
 
 SEEN = {
     "process list": "-m celery -A recovery.worker.app worker --hostname prefork@",
-    "file logs/prefork.log": "] twice [0-9a-f]{32}/start attempt 1: finished",
+    # Whose queue the other worker does not serve.
+    "file logs/prefork.log": "] crashing [0-9a-f]{32}/start attempt 1: finished",
     "file logs/refused.log": "MongoDB at mongodb://127.0.0.1:[0-9]+ refuses: Authentication failed. Check the user",
     "file logs/threads.log": r"Cannot connect to rediss://worker:\*\*@127.0.0.1",
     "file logs/beat.log": "beat: Starting",
