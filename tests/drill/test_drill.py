@@ -21,6 +21,7 @@ from recovery.drill.promises import Promise
 from recovery.drill.report import Report
 from recovery.drill.run import Plan
 from recovery.drill.sightings import Outcome
+from recovery.errors import ServerUnavailable
 from recovery.stack.ports import free_port
 from recovery.store import schema
 from tests.cli import schemas
@@ -90,6 +91,20 @@ def test_workers_that_took_none_are_called(cluster: Cluster, monkeypatch: pytest
     found = run.run(cluster.app.resources, Plan())
     assert [one.canaries > 0 for one in found.workers] == [True, True]
     assert outcomes(found) == {"start": "came"} and nothing_left(cluster)
+
+
+def test_a_store_that_takes_no_calls(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who took no canary is told as such, and the drill ends."""
+
+    def away(*_: Any, **__: Any) -> None:
+        raise ServerUnavailable("MongoDB is away")
+
+    monkeypatch.setattr(run._Drill, "_rounds", lambda _: None)
+    monkeypatch.setattr(run, "CALL_TIMEOUT", 0.3)
+    monkeypatch.setattr(run.Flock, "start", away)
+    cluster.worker()
+    found = run.run(cluster.app.resources, Plan())
+    assert [one.canaries for one in found.workers] == [0] and not outcomes(found)
 
 
 def test_kills(cluster: Cluster) -> None:

@@ -13,6 +13,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 
 from recovery import Backoff
 from recovery.engine.lifecycle import applier as applying
+from recovery.engine.operations.redo import redo_process
+from recovery.records.ids import START_TASK
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue
 from recovery.store import schema
@@ -246,6 +248,18 @@ def test_a_restart_keeps_the_trace(world: World, traces: Traces) -> None:
     attempts = traces.named("attempt order")
     assert [(one.said("outcome"), one.said("restarts")) for one in attempts] == [("failed", None), ("finished", 1)]
     assert len({one.parent for one in attempts}) == 1 and len({one.trace for one in traces.all()}) == 1
+
+
+def test_a_process_that_is_done_again_keeps_the_trace(shop: World, traces: Traces) -> None:
+    shop.tell()
+    process_id = shop.app.start("order")
+    shop.bring_to_end(process_id)
+    redo_process(shop.app.resources, process_id, "the data was wrong", [START_TASK])
+    shop.bring_to_end(process_id)
+    attempts = traces.named("attempt order")
+    assert [(one.said("outcome"), one.said("epoch")) for one in attempts] == [("finished", None), ("finished", 1)]
+    assert {one.parent for one in attempts} == {traces.named("start order")[0].id}
+    assert len(traces.named("attempt pack")) == 4 and len({one.trace for one in traces.all()}) == 1
 
 
 class Rude(SpanProcessor):
