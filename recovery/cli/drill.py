@@ -130,7 +130,7 @@ def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> Non
     from recovery.drill.probe import watch
 
     settings, said = resources.settings, messages()
-    if settings.metrics_port is None:
+    if not settings.metrics_port:
         said.print("no metrics are served: set RECOVERY_METRICS_PORT", style="yellow")
     else:
         from recovery.metrics.exporter import serve

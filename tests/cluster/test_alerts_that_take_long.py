@@ -173,6 +173,7 @@ def test_ten_minutes_of_a_demo_without_kills(tmp_path: Path) -> None:
             wait_whole(prometheus)
             since = prometheus.now()
             wait_until(lambda: prometheus.now() > since + seconds or not demo.running, seconds + 30, "ten minutes")
+            assert prometheus.now() > since + seconds, demo.last_lines(20)
             was_silent(prometheus, since)
             assert prometheus.ask(f"increase(recovery_processes_ended_total[{seconds:g}s]) > 100"), "it was at work"
         assert demo.wait(300) and demo.exit_code == 0, "\n".join(demo.last_lines(20))

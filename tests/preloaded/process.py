@@ -40,6 +40,7 @@ class Forked:
             try:
                 socket.send_fds(template, [json.dumps(order).encode()], [reading, output])
                 self.pid = int(template.recv(20))
+                assert self.pid, "no process could be forked"
             finally:
                 _adopt(False)
         os.close(reading)
@@ -107,6 +108,7 @@ def _template() -> socket.socket:
         pass_fds=[its.fileno()],
     )
     its.close()
+    ours.settimeout(60)
     atexit.register(_end, process, ours, folder, os.getpid())
     return ours
 

@@ -72,17 +72,19 @@ def serve(orders: socket.socket) -> None:
         between = os.fork()
         if between == 0:
             # Ends at once, so that the other is given to whoever asked.
-            forked = os.fork()
-            if forked:
-                os.write(writing, str(forked).encode())
+            if os.fork():
                 os._exit(0)
+            os.setsid()
+            os.write(writing, str(os.getpid()).encode())
             for descriptor in (orders.detach(), reading, writing):
                 os.close(descriptor)
             become(json.loads(message), *streams)
-        os.waitpid(between, 0)
-        orders.send(os.read(reading, 20))
-        for descriptor in (*streams, reading, writing):
+        for descriptor in (*streams, writing):
             os.close(descriptor)
+        pid = os.read(reading, 20)  # none, if it could not be forked
+        os.close(reading)
+        os.waitpid(between, 0)
+        orders.send(pid or b"0")
 
 
 def _import_all() -> None:
@@ -97,7 +99,6 @@ def _import_all() -> None:
 
 def become(order: Mapping[str, Any], stdin: int, output: int) -> NoReturn:
     """Be the program that is ordered, once a line has come. Raises SystemExit at its end."""
-    os.setsid()
     if not _told_to_go(stdin):
         os._exit(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
