@@ -24,6 +24,11 @@ def begin(resources: Resources) -> None:
         _connected.append((resources, counted()))
 
 
+def is_scraped() -> None:
+    """What this process counts is taken from its own metrics: nothing is left."""
+    _connected.clear()
+
+
 def leave() -> None:
     """Leave what was counted since. Does not raise where MongoDB does not take it: then it is a count too few."""
     if not _connected:

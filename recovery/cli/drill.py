@@ -64,7 +64,7 @@ def drill(
     _check(watch=watch, every=every, kill=kill, yes=yes)
     resources = connect()
     if kill and not yes:
-        _ask(resources)
+        _ask(resources, plan)
     try:
         with signals():
             if watch:
@@ -93,17 +93,18 @@ def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
         raise InputError("--kill kills a pool process and a worker, and nobody can be asked here: add --yes")
 
 
-def _ask(resources: Resources) -> None:
-    """Have the user agree. Raises InputError if he does not; where nothing may be killed he is not asked, and the drill
-    is refused, on record."""
+def _ask(resources: Resources, plan: Plan) -> None:
+    """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
+    from recovery.engine.operations.auditing import audited
     from recovery.errors import InputError
     from recovery.plurals import count
 
     try:
         crew = muster(resources, kill=True)
     except InputError:
-        return
+        with audited(resources, "drill", "kill", plan.why):
+            raise
     names = ", ".join(one.name for one in crew.serving)
     question = (
         f"A pool process and a worker, one of {count(len(crew.serving), 'worker')} ({names}), are killed with all that "
@@ -133,9 +134,11 @@ def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> Non
     if not settings.metrics_port:
         said.print("no metrics are served: set RECOVERY_METRICS_PORT", style="yellow")
     else:
+        from recovery.cli import counting
         from recovery.metrics.exporter import serve
 
         serve(settings, resources.store, resources.broker)
+        counting.is_scraped()
         said.print(f"metrics on http://{settings.metrics_host}:{settings.metrics_port}/metrics", style="dim")
     watch(
         resources,

@@ -89,8 +89,8 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether every promise was kept that was tried."""
-        return all(one.outcome is Outcome.OK for one in self.steps)
+        """Whether every promise was kept that was tried, and any was."""
+        return bool(self.steps) and all(one.outcome is Outcome.OK for one in self.steps)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -18,11 +18,11 @@ from recovery.drill.flock import Flock
 from recovery.drill.orders import DELAY, HOLD, Kind, Victim
 from recovery.drill.promises import Promise, Step, net, patience, promised
 from recovery.drill.report import Report, Taker, measured
-from recovery.drill.sightings import Canary
+from recovery.drill.sightings import Canary, Probe
 from recovery.engine import Resources
 from recovery.engine.operations.auditing import audited
 from recovery.errors import InputError, ServerUnavailable
-from recovery.records.ids import new_process_id
+from recovery.records.ids import START_TASK, new_process_id
 
 LOOK_EVERY = 0.05
 """Seconds. What is looked for stands in a record for a second at least."""
@@ -67,7 +67,7 @@ class _Drill:
         self._resources, self._plan, self._crew, self._tell = resources, plan, crew, tell
         self._settings = resources.settings
         self.flock = Flock(resources, self.id)
-        self.left = 0
+        self.left, self._unstarted = 0, 0
         self._began, self._pause = time.monotonic(), threading.Event()
         self._neighbours = False
         self._killed: set[str] = set()
@@ -164,12 +164,15 @@ class _Drill:
         if running:
             self._notes.append(f"{running} canaries had not ended when nothing went on any more")
         if unstarted > 0:
+            self._unstarted = unstarted
             self._notes.append(f"{unstarted} canaries were not started, since nothing went on")
 
     def report(self) -> Report:
         """What came of it."""
         took, kills = self.flock.took(), [one for one in self.flock.canaries if self.flock.declined(one) is None]
         probes = [probe for one in kills for probe in one.probes(self.flock.worker_timeout)]
+        unstarted = self._unstarted or int(not self.flock.canaries)
+        probes += [Probe(Step.START, "", START_TASK, None)] * unstarted
         promises: dict[Step, Promise] = {
             step: promised(step, self._settings, neighbours=self._neighbours) for step in Step
         }

@@ -133,6 +133,8 @@ class Canary:
             yield Probe(step, self.id, START_TASK, _between(death, start.requeued))
         if self.kind is Kind.ROUND and start.finished is not None:
             yield from self._of_round(start.finished, worker_timeout)
+        elif self.kind is Kind.ROUND and start.claimed is not None:
+            yield Probe(Step.STEP, self.id, _STEP, None)  # none followed
 
     def _death(self, start: Sighting, worker_timeout: float) -> datetime | None:
         """When the attempt that kills did so, or a little before."""

@@ -104,7 +104,8 @@ def test_a_store_that_takes_no_calls(cluster: Cluster, monkeypatch: pytest.Monke
     monkeypatch.setattr(run.Flock, "start", away)
     cluster.worker()
     found = run.run(cluster.app.resources, Plan())
-    assert [one.canaries for one in found.workers] == [0] and not outcomes(found)
+    assert [one.canaries for one in found.workers] == [0]
+    assert outcomes(found) == {"start": "failed"} and not found.good
 
 
 def test_kills(cluster: Cluster) -> None:
@@ -260,6 +261,7 @@ def test_a_probe_and_its_metrics(cluster: Cluster) -> None:
     by_step = {one["step"]: one["probes"] for one in first["steps"]}
     counted = {step: counts(scraped, "recovery_drill_probes_total", step) for step in by_step}
     assert counted == by_step == {step: counts(scraped, "recovery_drill_seconds_count", step) for step in by_step}
+    assert cluster.database["leftCounts"].count_documents({}) == 0, "it was scraped"
     assert scraped["recovery_workers_alive", ()] == 1, "as a worker's: what the servers say is there, too"
 
 
