@@ -67,7 +67,7 @@ class _Drill:
         self._resources, self._plan, self._crew, self._tell = resources, plan, crew, tell
         self._settings = resources.settings
         self.flock = Flock(resources, self.id)
-        self.left, self._unstarted = 0, 0
+        self.left = 0
         self._began, self._pause = time.monotonic(), threading.Event()
         self._neighbours = False
         self._killed: set[str] = set()
@@ -164,14 +164,13 @@ class _Drill:
         if running:
             self._notes.append(f"{running} canaries had not ended when nothing went on any more")
         if unstarted > 0:
-            self._unstarted = unstarted
             self._notes.append(f"{unstarted} canaries were not started, since nothing went on")
 
     def report(self) -> Report:
         """What came of it."""
         took, kills = self.flock.took(), [one for one in self.flock.canaries if self.flock.declined(one) is None]
         probes = [probe for one in kills for probe in one.probes(self.flock.worker_timeout)]
-        unstarted = self._unstarted or int(not self.flock.canaries)
+        unstarted = self._plan.processes - sum(one.kind is Kind.ROUND for one in self.flock.canaries)
         probes += [Probe(Step.START, "", START_TASK, None)] * unstarted
         promises: dict[Step, Promise] = {
             step: promised(step, self._settings, neighbours=self._neighbours) for step in Step

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from recovery.stack import Child
 from recovery.stack.ports import free_port
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_prometheus import wait_whole
+from tests.metrics import watched
 from tests.metrics.alerts import rules
 from tests.metrics.prometheus import Prometheus, Series, hurried
 from tests.waiting import wait_until
@@ -59,3 +62,17 @@ def scene(cluster: Cluster, folder: Path, *, every: float = 1.0, factor: float =
     with Prometheus(folder, ports, every=every, rules=None if factor == 1 else hurried(factor)) as prometheus:
         wait_whole(prometheus)
         yield Scene(cluster, prometheus, workers, beat)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others' workers remove nothing."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.fixture
+def seen(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    """One of `watched`, with the rules in a twentieth of their time."""
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus") as found:
+        yield found

@@ -18,23 +18,12 @@ from recovery.stack import Mongod, Valkey
 from tests.cluster import scheduled
 from tests.cluster.conftest import Cluster
 from tests.cluster.scene import Scene, scene
+from tests.cluster.scene import seen as seen
+from tests.cluster.scene import temporary as temporary
 from tests.metrics import watched
 from tests.metrics.prometheus import needs_prometheus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where others' workers remove nothing."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-
-@pytest.fixture
-def seen(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
-    cluster.serve(watched)
-    with scene(cluster, tmp_path / "prometheus") as found:
-        yield found
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from recovery.stack.ports import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.cluster.conftest import Cluster
 from tests.cluster.scene import Scene, scene
+from tests.cluster.scene import seen as seen
+from tests.cluster.scene import temporary as temporary
 from tests.cluster.test_prometheus import wait_whole, was_silent
 from tests.metrics import watched
 from tests.metrics.prometheus import Prometheus, needs_prometheus
@@ -28,19 +30,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
 
 HASTE = 200
 """How much shorter the times of those are that hold for an hour."""
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where others' workers remove nothing."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-
-@pytest.fixture
-def seen(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
-    cluster.serve(watched)
-    with scene(cluster, tmp_path / "prometheus") as found:
-        yield found
 
 
 @contextmanager

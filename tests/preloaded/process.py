@@ -23,6 +23,8 @@ from recovery.stack import child
 ROOT = Path(__file__).parents[2]
 NEVER = "TESTS_PRELOAD_NOTHING"
 """Set in a child's environment, or in ours: another interpreter is started, as users do."""
+_AT_FIRST = dict(os.environ)
+"""What the template is started with, whatever a test sets for itself by then."""
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _one_at_a_time = threading.Lock()
@@ -72,13 +74,13 @@ def start(
 
 def _is_preloaded(program: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether it is a worker or a beat of ours, and nothing in its environment is heeded before its first line."""
-    names = {name for name in {*env, *os.environ} if name.startswith(("PYTHON", "LD_", "MALLOC_"))}
+    names = {name for name in {*env, *_AT_FIRST} if name.startswith(("PYTHON", "LD_", "MALLOC_"))}
     return (
         list(program[:3]) == [sys.executable, "-m", "recovery"]
         and program[3] in ("worker", "beat")
         and NEVER not in {*env, *os.environ}
         and env.get("PYTHONPATH", str(ROOT)) == str(ROOT)
-        and all(env.get(name) == os.environ.get(name) for name in names - {"PYTHONPATH", "PYTHONUNBUFFERED"})
+        and all(env.get(name) == _AT_FIRST.get(name) for name in names - {"PYTHONPATH", "PYTHONUNBUFFERED"})
     )
 
 
@@ -100,7 +102,7 @@ def _template() -> socket.socket:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     folder = Path(tempfile.gettempdir()) / f"preloaded-{uuid.uuid4().hex}"
     folder.mkdir()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("RECOVERY_")}
+    env = {name: value for name, value in _AT_FIRST.items() if not name.startswith("RECOVERY_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded.template", str(its.fileno())],
         env={**env, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "PROMETHEUS_MULTIPROC_DIR": str(folder)},
