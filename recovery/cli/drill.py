@@ -64,7 +64,7 @@ def drill(
     _check(watch=watch, every=every, kill=kill, yes=yes)
     resources = connect()
     if kill and not yes:
-        _ask(resources, plan)
+        _ask(resources, plan, EVERY if watch and every is None else every)
     try:
         with signals():
             if watch:
@@ -93,9 +93,10 @@ def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
         raise InputError("--kill kills a pool process and a worker, and nobody can be asked here: add --yes")
 
 
-def _ask(resources: Resources, plan: Plan) -> None:
+def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
     """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
+    from recovery.durations import show_duration
     from recovery.engine.operations.auditing import audited
     from recovery.errors import InputError
     from recovery.plurals import count
@@ -106,9 +107,10 @@ def _ask(resources: Resources, plan: Plan) -> None:
         with audited(resources, "drill", "kill", plan.why):
             raise
     names = ", ".join(one.name for one in crew.serving)
+    again = f" every {show_duration(every)} until this is stopped" if every is not None else ""
     question = (
-        f"A pool process and a worker, one of {count(len(crew.serving), 'worker')} ({names}), are killed with all that "
-        "they run. What they run is run again. Go on?"
+        f"A pool process and a worker, one of {count(len(crew.serving), 'worker')} ({names}), are killed{again} with "
+        "all that they run. What they run is run again. Go on?"
     )
     if not typer.confirm(question, err=True):
         raise InputError("--kill: not agreed to; nothing was done")

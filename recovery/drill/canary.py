@@ -1,7 +1,8 @@
 """The actor `recovery.canary`, as workers serve it.
 
 An attempt kills only if all of this is so: its worker has the right to (`RECOVERY_DRILL_KILL`); it is the first
-attempt of its task; the record of its process says so, was made by a drill, and is no older than ORDER_TIMEOUT. Else it
+attempt of its task; the record of its process says so, was made by a drill, and is no older than ORDER_TIMEOUT; and of
+a worker, that another one lives which serves canaries. It looks when it begins and once more just before. Else it
 declines, and its value tells why.
 """
 
@@ -104,6 +105,8 @@ class _Task:
         if not self._app.resources.store.decisions.extend(decision.id, pass_key, float(self._told["net"])):
             raise ClaimLost("a canary was to kill, and its claim is another's")
         threading.Event().wait(HOLD)
+        if why := self._declines(victim):  # meanwhile the drill was stopped, or another worker is gone
+            return {DECLINED: why}
         self._killer.kill(victim)
         return None
 
@@ -123,6 +126,10 @@ class _Task:
             return "it is of no drill"
         if process.started_at is None or (store.now() - process.started_at).total_seconds() > ORDER_TIMEOUT:
             return f"it was told so over {ORDER_TIMEOUT:g} s ago"
+        own = worker_of(self._attempt.decision.worker or "")
+        alive = store.overview.workers_alive()
+        if victim is Victim.WORKER and not any(CANARY in one.queues for one in alive if one.id != own):
+            return f"no other worker that serves {CANARY} lives"
         return self._killer.declines(victim)
 
 

@@ -21,7 +21,7 @@ from recovery.drill.report import Report, Taker, measured
 from recovery.drill.sightings import Canary, Probe
 from recovery.engine import Resources
 from recovery.engine.operations.auditing import audited
-from recovery.errors import InputError, ServerUnavailable
+from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.records.ids import START_TASK, new_process_id
 
 LOOK_EVERY = 0.05
@@ -130,9 +130,14 @@ class _Drill:
     def _kill(self, victim: Victim) -> None:
         """One canary that kills, and waits for the attempt that comes after."""
         what = "its pool process" if victim is Victim.SLOT else "its worker"
-        self._tell(f"a canary kills {what}")
-        canary = self.flock.start(Kind.KILL, victim, net=net(self._settings))
         step = Step.KILLED_WORKER if victim is Victim.WORKER else Step.KILLED_SLOT
+        try:
+            crew = readiness.muster(self._resources, kill=True)  # it is a while since the first look
+            canary = self.flock.start(Kind.KILL, victim, net=net(self._settings))
+        except (InputError, OtherVersion, ServerUnavailable) as error:
+            self._notes.append(f"{step.value} was not tried: {error}")
+            return
+        self._tell(f"a canary kills {what}")
         slowest = promised(step, self._settings)
         self._await(
             canary, time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
@@ -141,7 +146,7 @@ class _Drill:
             self._notes.append(f"{step.value} was not tried: {why}")
         elif victim is Victim.WORKER and (worker := canary.first_worker):
             self._killed.add(worker)
-            self._neighbours = self._crew.neighbours(worker)
+            self._neighbours = crew.neighbours(worker)
 
     def _await(self, canary: Canary, until: float) -> None:
         """Wait for its end, and for that of all that were started with it."""

@@ -13,6 +13,7 @@ from recovery.drill.canary import DECLINED, canary_actor
 from recovery.drill.flock import Flock
 from recovery.drill.orders import CANARY, Kind, Victim, order
 from recovery.drill.sightings import Canary
+from recovery.records import Worker
 from recovery.repair import Repairer
 from recovery.scan import rescue
 from recovery.settings import Settings
@@ -50,6 +51,8 @@ def world(emptied: Settings, hand: Hand) -> Iterator[World]:
     made = World(emptied)
     made.app.actors[CANARY] = canary_actor(made.app, hand)
     made.tell()
+    for name in ("w", "other"):
+        made.store.workers.beat(Worker(id=name, name=name, pid=1, pid_started=1, host="h", queues=(CANARY,)), 60)
     yield made
 
 
@@ -94,6 +97,32 @@ def test_an_order_that_waited_for_long_is_not_obeyed(world: World, hand: Hand) -
     world.store.database["processes"].update_one({"_id": one.id}, {"$set": {"startedAt": long_ago}})
     world.store.catch_up(10)
     assert "over 30 s ago" in value(world, one)[DECLINED]
+    assert hand.killed == []
+
+
+def test_the_last_worker_is_not_killed(world: World, hand: Hand) -> None:
+    """Whatever there was when the drill began."""
+    one = kill(world)
+    world.store.database["workers"].delete_many({"_id": {"$ne": "w"}})
+    world.store.catch_up(10)
+    world.pump("w#1")
+    assert hand.killed == []
+    assert "no other worker that serves recovery.canary lives" in value(world, one)[DECLINED]
+
+
+def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drill was ended by Ctrl-C, say, while the canary held its claim."""
+    one, decisions = kill(world), type(world.store.decisions)
+    extend = decisions.extend
+
+    def extend_and_stop(*arguments: Any) -> bool:
+        extended = extend(*arguments)
+        world.app.abort(one.id, "stopped")
+        world.store.catch_up(10)
+        return extended
+
+    monkeypatch.setattr(decisions, "extend", extend_and_stop)
+    world.pump("w#1")
     assert hand.killed == []
 
 
