@@ -49,7 +49,7 @@ def test_workers_are_killed_again_and_again(seen: Scene) -> None:
 
 def test_mongodb_is_away(patient: Scene, mongod: Mongod) -> None:
     mongod.freeze()
-    patient.fires("MongoDBAway", beside=("NoWorkers", "ScansCutOff", "RedisRefuses"))
+    patient.fires("MongoDBAway", beside=("NoWorkers", "ScansCutOff", "RedisRefuses", "OutOfReach"))
     mongod.thaw()
     patient.ceases("MongoDBAway")
 
@@ -60,7 +60,7 @@ def test_redis_is_away(patient: Scene, valkey: Valkey) -> None:
     patient.cluster.wait_began(1)
     valkey.kill()
     patient.cluster.go()
-    patient.fires("RedisAway", "RedisRefuses", beside=("ScansCutOff", "NobodyScans"))
+    patient.fires("RedisAway", "RedisRefuses", beside=("ScansCutOff", "NobodyScans", "OutOfReach"))
     valkey.start()
     patient.ceases("RedisAway")
 

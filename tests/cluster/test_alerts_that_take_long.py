@@ -19,12 +19,13 @@ from recovery.stack import Child
 from recovery.stack.ports import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.cluster.conftest import Cluster
-from tests.cluster.scene import Scene, scene
+from tests.cluster.scene import FACTOR, Scene, scene
 from tests.cluster.scene import seen as seen
 from tests.cluster.scene import temporary as temporary
 from tests.cluster.test_prometheus import wait_whole, was_silent
 from tests.metrics import watched
 from tests.metrics.prometheus import Prometheus, needs_prometheus
+from tests.silence import Way
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, needs_prometheus]
@@ -50,17 +51,43 @@ def drilling(seen: Scene, folder: Path) -> Iterator[Child]:
         drill.kill_group()
 
 
+@pytest.fixture
+def broker_way(cluster: Cluster) -> Way:
+    """A way to Redis, to be closed."""
+    assert cluster.stack.valkey is not None
+    return Way(cluster.stack.valkey.port)
+
+
 def hold_all_slots(seen: Scene) -> None:
     for _ in range(4):
         seen.cluster.app.start("long", seen.cluster.folder)
     seen.cluster.wait_began(4)
 
 
-def test_nobody_finds_what_a_drill_leaves_to_be_found(seen: Scene, tmp_path: Path) -> None:
-    """Its delays and the claims that it drops: there is no beat any more."""
+def test_nobody_finds_what_a_drill_leaves_to_be_found(cluster: Cluster, tmp_path: Path) -> None:
+    """Its delays and the claims that it drops: there is no beat any more. No drill is begun more often than every ten
+    seconds, so that the rules' times are longer here."""
+    cluster.serve(watched)
+    with scene(cluster, tmp_path / "prometheus", factor=FACTOR / 4) as found, drilling(found, tmp_path):
+        found.beat.kill_group()
+        found.fires("DrillFailed", timeout=240, beside=("NobodyScans", "Stuck", "DrillLate"))
+
+
+def test_a_probe_that_is_gone(seen: Scene, tmp_path: Path) -> None:
     with drilling(seen, tmp_path):
-        seen.beat.kill_group()
-        seen.fires("DrillFailed", timeout=90, beside=("NobodyScans", "Stuck", "DrillLate"))
+        older = "sum(recovery_drill_probes_total offset 50s) > 0"
+        wait_until(lambda: seen.prometheus.ask(older), 90, "a probe that has gone on for a while")
+    seen.fires("DrillStopped", timeout=120, beside=("NotScraped",))
+
+
+def test_redis_is_out_of_reach_of_one_worker(seen: Scene, broker_way: Way) -> None:
+    port = free_port()
+    broker_url = re.sub(r":\d+/", f":{broker_way.port}/", seen.cluster.settings.broker_url)
+    seen.cluster.worker(metrics_port=port, broker_url=broker_url)
+    seen.prometheus.scrape(port)
+    wait_until(lambda: seen.prometheus.ask("count(recovery_redis_up) == 3"), 20, "a third worker")
+    broker_way.close()
+    seen.fires("OutOfReach")
 
 
 def test_scanners_run_more_rarely_than_a_drill_was_promised(cluster: Cluster, tmp_path: Path) -> None:

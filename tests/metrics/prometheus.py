@@ -25,8 +25,8 @@ from tests.waiting import wait_until
 PROGRAM = shutil.which("prometheus")
 needs_prometheus = pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")
 
-_DURATION = re.compile(r"(?<=[\[ ])(\d+)([smh])(?=[\])\n ]|$)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(r"(?<=[\[: ])(\d+)([smhd])(?=[\]):\n ]|$)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @dataclass(frozen=True)
