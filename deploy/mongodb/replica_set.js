@@ -54,7 +54,17 @@ function logsIn(admin, user, pwd) {
   }
 }
 
+// The set that a node is of; nothing if it does not answer.
+function setOf(host) {
+  try {
+    return hello(host).setName;
+  } catch (error) {
+    return undefined;
+  }
+}
+
 function form() {
+  if (nodes.some(setOf)) return; // it goes on without those that are away
   const hint = 'if MONGO_NODES names a node that is not to run, take it out; in compose nodes 2 and 3 are of the profile `nodes`';
   const told = nodes.map((host) => waitFor(() => hello(host), `an answer of ${host} (${hint})`));
   // One that has lost its data is given them by the others, and must not form a set of its own.
@@ -85,10 +95,10 @@ function addNodes(admin) {
       config.members.push({ _id, host });
       config.version += 1;
       waitFor(() => admin.adminCommand({ replSetReconfig: config }).ok, `${host} in ${SET}`);
+      const member = () => admin.adminCommand({ replSetGetStatus: 1 }).members.find(({ name }) => name === host);
+      waitFor(() => member().stateStr === 'SECONDARY', `the data on ${host}`);
       print(`added ${host}`);
     }
-    const member = () => admin.adminCommand({ replSetGetStatus: 1 }).members.find(({ name }) => name === host);
-    waitFor(() => ['PRIMARY', 'SECONDARY'].includes(member().stateStr), `the data on ${host}`);
   }
 }
 

@@ -59,6 +59,15 @@ def test_the_whole_cluster(full: ByHand, full_env: dict[str, str]) -> None:
     check_passwords(full, full_env)
     running = [one for instances in full.instances.values() for one in instances if one.service.health]
     assert all(full.is_healthy(one) for one in running), "to the end"
+    check_starts_without_a_node(full)
+
+
+def check_starts_without_a_node(cluster: ByHand) -> None:
+    """What every other service waits for at an `up` does not wait for a node that is away: there is a majority."""
+    [node] = cluster.instances["mongo3"]
+    node.child.kill_group()
+    run = cluster.run("mongo-init", list(cluster.services["mongo-init"].command))
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def check_sweep_repairs(cluster: ByHand, env: dict[str, str], process: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
@@ -66,6 +67,16 @@ def test_what_runs(full: dict[str, Service], small_env: dict[str, str]) -> None:
     assert [(full[name].replicas, small[name].replicas) for name in ("worker", "beat")] == [(2, 1), (2, 1)]
     assert "RECOVERY_SWEEP_INTERVAL" in full["beat"].environment
     assert "RECOVERY_SWEEP_INTERVAL" not in small["beat"].environment, "nobody would do it"
+
+
+def test_each_image_of_ours_is_built_once_and_never_pulled(env: dict[str, str]) -> None:
+    """Where two services build one image, newer versions of compose export it twice at once, and one of them fails."""
+    found = yaml.safe_load(docker_compose("config", env=env).stdout)["services"]
+    built = {one["image"]: name for name, one in found.items() if "build" in one}
+    assert built == {"recovery-workers": "init", "recovery-workers-spark": "spark-master"}
+    assert sum("build" in one for one in found.values()) == len(built)
+    used = {name for name, one in found.items() if one["image"] in OURS} - set(built.values())
+    assert {found[name]["pull_policy"] for name in used} == {"never"}
 
 
 @pytest.mark.parametrize("missing", ["all", "MONGO_ADMIN_PASSWORD", "GRAFANA_PASSWORD"])
