@@ -7,7 +7,7 @@
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
     recovery_schedules_disabled{type}          schedules that their failures disabled
     recovery_processes{type,state}             processes that run or are broken, by the last census
-    recovery_live_without_deadline{record}     what nobody would look at, by the last census
+    recovery_live_without_deadline{record}     what nobody would look at, COUNT_LIMIT at most
     recovery_operations_open{kind,state}       operations that are under way
     recovery_operation_done{operation,kind}    how many processes each of them is done with, in its phase
     recovery_operation_found{operation,kind}   and how many it has found something on
@@ -19,8 +19,9 @@
     recovery_markers{type}                     markers that are there
     recovery_queue_depth{queue}                messages that wait in Redis
 
-They cost what is overdue, as many seeks as there are actors, the markers, the operations, and a count of what waits for
-nobody; never what is live. What would cost that is counted by the census, for all workers together.
+They cost what is overdue or lacks a deadline, as many seeks as there are actors, the markers, the operations, and a
+count of what waits for nobody; never what is live. What would cost that is counted by the census, for all workers
+together.
 """
 
 from __future__ import annotations
@@ -116,10 +117,15 @@ def census(store: Store) -> list[Metric]:
     processes = _gauge("recovery_processes", "Processes that run or are broken.", "type", "state")
     for labels, count in sorted(counts.items()):
         processes.add_metric(list(labels), count)
+    return [processes]
+
+
+def without_deadline(store: Store) -> list[Metric]:
+    """What another program has spoilt: there is none while all is well."""
     without = _gauge("recovery_live_without_deadline", "Live records that nobody would look at.", "record")
-    for collection, count in last.without_deadline.items():
+    for collection, count in store.overview.missing_deadlines(COUNT_LIMIT).items():
         without.add_metric([collection], count)
-    return [processes, without]
+    return [without]
 
 
 def operations(store: Store) -> list[Metric]:
@@ -157,6 +163,7 @@ CHEAP: Sequence[Callable[[Store], list[Metric]]] = (
     hung,
     schedules,
     oldest_overdue,
+    without_deadline,
     markers,
     census,
     operations,

@@ -17,6 +17,9 @@ Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
 TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
+MOST_SERIES, LONGEST = 2_000, 200
+"""Label sets of one metric beyond which no other is begun by what was left, and characters of a label: whoever may
+start processes may leave counts, and each label set stays for as long as the worker lives."""
 
 
 def counted() -> Counted:
@@ -36,19 +39,36 @@ def grown(before: Counted) -> Counted:
 
 
 def carry(counts: Counted) -> None:
-    """Count here what was counted elsewhere."""
+    """Count here what was counted elsewhere. Raises KeyError and ValueError for what is none of ours."""
     for (sample, labels), value in counts.items():
-        name, _, _ = sample.rpartition("_")
+        name, _, part = sample.rpartition("_")
         given = dict(labels)
-        bound = given.pop(BOUND, None)
-        one = _ALL[name].labels(**given) if given else _ALL[name]
-        if isinstance(one, Counter):
+        bound = given.pop(BOUND, None) if f"_{part}" == BUCKET else None
+        one = _of_labels(_ALL[name], given)
+        if value < 0:
+            raise ValueError(f"{value} is no growth")
+        if isinstance(one, Counter) and f"_{part}" == TOTAL:
             one.inc(value)
         # What was observed is not known any more, but how often and up to which bounds: so not by `observe`.
-        elif bound is not None:
+        elif isinstance(one, Histogram) and bound is not None:
             one._buckets[one._upper_bounds.index(float(bound))].inc(value)
-        else:
+        elif isinstance(one, Histogram) and f"_{part}" == SUM:
             one._sum.inc(value)
+        else:
+            raise ValueError("it is no part of that metric")
+
+
+def _of_labels(metric: Counter | Histogram, given: Mapping[str, str]) -> Counter | Histogram:
+    if set(given) != set(metric._labelnames):
+        raise ValueError(f"its labels are {', '.join(metric._labelnames) or 'none'}")
+    if not given:
+        return metric
+    if any(len(value) > LONGEST for value in given.values()):
+        raise ValueError(f"a label is longer than {LONGEST} characters")
+    key = tuple(given[name] for name in metric._labelnames)
+    if key not in metric._metrics and len(metric._metrics) >= MOST_SERIES:
+        raise ValueError(f"there are {MOST_SERIES:,} series of it already")
+    return metric.labels(**given)
 
 
 def as_samples(counts: Counted) -> list[Sample]:

@@ -46,8 +46,6 @@ class Census(Record):
     """When somebody may take the next one."""
     seconds: float = 0.0
     processes: tuple[CensusLine, ...] = ()
-    without_deadline: dict[str, int] = field(default_factory=dict)
-    """{collection: live records without a deadline}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

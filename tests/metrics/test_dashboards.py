@@ -14,7 +14,7 @@ import yaml
 
 from deploy.grafana.dashboards import BOARDS
 from deploy.grafana.dashboards.build import encoded
-from deploy.grafana.dashboards.model import Board, Site
+from deploy.grafana.dashboards.model import Board, Site, Unit
 from tests.docs.blocks import ROOT
 from tests.metrics.alerts import rules
 from tests.metrics.panels import JSON, asked, boards, concrete, metrics_of, panels
@@ -43,7 +43,8 @@ def test_no_other_is_checked_in() -> None:
 def test_a_panel_explains_itself(uid: str, panel: dict[str, Any]) -> None:
     """A sentence, a unit, and where to go on: to another dashboard that there is."""
     assert re.match(r"[A-Z0-9`].{20,}[.)`]$", panel["description"], re.DOTALL), panel["description"]
-    assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+    shown = panel["fieldConfig"]["defaults"]
+    assert shown["unit"] in UNITS and shown.get("max") == (1 if shown["unit"] == Unit.SHARE else None)
     (link,) = panel["links"]
     (leads,) = re.findall(r"^/d/([\w-]+)\?", link["url"])
     assert leads in boards() and leads != uid

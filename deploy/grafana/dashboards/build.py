@@ -83,6 +83,8 @@ def _panel(panel: Panel, site: Site) -> Drawn:
         drawn = drawn.mappings([dashboard.ValueMap(texts)])
     if panel.unit is Unit.NUMBER:
         drawn = drawn.decimals(0)
+    if panel.unit is Unit.SHARE:
+        drawn = drawn.max(1)  # else a bar is as long as the longest
     if panel.nothing:
         drawn = drawn.no_value(panel.nothing)
     for place, query in enumerate(panel.queries):

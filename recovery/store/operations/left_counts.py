@@ -3,6 +3,7 @@ back is a count too few, or too many."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from pymongo.collection import Collection
@@ -13,7 +14,9 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.reading import readable
+from recovery.store.reading import read
+
+log = logging.getLogger(__name__)
 
 
 @translated
@@ -31,10 +34,10 @@ class LeftCountRecords:
         self._current.update_one({"_id": key}, stages, upsert=True)
 
     def take(self, limit: int) -> list[LeftCounts]:
-        """Some of what was left, the oldest first; nobody else gets them. One round trip, and one more for
-        each that is there."""
-        taken: list[LeftCounts] = []
-        for left in readable(LeftCounts, self._current.find().sort("_id", 1).limit(limit)):
-            if self._current.delete_one({"_id": left.id}).deleted_count:
-                taken.append(left)
-        return taken
+        """Some of what was left, the oldest first; nobody else gets them. What can't be read is told and removed: it
+        would stand before all others. One round trip, and one more for each that is there."""
+        found = read(LeftCounts, self._current.find().sort("_id", 1).limit(limit))
+        for damage in found.damaged:
+            if self._current.delete_one({"_id": damage.record}).deleted_count:
+                log.warning("%s; it was removed, and is not counted", damage)
+        return [one for one in found.records if self._current.delete_one({"_id": one.id}).deleted_count]

@@ -1,5 +1,5 @@
-"""The census: processes by type and state, and what is live without a deadline. Counting costs what is live, so one
-worker does it for all, seldom, and everybody reads what it wrote."""
+"""The census: processes by type and state. Counting costs what is live, so one worker does it for all, seldom, and
+everybody reads what it wrote."""
 
 from __future__ import annotations
 

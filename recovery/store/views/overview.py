@@ -126,15 +126,14 @@ class Overview:
         graphs += self._graphs_without(_RUNNING | {"recoveryTime": None}, "deadlineMissing")
         return self.missing_deadlines() | {schema.GRAPHS: graphs}
 
-    def missing_deadlines(self) -> dict[str, int]:
-        """The same of decisions and processes alone: costs what is found."""
+    def missing_deadlines(self, most: int | None = None) -> dict[str, int]:
+        """The same of decisions and processes alone: costs what is found. `most` of each are counted."""
+        limit: dict[str, Any] = {} if most is None else {"limit": most}
+        kinds: dict[str, Document] = {schema.DECISIONS: {"state": {"$in": _LIVE}}, schema.PROCESSES: _RUNNING}
         return {
-            schema.DECISIONS: self._count_missing(schema.DECISIONS, {"state": {"$in": _LIVE}}),
-            schema.PROCESSES: self._count_missing(schema.PROCESSES, _RUNNING),
+            name: self._told(name).count_documents(live | {"recoveryTime": None}, hint="deadlineMissing", **limit)
+            for name, live in kinds.items()
         }
-
-    def _count_missing(self, collection: str, live: Document) -> int:
-        return self._told(collection).count_documents(live | {"recoveryTime": None}, hint="deadlineMissing")
 
     def _graphs_without(self, of_processes: Document, index: str) -> int:
         odd: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
