@@ -26,6 +26,9 @@ default_days = 2
 policy = any
 unique_subject = no
 copy_extensions = copy
+x509_extensions = signed
+[signed]
+authorityKeyIdentifier = keyid
 [any]
 organizationName = optional
 organizationalUnitName = optional
@@ -56,6 +59,7 @@ class Authority:
         (folder / "index").touch()
         (folder / "serial").write_text("01")
         request = ("req", "-x509", *_CURVE, "-nodes", "-days", "2", "-subj", f"/CN={name}")
+        request += ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
         _openssl(*request, "-keyout", folder / "ca.key", "-out", self.cert)
 
     def server(self, *names: str, when: tuple[str, ...] = NOW) -> Pair:
