@@ -17,7 +17,7 @@ Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
 TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
-MOST_SERIES, LONGEST = 2_000, 200
+MAX_SERIES, MAX_LABEL = 2_000, 200
 """Label sets of one metric beyond which no other is begun by what was left, and characters of a label: whoever may
 start processes may leave counts, and each label set stays for as long as the worker lives."""
 
@@ -63,11 +63,11 @@ def _of_labels(metric: Counter | Histogram, given: Mapping[str, str]) -> Counter
         raise ValueError(f"its labels are {', '.join(metric._labelnames) or 'none'}")
     if not given:
         return metric
-    if any(len(value) > LONGEST for value in given.values()):
-        raise ValueError(f"a label is longer than {LONGEST} characters")
+    if any(len(value) > MAX_LABEL for value in given.values()):
+        raise ValueError(f"a label is longer than {MAX_LABEL} characters")
     key = tuple(given[name] for name in metric._labelnames)
-    if key not in metric._metrics and len(metric._metrics) >= MOST_SERIES:
-        raise ValueError(f"there are {MOST_SERIES:,} series of it already")
+    if key not in metric._metrics and len(metric._metrics) >= MAX_SERIES:
+        raise ValueError(f"there are {MAX_SERIES:,} series of it already")
     return metric.labels(**given)
 
 
