@@ -105,7 +105,7 @@ class _Demo:
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):
             part.mkdir()
-        self.workforce = Workforce(self.stack, self._environment(), self.chaos)
+        self.workforce = Workforce(self.stack, self._environment(), self.chaos, self.metrics)
         self.watch = Watch(Standing(processes=options.processes, workers=options.workers), self.ledger, self.metrics)
         self.trouble = Trouble(options, self.stack, self.workforce, self.chaos, progress.struck)
 
@@ -258,7 +258,6 @@ class _Demo:
         return {
             **self.settings.environment(),
             ledger.VARIABLE: str(self.ledger),
-            "PROMETHEUS_MULTIPROC_DIR": str(self.metrics),
             **failures.environment(self.options.fail, self.chaos.seed),
             "TMPDIR": str(self.scratch),  # what killed workers leave in it goes with the folder
         }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from recovery.demo.app import APP, app
 from recovery.demo.chaos import Chaos
@@ -22,8 +24,10 @@ READY_TIMEOUT = 60.0
 class Workforce:
     """Workers of one stack. `tick` kills one when its time has come. Safe for threads."""
 
-    def __init__(self, stack: Stack, env: Mapping[str, str], chaos: Chaos) -> None:
-        self._stack, self._env, self._chaos = stack, env, chaos
+    def __init__(self, stack: Stack, env: Mapping[str, str], chaos: Chaos, metrics: Path) -> None:
+        """`metrics`: where each worker has a folder for its own, since it serves them to whoever asks."""
+        self._stack, self._env, self._chaos, self._metrics = stack, env, chaos, metrics
+        self._hired = itertools.count(1)
         # Held while a child is taken off the lists, so that nobody takes its end for one of its own doing.
         self._lock = threading.Lock()
         self._workers: list[Child] = []
@@ -152,10 +156,20 @@ class Workforce:
 
     def _hire(self) -> None:
         with self._lock:
-            self._workers.append(self._stack.start_worker(APP, concurrency=CONCURRENCY, env=self._env))
+            self._workers.append(self._stack.start_worker(APP, concurrency=CONCURRENCY, env=self._environment()))
 
     def _hire_driver(self) -> None:
         with self._lock:
             self._driver = self._stack.start_worker(
-                APP, concurrency=1, queues=[SPARK_QUEUE], pool="threads", name=f"spark-{self.kills}", env=self._env
+                APP,
+                concurrency=1,
+                queues=[SPARK_QUEUE],
+                pool="threads",
+                name=f"spark-{self.kills}",
+                env=self._environment(),
             )
+
+    def _environment(self) -> dict[str, str]:
+        folder = self._metrics / str(next(self._hired))
+        folder.mkdir()
+        return {**self._env, "PROMETHEUS_MULTIPROC_DIR": str(folder)}

@@ -14,9 +14,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 
 def collect(folder: Path | str) -> list[Metric]:
-    """The sums over all processes that keep, or kept, files in `folder`."""
+    """The sums over all processes that keep, or kept, files in `folder`, or in folders within it."""
     # A file is empty while it is being made, and for good if its process was killed just then.
-    files = [str(file) for file in Path(folder).glob("*.db") if file.stat().st_size]
+    files = [str(file) for file in Path(folder).rglob("*.db") if file.stat().st_size]
     return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 

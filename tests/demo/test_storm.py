@@ -43,7 +43,7 @@ def test_each_kind_comes_once_before_one_comes_again() -> None:
 def possible(stack: Stack) -> set[Kind]:
     chaos = Chaos(0, seed=1)
     unused = Resources.connect(load(mongo_uri="mongodb://unused", broker_url="redis://unused"))
-    return set(faults(stack, Workforce(stack, {}, chaos), unused, chaos))
+    return set(faults(stack, Workforce(stack, {}, chaos, Path()), unused, chaos))
 
 
 def test_servers_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def troubled(options: Options, settings: Settings, folder: Path, told: Told, chaos: Chaos) -> tuple[Trouble, Resources]:
     stack = Stack(folder, mongo_uri=settings.mongo_uri, broker_url=settings.broker_url)
-    found = Trouble(options, stack, Workforce(stack, {}, chaos), chaos, told.broken.append)
+    found = Trouble(options, stack, Workforce(stack, {}, chaos, folder), chaos, told.broken.append)
     return found, Resources.connect(settings)
 
 
