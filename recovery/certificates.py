@@ -112,6 +112,10 @@ class Tls:
         try:
             context.load_cert_chain(self.cert, key, password)
         except ssl.SSLError as error:
+            try:  # the certificate alone, as any is read: nothing tells which of the two it was
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
+            except ssl.SSLError:
+                raise self._unusable(self.names.cert, self.cert, "holds a certificate that can't be read") from None
             raise self._unusable(self.names.key, key, self._of_key(error, bool(asked))) from None
 
     def _of_key(self, error: ssl.SSLError, asked: bool) -> str:

@@ -19,7 +19,7 @@ from recovery.engine import start as start_process
 from recovery.engine.actors.actor import encode_call
 from recovery.engine.lifecycle.abort import abort
 from recovery.engine.lifecycle.removal import remove
-from recovery.errors import BrokerError, StoreError, StoreUnavailable
+from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState
 from recovery.records.ids import START_TASK
 from recovery.records.labels import label_text
@@ -75,6 +75,16 @@ class Flock:
             return False
 
     def _look(self, some: Sequence[Canary]) -> bool:
+        try:
+            return self._note(some)
+        except DamagedRecord as error:
+            if len(some) > 1:
+                return sum(self._look([one]) for one in some) > 0
+            (canary,) = some
+            canary.error, canary.ended = str(error), True
+            return True
+
+    def _note(self, some: Sequence[Canary]) -> bool:
         store, by_id = self._resources.store, {one.id: one for one in some}
         # Before the tasks: of one that has ended then, they are all seen as they are for good.
         processes = store.processes.committed_briefs(by_id)

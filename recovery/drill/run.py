@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -112,15 +112,15 @@ class _Drill:
     def _call(self) -> None:
         """Start canaries until each worker had one, or was called for long enough."""
         until = time.monotonic() + CALL_TIMEOUT
-        while self._missing() and time.monotonic() < until:
-            called: Canary | None = None
-            for _ in self._crew.serving:
-                try:
-                    called = self.flock.start(Kind.CALL)
-                except ServerUnavailable:
-                    self._pause.wait(LOOK_EVERY)
-            if called is not None:
-                self._await(called, until)
+        while time.monotonic() < until:
+            try:
+                if not self._missing():
+                    return
+                for _ in self._crew.serving:
+                    self.flock.start(Kind.CALL)
+            except ServerUnavailable:
+                self._pause.wait(LOOK_EVERY)
+            self._await(self._calls(), until)
 
     def _missing(self) -> set[str]:
         """Those that took none, and are still there."""
@@ -139,18 +139,17 @@ class _Drill:
             return
         self._tell(f"a canary kills {what}")
         slowest = promised(step, self._settings)
-        self._await(
-            canary, time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
-        )
+        until = time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
+        self._await([canary], until)
         if why := self.flock.declined(canary):
             self._notes.append(f"{step.value} was not tried: {why}")
         elif victim is Victim.WORKER and (worker := canary.first_worker):
             self._killed.add(worker)
             self._neighbours = crew.neighbours(worker)
 
-    def _await(self, canary: Canary, until: float) -> None:
-        """Wait for its end, and for that of all that were started with it."""
-        while not all(one.ended for one in (canary, *self._calls())) and time.monotonic() < until:
+    def _await(self, canaries: Collection[Canary], until: float) -> None:
+        """Wait until all of these have ended."""
+        while not all(one.ended for one in canaries) and time.monotonic() < until:
             self._pause.wait(LOOK_EVERY)
             self.flock.look()
 

@@ -7,7 +7,7 @@ answers Celery beat and `scan_notes` tells of it, `control` obeys operators, `dr
 rest of `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
-folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
+folder before the first metric is made, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
 folder named by our pid, held by a lock, and those that killed workers left behind are removed.
 """
 
@@ -17,6 +17,9 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from billiard.process import current_process
+from prometheus_client import values
 
 _PREFIX = "recovery-metrics-"
 
@@ -54,4 +57,13 @@ def keep_metrics() -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics_folder()
 
 
+def _who_counts() -> str:
+    """Names a process's files: by its pid, or in a pool by the pool's and its place in it. Whoever takes the place of
+    one that died goes on with what that had counted, so there are no more files to be read than places."""
+    process = current_process()
+    place = getattr(process, "index", None)
+    return str(os.getpid()) if place is None else f"{process._parent_pid}-{place}"
+
+
 keep_metrics()
+values.ValueClass = values.MultiProcessValue(_who_counts)  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery import ProcessBroken
+from recovery.metrics import multiprocess
 from recovery.stack import Mongod
 from tests.cluster.conftest import Cluster
 from tests.living import lives
@@ -63,7 +64,12 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
 
-def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster) -> None:
+def test_how_the_last_attempts_process_ended_is_the_reason_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(metrics))
     cluster.worker()
     ends = {-signal.SIGKILL: "was ended by signal 9 (SIGKILL)", -signal.SIGSEGV: "was ended by signal 11 (SIGSEGV)"}
     for signal_or_code, how in {**ends, 3: "ended with exit code 3", 0: "ended with exit code 0"}.items():
@@ -71,6 +77,9 @@ def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster
             cluster.app.result(cluster.app.start("ends_its_process", signal_or_code), timeout=30)
         told = f"ends_its_process lost 2 attempts (max_work_timeouts); the last one's process {how}"
         assert (broken.value.kind, broken.value.message) == ("WorkTimeout", told)
+    # Each counted what it claimed, and eight that died left no more files than one: each is read at every scrape.
+    assert multiprocess.buckets(multiprocess.collect(metrics), "recovery_queue_seconds")[float("inf")] == 8
+    assert len(list(metrics.glob("histogram_*"))) <= 2, "the pool's only process and the worker's main one"
 
 
 def test_deadlines_alone_are_enough(cluster: Cluster) -> None:

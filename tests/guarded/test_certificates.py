@@ -213,6 +213,10 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
     cert = servers.client.cert
     no_pem = tmp_path / "certificate.der"
     no_pem.write_bytes(ssl.PEM_cert_to_DER_cert(cert.read_text()))
+    damaged = tmp_path / "damaged.pem"
+    whole = servers.client.both.read_text()
+    damaged.write_text(whole.replace(cert.read_text()[100:300], "", 1))
+    assert damaged.read_text() != whole
     locked, mixed = servers.sweep, unfit.mixed
     cases = {
         ("tlsCAFile", "/nowhere/ca.pem", None): "there is no such file",
@@ -221,6 +225,7 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
         ("tlsCertificateKeyFile", "/nowhere/own.pem", None): "there is no such file",
         ("tlsCertificateKeyFile", str(cert), None): "holds no private key in PEM form",
         ("tlsCertificateKeyFile", str(no_pem), None): "holds no certificate in PEM form",
+        ("tlsCertificateKeyFile", str(damaged), None): "holds a certificate that can't be read",
         ("tlsCertificateKeyFile", str(unfit.expired_client.both), None): "expired on 2020-01-02: have a new one made",
         ("tlsCertificateKeyFile", str(mixed.both), None): "holds a private key that does not belong to the certificate",
         (
@@ -235,6 +240,7 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
         ): "holds a private key under a password, which is not the one in tlsCertificate",
         ("ssl_ca_certs", "/nowhere/ca.pem", None): "there is no such file",
         ("ssl_certfile", "/nowhere/own.pem", None): "there is no such file",
+        ("ssl_certfile", str(damaged), None): "holds a certificate that can't be read",
         ("ssl_certfile", str(unfit.expired_client.both), None): "expired on 2020-01-02: have a new one made",
         ("ssl_keyfile", str(cert), None): "holds no private key in PEM form",
         (
