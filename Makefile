@@ -5,7 +5,7 @@
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
 # make bench      measures, and fails where a bar is not met; ONLY="requeue lag" some of it
 # make dashboards Grafana's, from deploy/grafana/dashboards; DOCS and CONSOLE are addresses that panels link to
-# make pictures of the dashboards for docs/, from a cluster under load; needs Prometheus, takes five minutes
+# make pictures of the dashboards for docs/, from a cluster under load; needs Prometheus and matplotlib, takes five minutes
 # make audit      the lock against what is known of vulnerable versions; needs the network
 # make pin-images the images of Dockerfile and docker-compose.yml by digest; needs Docker and the network
 #
@@ -57,6 +57,8 @@ dashboards: venv
 	$(BIN)/python -m deploy.grafana.dashboards --docs "$(DOCS)" --console "$(CONSOLE)"
 
 pictures: venv
+	@$(BIN)/python -c "import matplotlib" 2> /dev/null || { \
+	    echo "matplotlib is needed for the pictures: $(BIN)/python -m pip install matplotlib" >&2; exit 1; }
 	$(BIN)/python -m tests.pictures
 
 # Keeps the versions that are locked; `make lock UPGRADE=--upgrade` takes the newest. One file for every Python

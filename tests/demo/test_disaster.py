@@ -51,7 +51,9 @@ def test_every_process_comes_to_its_end(tmp_path: Path, disaster: str, processes
         # So few that they are repaired between two looks are not waited for.
         assert killed["phase"] == "apply" and killed["done"] <= killed["of"]
         assert killed["of"] < FEW or killed["done"] >= killed["of"] / 2, killed
-        assert disaster == "redis" or killed["of"] >= FEW, "it was the operation that repaired it"
+        # Of few processes scanners may have repaired most by then.
+        many = disaster != "redis" and processes >= 300
+        assert not many or killed["of"] >= FEW, "it was the operation that repaired it"
     assert found["kills"] == (0 if not more else 3 if "--spark" in more else 2)
     if "--spark" in more:
         assert "the driver, killed with its Spark" in done.stderr

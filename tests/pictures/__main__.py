@@ -1,26 +1,29 @@
 """`python -m tests.pictures [SECONDS]`: run a cluster under load, kill one of its workers, and draw its dashboards.
 
 Four minutes: two workers are killed with all their processes, one after the other, and another takes the place of each
-a little later; towards the end there is a rush of orders.
+a little later; towards the end there is a rush of orders. A drill goes on all the time.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from prometheus_client import start_http_server
 
 from recovery import Recovery
-from recovery.settings import load
+from recovery.settings import Settings, load
 from recovery.stack import Child, Stack
 from recovery.stack.ports import free_port
+from tests.cli.command import ROOT, command, environment
 from tests.docs.blocks import DOCS
 from tests.metrics.panels import boards
 from tests.metrics.prometheus import PROGRAM, Prometheus
@@ -46,7 +49,7 @@ def main(seconds: float) -> None:
         )
         app = Recovery(settings)
         app.actors = shop.app.actors
-        ports, application = [free_port() for _ in range(3)], free_port()
+        ports, application, probe = [free_port() for _ in range(3)], free_port(), free_port()
 
         def hire(port: int) -> Child:
             env = settings.model_copy(update={"metrics_port": port}).environment()
@@ -57,10 +60,11 @@ def main(seconds: float) -> None:
         workers = {port: hire(port) for port in ports}
         # What starts the processes is scraped as well, as an application would be.
         start_http_server(application, "127.0.0.1")
-        with Prometheus(Path(folder) / "prometheus", [*ports, application], every=EVERY) as prometheus:
+        targets = [*ports, application, probe]
+        with Prometheus(Path(folder) / "prometheus", targets, every=EVERY) as prometheus, drill(settings, probe):
             wait_until(lambda: prometheus.ask("max(recovery_workers_alive) == 3"), 60, "three workers")
             start = prometheus.now()
-            events = [
+            events: list[tuple[float, Callable[[], object]]] = [
                 event
                 for part, port in zip(KILLED, ports, strict=False)
                 for event in ((part, workers[port].kill_group), (part + REPLACED, partial(hire, port)))
@@ -71,6 +75,16 @@ def main(seconds: float) -> None:
                 file = DOCS / f"dashboard-{uid.removeprefix('recovery-')}.png"
                 draw(boards()[uid], prometheus, window, file)
                 print(file)
+
+
+@contextmanager
+def drill(settings: Settings, port: int) -> Iterator[None]:
+    """One after the other, as a probe."""
+    env = environment(settings.model_copy(update={"metrics_port": port}).environment())
+    watching = command("drill", "--watch", "--every", "10s", "--processes", "3")
+    with subprocess.Popen(watching, env=env, cwd=ROOT, stdout=subprocess.DEVNULL) as probe:
+        yield
+        probe.terminate()
 
 
 def work(app: Recovery, seconds: float, events: list[tuple[float, Callable[[], object]]]) -> None:
