@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import Counter, Histogram, Metric
+from prometheus_client import Metric
 
 from recovery.metrics import registry
+from recovery.metrics.bounded import Counter, Histogram
 from recovery.records import Sample
 
 log = logging.getLogger(__name__)
@@ -17,9 +18,6 @@ Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
 TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
-MAX_SERIES, MAX_LABEL = 2_000, 200
-"""Label sets of one metric beyond which no other is begun by what was left, and characters of a label: whoever may
-start processes may leave counts, and each label set stays for as long as the worker lives."""
 
 
 def counted() -> Counted:
@@ -61,14 +59,7 @@ def carry(counts: Counted) -> None:
 def _of_labels(metric: Counter | Histogram, given: Mapping[str, str]) -> Counter | Histogram:
     if set(given) != set(metric._labelnames):
         raise ValueError(f"its labels are {', '.join(metric._labelnames) or 'none'}")
-    if not given:
-        return metric
-    if any(len(value) > MAX_LABEL for value in given.values()):
-        raise ValueError(f"a label is longer than {MAX_LABEL} characters")
-    key = tuple(given[name] for name in metric._labelnames)
-    if key not in metric._metrics and len(metric._metrics) >= MAX_SERIES:
-        raise ValueError(f"there are {MAX_SERIES:,} series of it already")
-    return metric.labels(**given)
+    return metric.labels(**given) if given else metric
 
 
 def as_samples(counts: Counted) -> list[Sample]:

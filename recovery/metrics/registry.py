@@ -6,7 +6,7 @@ docs/metrics.md tells what each is for and when to be woken by it.
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from recovery.metrics.bounded import Counter, Histogram
 
 PROCESSES_STARTED = Counter("recovery_processes_started", "Processes started.", ["type"])
 STARTS_REFUSED = Counter("recovery_starts_refused", "Processes not started, by type and why.", ["type", "reason"])

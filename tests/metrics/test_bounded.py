@@ -1,0 +1,31 @@
+"""Label sets that would become more and more are counted together."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from recovery.metrics import bounded
+from recovery.metrics.bounded import MAX_LABEL, OTHER, Counter, Histogram
+
+
+def test_beyond_so_many_they_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_SERIES", 3)
+    registry = CollectorRegistry()
+    counter = Counter("made_up", "For this.", ["type", "state"], registry=registry)
+    histogram = Histogram("made_up_seconds", "For this.", ["type"], registry=registry)
+    for _ in range(2):
+        for number in range(5):
+            counter.labels(f"t{number}", "finished").inc()
+            histogram.labels(type=f"t{number}").observe(1)
+    known = [registry.get_sample_value("made_up_total", {"type": f"t{n}", "state": "finished"}) for n in range(5)]
+    assert known == [2, 2, 2, None, None]
+    assert registry.get_sample_value("made_up_total", {"type": OTHER, "state": OTHER}) == 4
+    assert registry.get_sample_value("made_up_seconds_count", {"type": OTHER}) == 4
+    assert len(counter._metrics) == len(histogram._metrics) == 4
+
+
+def test_what_is_too_long_is_cut() -> None:
+    registry = CollectorRegistry()
+    Counter("made_up", "For this.", ["type"], registry=registry).labels("a" * (MAX_LABEL + 1)).inc()
+    assert registry.get_sample_value("made_up_total", {"type": "a" * MAX_LABEL}) == 1
