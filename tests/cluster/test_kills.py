@@ -18,6 +18,15 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the workers of the test count."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(folder))
+    return folder
+
+
 def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
     """Parent and children gone at once, and no worker of the same host to see it: the heartbeat tells."""
     quick = {"heartbeat_interval": 0.5, "heartbeat_timeout": 1.5}
@@ -39,7 +48,7 @@ def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
     assert survivor.running
 
 
-def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster) -> None:
+def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster, counted: Path) -> None:
     """Who looks with each heartbeat, and with no other means: that one is silent nobody would know for a long time."""
     cluster.settings = cluster.settings.model_copy(update={"heartbeat_timeout": 600.0})
     cluster.beat()
@@ -51,6 +60,7 @@ def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster) -> None:
     assert cluster.beats_until_began(2, neighbour) <= 2, "the one that sees it, and one in which the attempt begins"
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+    assert multiprocess.total(multiprocess.collect(counted), "recovery_workers_lost") == 1
 
 
 def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
@@ -64,12 +74,7 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
 
-def test_how_the_last_attempts_process_ended_is_the_reason_told(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metrics = tmp_path / "metrics"
-    metrics.mkdir()
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(metrics))
+def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster, counted: Path) -> None:
     cluster.worker()
     ends = {-signal.SIGKILL: "was ended by signal 9 (SIGKILL)", -signal.SIGSEGV: "was ended by signal 11 (SIGSEGV)"}
     for signal_or_code, how in {**ends, 3: "ended with exit code 3", 0: "ended with exit code 0"}.items():
@@ -78,8 +83,8 @@ def test_how_the_last_attempts_process_ended_is_the_reason_told(
         told = f"ends_its_process lost 2 attempts (max_work_timeouts); the last one's process {how}"
         assert (broken.value.kind, broken.value.message) == ("WorkTimeout", told)
     # Each counted what it claimed, and eight that died left no more files than one: each is read at every scrape.
-    assert multiprocess.buckets(multiprocess.collect(metrics), "recovery_queue_seconds")[float("inf")] == 8
-    assert len(list(metrics.glob("histogram_*"))) <= 2, "the pool's only process and the worker's main one"
+    assert multiprocess.buckets(multiprocess.collect(counted), "recovery_queue_seconds")[float("inf")] == 8
+    assert len(list(counted.glob("histogram_*"))) <= 2, "the pool's only process and the worker's main one"
 
 
 def test_deadlines_alone_are_enough(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from recovery import metrics
 from recovery.engine import Recovery, tell
 from recovery.errors import BrokerError, StoreError
 from recovery.repair import Repairer
@@ -78,7 +79,8 @@ class Rescue:
         try:
             if how:
                 resources.store.decisions.note_lost(holder, how)
-            return bool(rescue(resources, Repairer(resources, self._app.applier), [holder]))
+            repairer = Repairer(resources, self._app.applier)
+            return bool(rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc))  # a slot has no record
         except (StoreError, BrokerError) as error:
             log.warning("%s: not requeued yet (%s)", holder, error)
             self._told.put((holder, how))  # what was not done does not wait for a majority
