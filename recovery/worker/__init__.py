@@ -7,7 +7,7 @@ answers Celery beat and `scan_notes` tells of it, `control` obeys operators, `dr
 rest of `recovery`.
 
 Metrics of a prefork pool are added up over its processes through files; prometheus-client wants to know their
-folder before the first metric is made, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
+folder before it is first imported, which is here. Unless PROMETHEUS_MULTIPROC_DIR names one, it is a temporary
 folder named by our pid, held by a lock, and those that killed workers left behind are removed.
 """
 
@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from billiard.process import current_process
-from prometheus_client import values
 
 _PREFIX = "recovery-metrics-"
 
@@ -66,4 +65,8 @@ def _who_counts() -> str:
 
 
 keep_metrics()
-values.ValueClass = values.MultiProcessValue(_who_counts)  # type: ignore[no-untyped-call]
+
+from prometheus_client import values  # noqa: E402 - see above
+
+if values.ValueClass._multiprocess:  # else it was imported before, by a program that serves no pool
+    values.ValueClass = values.MultiProcessValue(_who_counts)  # type: ignore[no-untyped-call]
