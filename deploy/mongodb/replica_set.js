@@ -74,7 +74,9 @@ function form() {
 }
 
 function makeAdministrator(pwd) {
-  waitFor(() => hello(address).primary, `a primary of ${SET}`);
+  // One that was just elected is not writable yet.
+  const settled = (one) => one.primary && (one.isWritablePrimary || one.primary !== one.me);
+  waitFor(() => settled(hello(address)), `a primary of ${SET}`);
   if (logsIn(connected(address), ADMIN, pwd)) return;
   const wrong = 'MONGO_ADMIN_PASSWORD is not the password that MongoDB has for `admin`; take the one that its data were made with';
   if (!hello(address).isWritablePrimary) fail(wrong);

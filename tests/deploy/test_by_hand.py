@@ -7,6 +7,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,10 @@ def check_prometheus(cluster: ByHand) -> None:
         )
         return {one["metric"]["instance"].partition(":")[0] for one in found["data"]["result"]}
 
-    expected = {address for name in ("worker", "sweep") for address in cluster.addresses[name]}
-    wait_until(lambda: up() == expected, 60, f"{expected} are scraped")
+    expected = {address for name in ("worker", "sweep", "drill") for address in cluster.addresses[name]}
+    with suppress(AssertionError):
+        wait_until(lambda: up() == expected, 60, "all to be scraped")
+    assert up() == expected
     assert "RecoveryNoWorkers" in asked(cluster, "prometheus", 9090, "/api/v1/rules")
     managers = json.loads(asked(cluster, "prometheus", 9090, "/api/v1/alertmanagers"))
     assert cluster.addresses["alertmanager"][0] in json.dumps(managers["data"]["activeAlertmanagers"])
