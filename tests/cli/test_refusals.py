@@ -15,6 +15,7 @@ import pytest
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from tests.cli.command import environment, recovery, refused
+from tests.seldom import by_turns
 
 APP = "tests.cli.shop:app"
 
@@ -28,8 +29,7 @@ WRONG_APPS = {
 }
 
 
-@pytest.mark.parametrize("command", ["worker", "start"])
-@pytest.mark.parametrize("wrong", WRONG_APPS)
+@pytest.mark.parametrize(("wrong", "command"), by_turns([*WRONG_APPS], ["worker", "start"]))
 def test_wrong_app(command: str, wrong: str) -> None:
     app, said = WRONG_APPS[wrong]
     arguments = [command, *(["twice"] if command == "start" else [])]

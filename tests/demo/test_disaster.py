@@ -28,7 +28,7 @@ SOAK = pytest.mark.soak
 @pytest.mark.parametrize(
     ("disaster", "processes", "more"),
     [
-        ("mixed", 30, ["--kill-half-way"]),
+        pytest.param("mixed", 30, ["--kill-half-way"], marks=SOAK),
         pytest.param("redis", 300, ["--kill-half-way"], marks=SOAK),
         pytest.param("graph", 300, ["--kill-half-way"], marks=SOAK),
         pytest.param("mixed", 300, [], marks=SOAK),

@@ -71,7 +71,12 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: "], ids=["silent", "line", "head"]
+    "said",
+    [
+        pytest.param(b"", id="silent"),
+        pytest.param(b"GET /metr", id="line", marks=pytest.mark.soak),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: ", id="head"),
+    ],
 )
 def test_hundreds_that_never_ask(serve: Callable[..., Served], said: bytes) -> None:
     served = serve()

@@ -43,6 +43,7 @@ from tests.model.tied import (
     worlds,
     written,
 )
+from tests.seldom import by_turns
 from tests.stateful.passing import Passing
 from tests.store.writing import put
 from tests.world import by_message_only
@@ -261,8 +262,12 @@ def known() -> dict[tuple[Any, Any], set[str]]:
     return changes()
 
 
-@pytest.mark.parametrize("fails", ["", "parent", "child", "parent at first", "child at first"])
-@pytest.mark.parametrize("by_message", [False, True], ids=["on the spot", "by message"])
+FAILS = ["", "parent", "child", "parent at first", "child at first"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "by_message"), by_turns(FAILS, [False, True], ids=[FAILS, ["on the spot", "by message"]])
+)
 @pytest.mark.parametrize("part", [2, pytest.param(1, marks=pytest.mark.soak)], ids=["half", "all"])
 def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
     emptied: Settings, known: dict[tuple[Any, Any], set[str]], fails: str, by_message: bool, part: int

@@ -8,6 +8,7 @@ import pytest
 from recovery import Settings
 from recovery.records import ProcessState
 from tests.protocol.harness import RESULT, World
+from tests.seldom import by_turns
 from tests.store.writing import contents
 from tests.world import check_quiet
 
@@ -37,9 +38,12 @@ def start(world: World) -> str:
     return world.app.start("pyramid", ARGUMENTS, custom_id=NAME, if_exists="new_after_end")
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("state", "step"), [(state, step) for state, steps in CUT_OFF.items() for step in steps])
-def test_cut_off(world: World, state: ProcessState, step: str, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "moment"),
+    by_turns([(state, step) for state, steps in CUT_OFF.items() for step in steps], ["before", "after"]),
+)
+def test_cut_off(world: World, place: tuple[ProcessState, str], moment: str) -> None:
+    state, step = place
     first = brought_to(world, state)
     world.dies(f"{step}:{moment}", start)
     assert {*contents(world.store, "processes")} == {first}, "nobody was told of another one"

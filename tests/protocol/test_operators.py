@@ -12,6 +12,7 @@ from recovery.records import ProcessState
 from recovery.records.ids import new_pass
 from recovery.store import Restarted
 from tests.protocol import harness
+from tests.seldom import by_turns
 from tests.waiting import wait_until
 from tests.world import check_quiet
 
@@ -164,8 +165,7 @@ def test_restart_cut_off(world: World, at: str) -> None:
     ends_right(world, process_id)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["well", "fails again"])
-@pytest.mark.parametrize("at", REOPEN)
+@pytest.mark.parametrize(("at", "again"), by_turns(REOPEN, [False, True], ids=[REOPEN, ["well", "fails again"]]))
 def test_apply_of_a_restarted_task_cut_off(world: World, at: str, again: bool) -> None:
     """The restart was cut off, and so is the worker that brings it on."""
     process_id = world.broken()
@@ -195,13 +195,10 @@ def aborted_for_good(world: World, process_id: str) -> None:
     assert graph.epoch == world.process(process_id).epoch == 1
 
 
-@pytest.mark.parametrize(
-    ("state", "person"),
-    [(ProcessState.RUNNING, False), (ProcessState.RUNNING, True), (ProcessState.BROKEN, False)],
-    ids=["running", "running, aborted again", "broken"],
-)
-@pytest.mark.parametrize("at", ABORT)
-def test_abort_cut_off(world: World, at: str, state: ProcessState, person: bool) -> None:
+@pytest.mark.parametrize(("at", "whom"), by_turns(ABORT, ["running", "running, aborted again", "broken"]))
+def test_abort_cut_off(world: World, at: str, whom: str) -> None:
+    state = ProcessState.BROKEN if whom == "broken" else ProcessState.RUNNING
+    person = whom == "running, aborted again"
     if state is ProcessState.BROKEN:
         process_id = world.broken()
     else:

@@ -10,6 +10,7 @@ from recovery import Settings
 from recovery.engine.operations.redo import redo_process
 from recovery.records import Graph, Life, Process, ProcessState
 from tests.protocol.harness import RESULT, World
+from tests.seldom import by_turns
 from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import check_quiet
@@ -30,8 +31,7 @@ def world(emptied: Settings) -> World:
     return World(emptied)
 
 
-@pytest.mark.parametrize("actor", ["squares", "pyramid"])
-@pytest.mark.parametrize("at", ["Redos.begin:after", *STEPS])
+@pytest.mark.parametrize(("at", "actor"), by_turns(["Redos.begin:after", *STEPS], ["squares", "pyramid"]))
 def test_cut_off(world: World, at: str, actor: str) -> None:
     process_id = world.app.start("pyramid", [1, 2, 3])
     world.bring_to_end(process_id)

@@ -8,6 +8,6 @@ from tests.stateful.cluster import Cluster
 from tests.stateful.kills import kill_again_and_again
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (3, 4, 5))])
 def test_kills(cluster: Cluster, seed: int) -> None:
     assert kill_again_and_again(cluster, seed), "at least one was killed"
