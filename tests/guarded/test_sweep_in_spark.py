@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,7 +81,10 @@ class Files:
 
 @contextmanager
 def sweeping(servers: Servers, folder: Path, *planted: str) -> Iterator[tuple[dict[str, bytes], Files]]:
-    """What can be read of a Spark that has swept."""
+    """What can be read of a Spark that has swept, and of what was written meanwhile."""
+    known = set[bytes]()
+    with servers.admin() as client:
+        deque(of_mongodb(client, known), maxlen=0)  # what is planted for other tests
     folder.mkdir()
     folder.chmod(0o755)
     port, processes = free_port(), ProcessList()
@@ -108,7 +112,7 @@ def sweeping(servers: Servers, folder: Path, *planted: str) -> Iterator[tuple[di
             files.stop()
     places |= {"said": said.read_bytes(), "process list": processes.text()}
     with servers.admin() as client:
-        yield places | dict(of_mongodb(client)), files
+        yield places | dict(of_mongodb(client, known)), files
 
 
 def pages(port: int) -> dict[str, bytes]:
