@@ -98,7 +98,7 @@ class Cluster:
             places |= {f"file {folder.name}/{name}": text for name, text in files(folder)}
         places |= {f"Redis {name}": text for name, text in files(self.servers.valkey.directory)}
         with self.servers.admin() as client:
-            places |= dict(of_mongodb(client, set()))
+            places |= dict(of_mongodb(client))
         return places | {"process list": self.processes.text()}
 
     def stop(self) -> None:

@@ -53,14 +53,12 @@ def files(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield str(path.relative_to(folder)), path.read_bytes()
 
 
-def of_mongodb(client: MongoClient[dict[str, Any]], known: set[bytes]) -> Iterator[tuple[str, bytes]]:
-    """All records of all databases as they are stored, but those that are known, which they become by it. The oplog
-    among them: so whatever was written and is there no more, too."""
+def of_mongodb(client: MongoClient[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """All records of all databases as they are stored. The oplog among them: so whatever was written and is there no
+    more, too."""
     raw: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
     for name in client.list_database_names():
         for collection in client[name].list_collection_names():
             found = client[name].get_collection(collection, raw).find()
             with suppress(OperationFailure):  # there are two of the server's own that it shows to nobody
-                new = [one.raw for one in found if one.raw not in known]
-                yield f"MongoDB {name}.{collection}", b"\n".join(new)
-                known.update(new)
+                yield f"MongoDB {name}.{collection}", b"\n".join(one.raw for one in found)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from recovery.stack.ports import HOST, free_port
 from tests.cli.command import ROOT, environment, recovery
+from tests.guarded.authority import Authority
 from tests.guarded.marks import Mark, find
 from tests.guarded.places import ProcessList, of_mongodb
 from tests.guarded.servers import DATABASE, SWEEP, Servers
@@ -79,12 +79,17 @@ class Files:
         return all(one.stat().st_mode & 0o011 for one in path.parents if self._folder in one.parents)
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Servers]:
+    """Of their own: in those that all share there is what others have planted."""
+    made = Servers(tmp_path_factory.mktemp("swept"), authority)
+    yield made
+    made.stop()
+
+
 @contextmanager
 def sweeping(servers: Servers, folder: Path, *planted: str) -> Iterator[tuple[dict[str, bytes], Files]]:
-    """What can be read of a Spark that has swept, and of what was written meanwhile."""
-    known = set[bytes]()
-    with servers.admin() as client:
-        deque(of_mongodb(client, known), maxlen=0)  # what is planted for other tests
+    """What can be read of a Spark that has swept."""
     folder.mkdir()
     folder.chmod(0o755)
     port, processes = free_port(), ProcessList()
@@ -112,7 +117,7 @@ def sweeping(servers: Servers, folder: Path, *planted: str) -> Iterator[tuple[di
             files.stop()
     places |= {"said": said.read_bytes(), "process list": processes.text()}
     with servers.admin() as client:
-        yield places | dict(of_mongodb(client, known)), files
+        yield places | dict(of_mongodb(client)), files
 
 
 def pages(port: int) -> dict[str, bytes]:
