@@ -65,10 +65,10 @@ def test_what_could_not_be_done_is_done_though_the_majority_lags(world: World, m
 def test_who_can_not_be_rescued_holds_up_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     claimed, rescue = claim(world, "w#7"), Rescue(world.app)
 
-    def damaged(resources: object, repairer: object, lost: list[str]) -> object:
+    def damaged(resources: object, repairer: object, lost: list[str], *forgotten: object) -> object:
         if lost == ["w#6"]:
             raise ValueError("damaged")
-        return original(resources, repairer, lost)  # type: ignore[arg-type]
+        return original(resources, repairer, lost, *forgotten)  # type: ignore[arg-type]
 
     original = module.rescue
     monkeypatch.setattr(module, "rescue", damaged)
