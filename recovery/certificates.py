@@ -6,6 +6,7 @@ matter with it; for the password of a key they even ask the terminal. So they ar
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from urllib.parse import unquote_plus
 
 from recovery.addresses import Address, public, read
 from recovery.errors import SettingsError
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME: a certificate that expired can be read, too."""
@@ -113,8 +116,9 @@ class Tls:
             context.load_cert_chain(self.cert, key, password)
         except ssl.SSLError as error:
             try:  # the certificate alone, as any is read: nothing tells which of the two it was
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
-            except ssl.SSLError:
+                blocks = _CERTIFICATE.findall(self._read(self.names.cert, self.cert).decode("ascii", "replace"))
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata="\n".join(blocks))
+            except (ssl.SSLError, ValueError):
                 raise self._unusable(self.names.cert, self.cert, "holds a certificate that can't be read") from None
             raise self._unusable(self.names.key, key, self._of_key(error, bool(asked))) from None
 

@@ -14,6 +14,7 @@ folder named by our pid, held by a lock, and those that killed workers left behi
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -61,12 +62,15 @@ def _who_counts() -> str:
     one that died goes on with what that had counted, so there are no more files to be read than places."""
     process = current_process()
     place = getattr(process, "index", None)
-    return str(os.getpid()) if place is None else f"{process._parent_pid}-{place}"
+    if place is None or os.getppid() != process._parent_pid:  # of the pool's, or forked by an actor from one that is
+        return str(os.getpid())
+    return f"{process._parent_pid}-{place}"
 
 
+_first = "prometheus_client" not in sys.modules
 keep_metrics()
 
 from prometheus_client import values  # noqa: E402 - see above
 
-if values.ValueClass._multiprocess:  # else it was imported before, by a program that serves no pool
+if _first:  # else there are metrics already, which name their files in their own way
     values.ValueClass = values.MultiProcessValue(_who_counts)  # type: ignore[no-untyped-call]

@@ -216,7 +216,9 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
     damaged = tmp_path / "damaged.pem"
     whole = servers.client.both.read_text()
     damaged.write_text(whole.replace(cert.read_text()[100:300], "", 1))
-    assert damaged.read_text() != whole
+    cut_off = tmp_path / "cut off.pem"
+    cut_off.write_text(whole[:-100])
+    assert damaged.read_text() != whole and whole.rstrip().endswith("PRIVATE KEY-----")
     locked, mixed = servers.sweep, unfit.mixed
     cases = {
         ("tlsCAFile", "/nowhere/ca.pem", None): "there is no such file",
@@ -226,6 +228,7 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
         ("tlsCertificateKeyFile", str(cert), None): "holds no private key in PEM form",
         ("tlsCertificateKeyFile", str(no_pem), None): "holds no certificate in PEM form",
         ("tlsCertificateKeyFile", str(damaged), None): "holds a certificate that can't be read",
+        ("tlsCertificateKeyFile", str(cut_off), None): "holds a private key that can't be read",
         ("tlsCertificateKeyFile", str(unfit.expired_client.both), None): "expired on 2020-01-02: have a new one made",
         ("tlsCertificateKeyFile", str(mixed.both), None): "holds a private key that does not belong to the certificate",
         (

@@ -83,8 +83,10 @@ def drill(settings: Settings, port: int) -> Iterator[None]:
     env = environment(settings.model_copy(update={"metrics_port": port}).environment())
     watching = command("drill", "--watch", "--every", "10s", "--processes", "3")
     with subprocess.Popen(watching, env=env, cwd=ROOT, stdout=subprocess.DEVNULL) as probe:
-        yield
-        probe.terminate()
+        try:
+            yield
+        finally:
+            probe.terminate()
 
 
 def work(app: Recovery, seconds: float, events: list[tuple[float, Callable[[], object]]]) -> None:

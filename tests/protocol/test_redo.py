@@ -16,14 +16,11 @@ from tests.waiting import wait_until
 from tests.world import check_quiet
 
 STEPS = [
-    f"{step}:{when}"
-    for step in (
-        *("Redos.epochs", "Redos.pending", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.forget"),
-        *("Redos.release", "Redos.move", "Interruptions.remove_past", "Redos.set_graph", "Redos.end"),
-        *("Requeues.enqueue_ready", "Broker.push"),
-    )
-    for when in ("before", "after")
+    *("Redos.epochs", "Redos.pending", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.forget"),
+    *("Redos.release", "Redos.move", "Interruptions.remove_past", "Redos.set_graph", "Redos.end"),
+    *("Requeues.enqueue_ready", "Broker.push"),
 ]
+ACTORS = ["squares", "pyramid"]
 
 
 @pytest.fixture
@@ -31,8 +28,12 @@ def world(emptied: Settings) -> World:
     return World(emptied)
 
 
-@pytest.mark.parametrize(("at", "actor"), by_turns(["Redos.begin:after", *STEPS], ["squares", "pyramid"]))
-def test_cut_off(world: World, at: str, actor: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "when", "actor"),
+    [*(("Redos.begin", "after", actor) for actor in ACTORS), *by_turns(STEPS, ["before", "after"], ACTORS)],
+)
+def test_cut_off(world: World, step: str, when: str, actor: str) -> None:
+    at = f"{step}:{when}"
     process_id = world.app.start("pyramid", [1, 2, 3])
     world.bring_to_end(process_id)
     (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == actor)
