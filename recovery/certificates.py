@@ -102,8 +102,8 @@ class Tls:
             if self.key is not None:
                 raise self._unusable(self.names.key, self.key, f"is of no use without {self.names.cert}=FILE")
             return
-        key = self.key or self.cert
-        for option, path, kind in ((self.names.cert, self.cert, "CERTIFICATE"), (self.names.key, key, "PRIVATE KEY")):
+        key, of_key = (self.cert, self.names.cert) if self.key is None else (self.key, self.names.key)
+        for option, path, kind in ((self.names.cert, self.cert, "CERTIFICATE"), (of_key, key, "PRIVATE KEY")):
             if f"{kind}-----".encode() not in self._read(option, path):
                 raise self._unusable(option, path, f"holds no {kind.lower()} in PEM form")
         asked: list[bool] = []
@@ -120,7 +120,7 @@ class Tls:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata="\n".join(blocks))
             except (ssl.SSLError, ValueError):
                 raise self._unusable(self.names.cert, self.cert, "holds a certificate that can't be read") from None
-            raise self._unusable(self.names.key, key, self._of_key(error, bool(asked))) from None
+            raise self._unusable(of_key, key, self._of_key(error, bool(asked))) from None
 
     def _of_key(self, error: ssl.SSLError, asked: bool) -> str:
         if error.reason == "KEY_VALUES_MISMATCH":

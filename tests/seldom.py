@@ -9,17 +9,11 @@ from typing import Any
 import pytest
 
 
-def by_turns(*values: Sequence[Any], ids: Sequence[Sequence[str]] | None = None) -> list[Any]:
-    """Parameters for all combinations of these values. Each of the first is tried with one of the last by turns, and
+def by_turns(*values: Sequence[Any]) -> list[Any]:
+    """Parameters for all combinations of these values. Each of the others is tried with one of the last, by turns, and
     with all of them in a long run."""
-    names = ids or [[str(value) for value in one] for one in values]
-    every, made = len(values[-1]), []
+    made = []
     for places in product(*(range(len(one)) for one in values)):
-        made.append(
-            pytest.param(
-                *(one[place] for one, place in zip(values, places, strict=True)),
-                id="-".join(name[place] for name, place in zip(names, places, strict=True)),
-                marks=[pytest.mark.soak] if sum(places) % every else [],
-            )
-        )
+        marks = [pytest.mark.soak] if sum(places) % len(values[-1]) else []
+        made.append(pytest.param(*(one[place] for one, place in zip(values, places, strict=True)), marks=marks))
     return made

@@ -24,8 +24,8 @@ def begin(resources: Resources) -> None:
         _connected.append((resources, counted()))
 
 
-def is_scraped() -> None:
-    """What this process counts is taken from its own metrics: nothing is left."""
+def leave_nothing() -> None:
+    """What this process counts is in its own metrics alone."""
     _connected.clear()
 
 

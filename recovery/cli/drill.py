@@ -128,19 +128,19 @@ def _once(resources: Resources, plan: Plan, *, json: bool) -> bool:
 
 def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> None:
     """Until it is stopped. Raises Stopped."""
+    from recovery.cli import counting
     from recovery.cli.drill_report import show, show_line
     from recovery.cli.output import messages
     from recovery.drill.probe import watch
 
     settings, said = resources.settings, messages()
+    counting.leave_nothing()  # a probe's metrics are its own, and end with it
     if not settings.metrics_port:
         said.print("no metrics are served: set RECOVERY_METRICS_PORT", style="yellow")
     else:
-        from recovery.cli import counting
         from recovery.metrics.exporter import serve
 
         serve(settings, resources.store, resources.broker)
-        counting.is_scraped()
         said.print(f"metrics on http://{settings.metrics_host}:{settings.metrics_port}/metrics", style="dim")
     watch(
         resources,

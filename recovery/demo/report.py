@@ -35,8 +35,8 @@ class Counts:
 
     @classmethod
     def read(cls, folder: Path) -> Counts:
-        """Add up the files that the workers' processes keep their metrics in."""
-        found = multiprocess.collect(folder)
+        """Add up the files that the workers' processes keep their metrics in, each worker in a folder of its own."""
+        found = multiprocess.collect(*folder.iterdir())
         lag = multiprocess.buckets(found, "recovery_requeue_lag_seconds")
         return cls(
             requeued=round(multiprocess.total(found, "recovery_requeues")),

@@ -21,8 +21,8 @@ from recovery.drill.sightings import Outcome
 from recovery.engine import Resources
 from recovery.errors import BrokerError, InputError, OtherVersion, ServerUnavailable
 
-MIN_EVERY, MAX_EVERY = 10.0, 86_400.0
-"""Seconds. One takes some five, and what is looked at less often than once a day is no probe."""
+MIN_EVERY, MAX_EVERY = 10.0, 180.0
+"""Seconds. One takes some five, and the alert of those that fail looks for one in each of two times three minutes."""
 
 
 def watch(

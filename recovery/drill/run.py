@@ -172,8 +172,14 @@ class _Drill:
 
     def report(self) -> Report:
         """What came of it."""
-        took, kills = self.flock.took(), [one for one in self.flock.canaries if self.flock.declined(one) is None]
-        probes = [probe for one in kills for probe in one.probes(self.flock.worker_timeout)]
+        took = self.flock.took()
+        # Of one that declined, or was called and has no worker yet, there is nothing to tell.
+        told = [
+            one
+            for one in self.flock.canaries
+            if self.flock.declined(one) is None and not (one.kind is Kind.CALL and one.waits)
+        ]
+        probes = [probe for one in told for probe in one.probes(self.flock.worker_timeout)]
         unstarted = self._plan.processes - sum(one.kind is Kind.ROUND for one in self.flock.canaries)
         probes += [Probe(Step.START, "", START_TASK, None)] * unstarted
         promises: dict[Step, Promise] = {

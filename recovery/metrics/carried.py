@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from prometheus_client import Metric
 
@@ -11,6 +12,7 @@ from recovery.metrics import registry
 from recovery.metrics.bounded import Counter, Histogram
 from recovery.records import Sample
 
+OneOf = TypeVar("OneOf", Counter, Histogram)
 log = logging.getLogger(__name__)
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -42,21 +44,23 @@ def carry(counts: Counted) -> None:
         name, _, part = sample.rpartition("_")
         given = dict(labels)
         bound = given.pop(BOUND, None) if f"_{part}" == BUCKET else None
-        one = _of_labels(_ALL[name], given)
+        metric = _ALL[name]
         if value < 0:
             raise ValueError(f"{value} is no growth")
-        if isinstance(one, Counter) and f"_{part}" == TOTAL:
-            one.inc(value)
+        # By the parent, before there is a label set for it.
+        if isinstance(metric, Counter) and f"_{part}" == TOTAL:
+            _of_labels(metric, given).inc(value)
         # What was observed is not known any more, but how often and up to which bounds: so not by `observe`.
-        elif isinstance(one, Histogram) and bound is not None:
-            one._buckets[one._upper_bounds.index(float(bound))].inc(value)
-        elif isinstance(one, Histogram) and f"_{part}" == SUM:
-            one._sum.inc(value)
+        elif isinstance(metric, Histogram) and bound is not None:
+            place = metric._upper_bounds.index(float(bound))
+            _of_labels(metric, given)._buckets[place].inc(value)
+        elif isinstance(metric, Histogram) and f"_{part}" == SUM:
+            _of_labels(metric, given)._sum.inc(value)
         else:
             raise ValueError("it is no part of that metric")
 
 
-def _of_labels(metric: Counter | Histogram, given: Mapping[str, str]) -> Counter | Histogram:
+def _of_labels(metric: OneOf, given: Mapping[str, str]) -> OneOf:
     if set(given) != set(metric._labelnames):
         raise ValueError(f"its labels are {', '.join(metric._labelnames) or 'none'}")
     return metric.labels(**given) if given else metric

@@ -13,10 +13,10 @@ from prometheus_client import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 
-def collect(folder: Path | str) -> list[Metric]:
-    """The sums over all processes that keep, or kept, files in `folder`, or in folders within it."""
+def collect(*folders: Path | str) -> list[Metric]:
+    """The sums over all processes that keep, or kept, files in these folders."""
     # A file is empty while it is being made, and for good if its process was killed just then.
-    files = [str(file) for file in Path(folder).rglob("*.db") if file.stat().st_size]
+    files = [str(file) for folder in folders for file in Path(folder).glob("*.db") if file.stat().st_size]
     return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 

@@ -62,7 +62,8 @@ def _who_counts() -> str:
     one that died goes on with what that had counted, so there are no more files to be read than places."""
     process = current_process()
     place = getattr(process, "index", None)
-    if place is None or os.getppid() != process._parent_pid:  # of the pool's, or forked by an actor from one that is
+    # An actor may fork, and what it forks has inherited the place.
+    if place is None or os.getppid() != process._parent_pid:
         return str(os.getpid())
     return f"{process._parent_pid}-{place}"
 

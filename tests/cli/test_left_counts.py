@@ -78,11 +78,16 @@ def test_what_is_no_counter_of_ours_is_passed_over(settings: Settings) -> None:
         Sample(name="recovery_requeues_total", labels={**due, "le": "1.0"}, value=1),
         Sample(name="recovery_requeue_lag_seconds_sum", labels={}, value=-1),
     ]
+    strange += [
+        Sample(name="recovery_requeues_total", labels={"reason": "x", "actor": "never made"}, value=-1),
+        Sample(name="recovery_attempt_seconds_bucket", labels={"actor": "never made", "le": "nonsense"}, value=1),
+    ]
     before, all_before = requeues("mixed"), counted()
     store.left_counts.leave([*strange, Sample(name="recovery_requeues_total", labels=due, value=2)])
     assert CountsTaker(store).take_if_due() == 1
     assert requeues("mixed") - before == 2
     assert len(grown(all_before)) == 1
+    assert not any("never made" in str(labels) for _, labels in counted()), "nor does it begin a series"
 
 
 def test_what_was_left_begins_no_series_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,16 +113,18 @@ def test_the_last_worker_is_not_killed(world: World, hand: Hand) -> None:
 def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """The drill was ended by Ctrl-C, say, while the canary held its claim."""
     one, decisions = kill(world), type(world.store.decisions)
-    extend = decisions.extend
+    extend, held = decisions.extend, list[bool]()
 
     def extend_and_stop(*arguments: Any) -> bool:
         extended = extend(*arguments)
+        held.append(extended)
         world.app.abort(one.id, "stopped")
         world.store.catch_up(10)
         return extended
 
     monkeypatch.setattr(decisions, "extend", extend_and_stop)
     world.pump("w#1")
+    assert held == [True], "it was about to"
     assert hand.killed == []
 
 

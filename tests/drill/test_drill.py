@@ -280,7 +280,7 @@ def test_a_probe_without_a_worker_counts_a_start_that_failed(cluster: Cluster) -
     ("options", "told"),
     [
         (["--every", "1m"], "--every 1m: goes with --watch"),
-        (["--watch", "--every", "1s"], "--every 1s: must be 10s to 1d"),
+        (["--watch", "--every", "1s"], "--every 1s: must be 10s to 3m"),
         (["--yes"], "--yes: goes with --kill"),
         (["--processes", "0"], "--processes 0: must be 1 to 1,000"),
         ([], "no worker lives in database"),

@@ -244,6 +244,7 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
         ("ssl_ca_certs", "/nowhere/ca.pem", None): "there is no such file",
         ("ssl_certfile", "/nowhere/own.pem", None): "there is no such file",
         ("ssl_certfile", str(damaged), None): "holds a certificate that can't be read",
+        ("ssl_certfile", str(cut_off), None): "holds a private key that can't be read",
         ("ssl_certfile", str(unfit.expired_client.both), None): "expired on 2020-01-02: have a new one made",
         ("ssl_keyfile", str(cert), None): "holds no private key in PEM form",
         (

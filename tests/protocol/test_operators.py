@@ -42,7 +42,7 @@ RESTART = [
     "Broker.push:before",
     "Broker.push:after",
 ]
-REOPEN = [step for step in RESTART[1:] if "push" not in step]
+REOPEN = [*dict.fromkeys(step.partition(":")[0] for step in RESTART[1:] if "push" not in step)]
 ABORT = [
     "Aborts.end:after",
     "Aborts.close_graphs:before",
@@ -165,9 +165,12 @@ def test_restart_cut_off(world: World, at: str) -> None:
     ends_right(world, process_id)
 
 
-@pytest.mark.parametrize(("at", "again"), by_turns(REOPEN, [False, True], ids=[REOPEN, ["well", "fails again"]]))
-def test_apply_of_a_restarted_task_cut_off(world: World, at: str, again: bool) -> None:
+@pytest.mark.parametrize(
+    ("step", "when", "then"), by_turns(REOPEN, ["before", "after"], ["it goes well", "it fails again"])
+)
+def test_apply_of_a_restarted_task_cut_off(world: World, step: str, when: str, then: str) -> None:
     """The restart was cut off, and so is the worker that brings it on."""
+    at, again = f"{step}:{when}", then == "it fails again"
     process_id = world.broken()
     (failed,) = world.store.interruptions.of_process(process_id)
     world.app.resources.broker.push(world.store.restarts.queue([Restarted(failed.id, 0, 0)], new_pass()))
