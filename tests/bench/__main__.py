@@ -30,6 +30,7 @@ ALL = (
     "scan_cost",
     "process_scan_cost",
     "throughput",
+    "one_task",
     "kill",
     "noticed",
     "wide",
@@ -38,7 +39,7 @@ ALL = (
     "sweep_scale",
     "search",
 )
-WITH_WORKERS = ("lag", "storm", "busy_operators", "throughput", "kill", "noticed", "wide", "stale")
+WITH_WORKERS = ("lag", "storm", "busy_operators", "throughput", "one_task", "kill", "noticed", "wide", "stale")
 
 
 def main(names: list[str]) -> int:

@@ -35,6 +35,16 @@ def plain_step(_before: Any = None) -> int:
     return 1
 
 
+@plain.task(name="plain.nothing", ignore_result=True)  # type: ignore[untyped-decorator]
+def plain_nothing() -> int:
+    return 1
+
+
+@app.process()
+def nothing() -> int:
+    return 1
+
+
 @app.actor()
 def nap(seconds: float) -> float:
     time.sleep(seconds)

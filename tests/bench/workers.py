@@ -22,16 +22,17 @@ _started = 0
 
 @contextmanager
 def ours(
-    stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, beat: bool = False
+    stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, beat: bool = False, ready: bool = True
 ) -> Iterator[list[Child]]:
-    """Workers of `tests.bench.apps:app`, ready to work."""
+    """Workers of `tests.bench.apps:app`, `ready` to work, or begun."""
     database: Any = MongoClient(settings.mongo_uri)[settings.database]
     children = [our_worker(stack, settings, options) for _ in range(workers)]
     told = {"pid": {"$in": [child.pid for child in children]}}
     if beat:
         children.append(_child(stack, "beat", ["beat", "--schedule", str(stack.data_dir / "beat-schedule")], settings))
     try:
-        wait_until(lambda: database["workers"].count_documents(told) >= workers, 60, "workers")
+        if ready:
+            wait_until(lambda: database["workers"].count_documents(told) >= workers, 60, "workers")
         yield children
     finally:
         stop_all(children, 15)
@@ -54,8 +55,10 @@ def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) ->
 
 
 @contextmanager
-def plain(stack: Stack, settings: Settings, workers: int, options: Sequence[str]) -> Iterator[None]:
-    """Plain Celery workers on the same broker, ready to work."""
+def plain(
+    stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, ready: bool = True
+) -> Iterator[None]:
+    """Plain Celery workers on the same broker, `ready` to work, or begun."""
     global _started
     children = []
     environment = {**os.environ, **settings.environment(), "PLAIN_BACKEND": settings.broker_url}
@@ -68,8 +71,9 @@ def plain(stack: Stack, settings: Settings, workers: int, options: Sequence[str]
         from tests.bench import apps
 
         apps.plain.conf.update(broker_url=settings.broker_url, result_backend=settings.broker_url)
-        apps.plain_step.delay().get(timeout=60)
-        wait_until(lambda: len(apps.plain.control.ping(timeout=0.5)) >= workers, 60, "plain workers")
+        if ready:
+            apps.plain_step.delay().get(timeout=60)
+            wait_until(lambda: len(apps.plain.control.ping(timeout=0.5)) >= workers, 60, "plain workers")
         yield
     finally:
         stop_all(children, 15)
