@@ -12,7 +12,8 @@ from recovery.engine.actors.log_context import LogContext
 from recovery.engine.app import Recovery
 from recovery.engine.isolation import batch_or_each, for_each, is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
-from recovery.engine.lifecycle.attempt import Result, Slot
+from recovery.engine.lifecycle.attempt import Slot
+from recovery.engine.lifecycle.batches import Batches
 from recovery.engine.lifecycle.breaking import break_off
 from recovery.engine.lifecycle.complete import finish_process
 from recovery.engine.lifecycle.listing import list_again
@@ -20,6 +21,7 @@ from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
 from recovery.engine.lifecycle.slots import Keys, look_at
 from recovery.engine.lifecycle.start import register, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
+from recovery.engine.lifecycle.trying import Result
 from recovery.engine.loading import load_app
 from recovery.engine.operations.ordering import order
 from recovery.engine.operations.schedules import declare_schedules
@@ -29,6 +31,7 @@ __all__ = [
     "Actor",
     "Applied",
     "Applier",
+    "Batches",
     "Ended",
     "Host",
     "Keys",

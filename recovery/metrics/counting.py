@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from recovery.metrics import registry
 from recovery.records import Process, ProcessState
+from recovery.records.ids import started_at
 
 LOST = ("MESSAGE_LOST", "WORK_TIMEOUT", "WORKER_LOST")
 """Rules that find what was lost."""
@@ -31,6 +32,17 @@ def requeued(reason: str, actors: Iterable[str]) -> None:
     """A task of each of these actors was queued again."""
     for actor, count in Counter(actors).items():
         registry.REQUEUES.labels(reason, actor).inc(count)
+
+
+def finished_alone(types: Mapping[str, str]) -> None:
+    """These processes of one task, {id: type}, finished. When one was started its id tells: by the clock of whoever
+    started it."""
+    now = time.time()
+    for process_type, count in Counter(types.values()).items():
+        registry.PROCESSES_ENDED.labels(process_type, ProcessState.FINISHED.value).inc(count)
+    for process_id, process_type in types.items():
+        took = now - started_at(process_id).timestamp()
+        registry.PROCESS_SECONDS.labels(process_type, ProcessState.FINISHED.value).observe(max(0.0, took))
 
 
 def ended(state: ProcessState, processes: Iterable[Process]) -> None:

@@ -117,6 +117,11 @@ class Broker:
         """The same, taken out of the queue: what is not put back is lost."""
         return _told(_client(self._url, os.getpid(), bounded=True).rpop(queue, count) or [])
 
+    def pop(self, queue: str, count: int) -> list[bytes]:
+        """The same, as they are, which nobody has looked at."""
+        texts: Any = _client(self._url, os.getpid(), bounded=True).rpop(queue, count)
+        return texts or []
+
     def put_back(self, queue: str, texts: Sequence[bytes]) -> None:
         """Make these messages the next that are taken, the first of them first."""
         if texts:

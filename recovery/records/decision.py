@@ -72,6 +72,11 @@ class Decision(OfTask):
     """How often its message was lost and it was queued again for that; absent if never."""
     lost_attempt: LostAttempt | None = None
     """The last one of which that is known; absent mostly. Of a machine that is gone nobody knows."""
+    in_batch: bool | None = None
+    """Claimed with others, to be run one after the other: while it is working, whether it has begun is not known."""
+    alone: bool | None = None
+    """Its holder was lost with a batch of which it was a part, and nobody knows which of them ran: from then on it is
+    claimed by itself, so that it is known the next time."""
     restarts: int | None = None
     """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
     fallible: bool | None = None

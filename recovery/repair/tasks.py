@@ -50,7 +50,8 @@ class TaskRepairs:
             queued = self._store.requeues.requeue_worker_lost(ids, _holders(findings), pass_key)
         else:
             queued = self._store.requeues.timed_out(ids, pass_key, _actors(findings))
-        for actor, count in Counter(one.actor for one in queued).items():
+        in_batch = {f.record for f in findings if f.decision is not None and f.decision.in_batch}
+        for actor, count in Counter(one.actor for one in queued if one.id not in in_batch).items():
             count_timeouts(actor, count)
         self._hand_over(rule, findings, queued)
         return of_records(one.id for one in queued)

@@ -131,6 +131,8 @@ def _clock(moment: datetime, precision: str = "seconds") -> str:
 
 def _after_timeout(decision: Decision, around: Surroundings) -> Repair:
     actor = around.actor(decision.actor)
-    if not actor.restarts_lost_attempts or decision.timeouts + 1 >= actor.max_work_timeouts:
+    if not actor.restarts_lost_attempts:
         return Repair.FAIL
-    return Repair.REQUEUE
+    # Of a batch it counts no timeout: perhaps it had not begun.
+    counts = not decision.in_batch
+    return Repair.FAIL if counts and decision.timeouts + 1 >= actor.max_work_timeouts else Repair.REQUEUE

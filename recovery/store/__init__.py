@@ -25,6 +25,7 @@ from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
 from recovery.store.layout import Layout
 from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
+from recovery.store.lifecycle.decision_batches import DecisionBatches
 from recovery.store.lifecycle.decision_queries import Held
 from recovery.store.lifecycle.decisions import Decisions, Queued
 from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
@@ -110,6 +111,7 @@ class Store:
         self.processes = Processes(self._database[schema.PROCESSES])
         self.tasks = Tasks(self._database[schema.TASKS])
         self.decisions = Decisions(self._database[schema.DECISIONS])
+        self.decision_batches = DecisionBatches(self._database[schema.DECISIONS])
         self.graphs = Graphs(self._database[schema.GRAPHS])
         self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
         self.aborts = Aborts(self._database)

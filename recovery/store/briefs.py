@@ -11,6 +11,8 @@ _UNASKED = (
     *("children.args", "children.deps", "children.dependents", "children.unlocks"),
 )
 DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
+CLAIMED = {"outcome": False, "children": False}
+"""An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
 PROCESS_FIELDS = {"args": False, "result": False}
 LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""

@@ -131,6 +131,12 @@ def literal(value: Any) -> Expression:
     return {"$literal": value}
 
 
+def by_id(values: Mapping[str, Any]) -> Expression:
+    """Of {id: value} the value of the record that is updated; it has to be among them."""
+    # The server makes a table of a list that never changes: it does not look through it for each record.
+    return {"$arrayElemAt": [literal(list(values.values())), {"$indexOfArray": [literal(list(values)), "$_id"]}]}
+
+
 def record_range(process_id: str) -> Expression:
     """The records `P/...` of a process."""
     return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}

@@ -13,9 +13,22 @@ processes do later comes under it. `setup` makes a provider of the environment's
 ours.
 """
 
-from recovery.tracing.api import ids
-from recovery.tracing.opened import Traced
+from recovery.tracing.api import ids, is_on
+from recovery.tracing.opened import NOTHING, Traced
 from recovery.tracing.setup import flush, install
 from recovery.tracing.spans import applying, attempt, event, repaired, repairing, starting
 
-__all__ = ["Traced", "applying", "attempt", "event", "flush", "ids", "install", "repaired", "repairing", "starting"]
+__all__ = [
+    "NOTHING",
+    "Traced",
+    "applying",
+    "attempt",
+    "event",
+    "flush",
+    "ids",
+    "install",
+    "is_on",
+    "repaired",
+    "repairing",
+    "starting",
+]

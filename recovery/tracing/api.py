@@ -34,6 +34,11 @@ def tracer() -> Tracer | None:
     return _made[1]
 
 
+def is_on() -> bool:
+    """Whether this process traces."""
+    return tracer() is not None
+
+
 def ids() -> tuple[str, str] | None:
     """Ids of the trace and the span that this thread is in, in hexadecimal digits; None if it is in none."""
     api: Any = sys.modules.get(API)

@@ -14,10 +14,11 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Recovery, Result, Slot, is_of_servers, tell
+from recovery.engine import Actor, Batches, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
 from recovery.worker.config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.hints import hints
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.slots.board import Board
 from recovery.worker.slots.pool_host import GivenBack, PoolHost
@@ -35,6 +36,8 @@ class Running:
     lifeline: Lifeline | None = None
     stale: StaleMessages | None = None
     board: Board | None = None
+    batches: tuple[int, Batches] | None = None
+    """And the process that has them: a fork makes its own."""
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
@@ -113,7 +116,15 @@ def _slot(app: Recovery) -> Slot:
     worker = Running.lifeline.worker
     served = {name: app.actors[name] for name in worker.queues}
     thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
-    return Slot(app.resources, app.applier, served, holder(worker.id, os.getpid(), thread), PoolHost(Running.board))
+    name = holder(worker.id, os.getpid(), thread)
+    return Slot(app.resources, app.applier, served, name, PoolHost(Running.board), _batches(app))
+
+
+def _batches(app: Recovery) -> Batches:
+    """Those of this process."""
+    if Running.batches is None or Running.batches[0] != os.getpid():
+        Running.batches = os.getpid(), Batches(app.resources, app.applier, hints(app.resources.broker))
+    return Running.batches[1]
 
 
 def _sweep(app: Recovery) -> Any:

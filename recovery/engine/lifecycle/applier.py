@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from recovery import tracing
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
+from recovery.engine.lifecycle.alone import apply_alone, may_be_alone
 from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.clearing import Clearing
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take
@@ -76,6 +77,34 @@ class Applier:
         if ended.failed:
             self.apply([ended])
         return taken
+
+    def submit_all(self, ended: Sequence[Ended]) -> None:
+        """Apply decisions with values, of any processes, none of which schedules or unlocks another; or let them wait.
+        Those of a process are applied together, and what ends its process by itself with others."""
+        alone: dict[int, list[Ended]] = defaultdict(list)
+        others: dict[tuple[str, int], list[Ended]] = defaultdict(list)
+        for one in ended:
+            if may_be_alone(one):
+                alone[one.decision.epoch].append(one)
+            else:
+                others[one.process_id, one.decision.epoch].append(one)
+        for of_epoch in alone.values():
+            done = apply_alone(self._resources, of_epoch)
+            for one in done:
+                self._note([one], Effect(Applied.NOW, complete=True))
+            left = {one.decision.id for one in of_epoch} - {one.decision.id for one in done}
+            for one in of_epoch:
+                if one.decision.id in left:
+                    others[one.process_id, one.decision.epoch].append(one)
+        for key, some in others.items():
+            with self._lock:
+                large = self._sizes.get(key[0], 0) > LARGE_GRAPH
+                self._buffers[key] += [one.light() for one in some] if large else some
+                if large and len(self._buffers[key]) < TOGETHER:
+                    self._start_flusher()
+                    continue
+                together = self._buffers.pop(key)
+            self._apply(together, None)
 
     def apply(self, together: Sequence[Ended]) -> Applied:
         """Apply decisions of one process and epoch now; what came of the last of them."""

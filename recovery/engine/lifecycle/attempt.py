@@ -15,23 +15,22 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import StrEnum
 from typing import Any
 
 from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import CallResult, Host, call, of_error, pass_of
+from recovery.engine.actors.call import Host, pass_of
 from recovery.engine.actors.context import attempting
-from recovery.engine.actors.resolve import NotReady
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
-from recovery.engine.lifecycle.retrying import retry_or_end
+from recovery.engine.lifecycle.batches import Batches, observe_wait
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
+from recovery.engine.lifecycle.trying import Result, Trying, stale_result
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, StoreError
 from recovery.metrics import counting
-from recovery.records import Decision, Task
+from recovery.records import Decision
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 from recovery.store import Queued
 
@@ -40,19 +39,6 @@ log = logging.getLogger(__name__)
 CONTINUE_FOR = 0.5
 """Seconds from a message's claim during which ready tasks are run on the spot. A bound, so that a long process
 shares the worker with the queue: it waits as long for others as others wait for it."""
-
-
-class Result(StrEnum):
-    """What came of a message, or of an attempt."""
-
-    FINISHED = "finished"
-    FAILED = "failed"
-    RETRIED = "retried"
-    STALE_MESSAGE = "stale message"
-    BLOCKED = "blocked"
-    STALE_RESULT = "stale result"
-    CLAIM_LOST = "claim lost"
-    NOT_READY = "not ready"
 
 
 class Slot:
@@ -65,11 +51,13 @@ class Slot:
         actors: Mapping[str, Actor[..., Any]],
         holder: str,
         host: Host | None = None,
+        batches: Batches | None = None,
     ) -> None:
-        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs."""
-        self._resources, self._applier, self._actors, self._holder = resources, applier, actors, holder
-        self._catalogues = resources.catalogues.all
-        self._host = host or Host()
+        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. With
+        `batches` it goes on with what else is queued, where its tasks prove quick."""
+        self._resources, self._applier, self._actors, self.holder = resources, applier, actors, holder
+        self.trying = Trying(resources, actors, host or Host())
+        self._batches = batches
         self._held: Decision | None = None
 
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
@@ -78,6 +66,14 @@ class Slot:
         The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
         and the message is to be given back.
         """
+        began = time.monotonic()
+        result = self.run_alone(actor, decision_id, pass_key)
+        if self._batches is not None and result is not Result.BLOCKED:
+            self._batches.go_on(self, actor, began + CONTINUE_FOR)
+        return result
+
+    def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
+        """The same of this task, and those that it makes ready."""
         if not (is_record_id(decision_id) and is_pass(pass_key)):
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE  # none of ours: to MongoDB it might be a query
@@ -86,16 +82,14 @@ class Slot:
         try:
             if self._resources.store.preferences.is_blocked(actor.name):
                 return Result.BLOCKED
-            actor = self._as_set(actor)
+            actor = self.as_set(actor)
             decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
             limit = actor.preferences.task_limit
-            claimed = decisions.claim(actor.name, decision_id, pass_key, self._holder, timeout, limit)
+            claimed = decisions.claim(actor.name, decision_id, pass_key, self.holder, timeout, limit)
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
-            if claimed.claimed_at is not None and claimed.queued_at is not None:
-                waited = (claimed.claimed_at - claimed.queued_at).total_seconds()
-                metrics.QUEUE_SECONDS.labels(actor.name).observe(max(0.0, waited))
+            observe_wait(claimed)
             return self._run_on(actor, claimed)
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
@@ -109,7 +103,7 @@ class Slot:
         until = time.monotonic() + CONTINUE_FOR
         first, following = self._attempt(actor, ClaimedTask(claimed), until)
         while following is not None:
-            _, following = self._attempt(self._as_set(self._actors[following.decision.actor]), following, until)
+            _, following = self._attempt(self.as_set(self._actors[following.decision.actor]), following, until)
         return first
 
     def _give_back(self, decision: Decision) -> None:
@@ -119,7 +113,7 @@ class Slot:
 
         def give() -> list[Queued]:
             held = pass_of(decision)
-            return self._resources.store.requeues.requeue_unrun(decision.id, held, self._holder, new_pass())
+            return self._resources.store.requeues.requeue_unrun(decision.id, held, self.holder, new_pass())
 
         queued = through_outage(self._resources, give, timeout, decision.id)
         push(self._resources, queued)
@@ -133,59 +127,25 @@ class Slot:
     def _run_one(
         self, actor: Actor[..., Any], here: ClaimedTask, until: float, span: tracing.Traced
     ) -> tuple[Result, ClaimedTask | None]:
-        decision = here.decision
-        task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
-        result, following, began = Result.CLAIM_LOST, None, time.perf_counter()
-        damaged: DamagedRecord | None = None
-        try:
-            task = self._task(decision)
-            ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
-            if not actor.preferences.restarts_lost_attempts:
-                # Done, perhaps: where its end can't be written, it is not given back for another one, but ends with an
-                # error at its deadline.
-                self._held = None
-        except DamagedRecord as damage:
-            # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
-            ran, damaged = CallResult(of_error(damage, decision)), damage
-        except NotReady as error:
-            if decision.attempts >= actor.preferences.max_work_timeouts:  # nothing that was found has helped
-                ran = CallResult(of_error(error, decision))
-            else:
-                log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
-                self._wait_again(decision)
-                ran, result = None, Result.NOT_READY
-        failure = ran.outcome.error if ran is not None else None
-        if ran is not None and ran.found is not None:
-            ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran, self._host)
-            if retried is not None:
-                self._held, result = None, Result.RETRIED if retried else _stale_result(decision)
-        if ran is not None:
-            ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
-            result, following = self._end(actor, ended, here, until)
-        if damaged is not None and result is Result.FAILED:  # else it is not its task any more, and nothing is wrong
-            log.error("%s %s: %s", actor.name, decision.id, damaged)
+        decision, following, began = here.decision, None, time.perf_counter()
+        tried = self.trying.run(actor, here, span, self._let_go)
+        result = tried.result
+        if self._batches is not None:
+            self._batches.note(actor, tried, time.perf_counter() - began)
+        if tried.ended is not None:
+            result, following = self.end(actor, tried.ended, here, until)
+        if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more, and all is well
+            log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-        span.end_as(result.value, failure.kind if failure is not None else None)
-        seconds = time.perf_counter() - began
-        log.info("%s %s attempt %d: %s in %.3f s", actor.name, decision.id, decision.attempts, result.value, seconds)
+        span.end_as(result.value, tried.kind)
+        told = "%s %s attempt %d: %s in %.3f s"
+        log.info(told, actor.name, decision.id, decision.attempts, result.value, time.perf_counter() - began)
         return result, following
 
-    def _task(self, decision: Decision) -> Task:
-        task = decision.task() or self._resources.store.tasks.get(decision.id)
-        if task is None:  # made again from its parent's decision, if it can be
-            raise NotReady(f"{decision.id}: there is a decision, but no Task record")
-        return task
-
-    def _wait_again(self, decision: Decision) -> None:
-        """A value that its graph has as finished is lost. What finds that also brings this task on; until then it would
-        be in the way, and count as an attempt that was lost."""
-        store, settings = self._resources.store, self._resources.settings
-        if store.decisions.wait_again(decision):
-            # When nobody has been at work on the graph for a while: only then absence is a finding.
-            store.graphs.advance_deadline(decision.process_id, 1.2 * settings.apply_timeout)
+    def _let_go(self) -> None:
         self._held = None
 
-    def _end(
+    def end(
         self, actor: Actor[..., Any], ended: Ended, here: ClaimedTask, until: float
     ) -> tuple[Result, ClaimedTask | None]:
         """Finish, and have the effects applied; perhaps claim a task of those that became ready."""
@@ -193,7 +153,7 @@ class Slot:
         accepted, taken = self._finish(actor, ended, foreseen)
         self._held = taken
         if not accepted:
-            return _stale_result(ended.decision), None
+            return stale_result(ended.decision), None
         assert ended.decision.outcome is not None
         result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
         if taken is not None:
@@ -208,11 +168,11 @@ class Slot:
         assert outcome is not None
         options: Any = {
             "accept_first": actor.preferences.accept_first,
-            "worker": self._holder,
+            "worker": self.holder,
             "apply_timeout": self._resources.settings.apply_timeout,
         }
         if foreseen is not None:
-            its, foreseen = self._as_set(self._actors[foreseen.actor]), foreseen.evolve(pass_key=new_pass())
+            its, foreseen = self.as_set(self._actors[foreseen.actor]), foreseen.evolve(pass_key=new_pass())
             timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
                 return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
@@ -270,11 +230,11 @@ class Slot:
         for decision_id, name in ready.items():
             if self._may_take(name):
                 pass_key, decisions = new_pass(), self._resources.store.decisions
-                its = self._as_set(self._actors[name]).preferences
+                its = self.as_set(self._actors[name]).preferences
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 try:
                     self._held = decisions.claim_ready(
-                        name, decision_id, epoch, pass_key, self._holder, its.worker_timeout, its.task_limit
+                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit
                     )
                 except DamagedRecord as damage:  # as with a message
                     tell(decision_id, damage)
@@ -285,13 +245,7 @@ class Slot:
     def _may_take(self, name: str) -> bool:
         return name in self._actors and not self._resources.store.preferences.is_blocked(name)
 
-    def _as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
+    def as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
         """An actor with the settings that hold now."""
         preferences = self._resources.store.preferences.actor(actor.preferences)
         return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
-
-
-def _stale_result(decision: Decision) -> Result:
-    metrics.STALE.labels("result").inc()
-    log.info("%s %s: its result is stale and is discarded", decision.actor, decision.id)
-    return Result.STALE_RESULT

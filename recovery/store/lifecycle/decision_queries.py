@@ -26,7 +26,7 @@ from recovery.store.reading import Read, read, readable
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
     (
-        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "eta"),
+        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "inBatch", "eta"),
         *("enqueuedAt", "queuedAt", "recoveryTime"),
         "trace",  # of no rule: whoever requeues it tells of it there
     ),

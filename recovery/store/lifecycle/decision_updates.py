@@ -57,7 +57,8 @@ def finished(
         "recoveryTime": after(apply_timeout),
         "worker": literal(worker),
     }
-    return {"_id": decision.id, **guard}, [{"$set": fields}]
+    stages: list[Document] = [{"$set": fields}]
+    return {"_id": decision.id, **guard}, [*stages, {"$unset": "inBatch"}] if decision.in_batch else stages
 
 
 def retried_later(
@@ -70,4 +71,4 @@ def retried_later(
     fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
-    return guard, [{"$set": fields}, {"$unset": ["worker", "delay"]}]
+    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]

@@ -24,6 +24,7 @@ from recovery.records import (
     to_document,
 )
 from recovery.records.ids import HOLDER_END
+from recovery.store.briefs import CLAIMED
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, record_range, task_end
@@ -42,8 +43,8 @@ from recovery.store.lifecycle.decision_updates import (
 from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.splitting import is_of_record, update_each
 
-_CLAIMED = {"outcome": False, "children": False}
-"""An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
+_CLAIM = ("worker", "recoveryTime", "enqueuedAt", "inBatch")
+"""What a claim that is taken back leaves nothing of."""
 _NOT_MATCHED = (11000, 121)
 """Codes that an upsert fails with which matched nothing: there is a record of that id, or what would be inserted is
 no valid record, since there is none."""
@@ -106,7 +107,7 @@ class Decisions(DecisionQueries):
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._current.find_one_and_update(
-            guard, [{"$set": claimed(worker, timeout, limit)}], projection=_CLAIMED, return_document=True
+            guard, [{"$set": claimed(worker, timeout, limit)}], projection=CLAIMED, return_document=True
         )
         return from_document(Decision, found) if found else None
 
@@ -128,7 +129,7 @@ class Decisions(DecisionQueries):
         found = self._current.find_one_and_update(
             {"_id": decision_id, "actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None},
             [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
-            projection=_CLAIMED,
+            projection=CLAIMED,
             return_document=True,
         )
         return from_document(Decision, found) if found else None
@@ -138,7 +139,7 @@ class Decisions(DecisionQueries):
         is counted, and its time as a whole begins when it can be taken again. False: it no longer holds the claim."""
         changed = self._current.update_one(
             {"_id": claimed.id, "state": WORKING, "pass": claimed.pass_key},
-            {"$set": {"state": WAITING}, "$unset": dict.fromkeys(("worker", "recoveryTime", "enqueuedAt"), "")},
+            {"$set": {"state": WAITING}, "$unset": dict.fromkeys(_CLAIM, "")},
         )
         return changed.matched_count == 1
 
@@ -169,11 +170,15 @@ class Decisions(DecisionQueries):
         update_each(self._current, ids, held, stages, past_validators)
         return len(ids)
 
-    def note_lost(self, holder: str, how: str) -> None:
-        """Keep how the process of a holder ended, with what it works on; before that is requeued. Restorable: it is
-        only told of. Index `worker`."""
+    def note_lost(self, holder: str, how: str, ran: str | None = None) -> None:
+        """Keep how the process of a holder ended, with what it works on; before that is requeued. What is known to have
+        `ran` there counts as if it had been claimed alone. Restorable: it is only told of, and where it is not known
+        the next time tells. Index `worker`."""
         held = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING}
-        self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
+        if how:
+            self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
+        if ran:
+            self._current.update_one({**held, "_id": ran}, {"$unset": {"inBatch": ""}})
 
     def is_away(self) -> bool:
         """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not

@@ -16,6 +16,7 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
 from recovery.store.lifecycle.tasks import there_already
+from recovery.store.splitting import update_each
 
 FEW = 64
 """Tasks of which it is asked one by one whether they are ready."""
@@ -85,6 +86,14 @@ class Graphs(GraphRecovery):
             return_document=True,
         )
         return decode_view(found, candidates) if found else None
+
+    def complete_alone(self, process_ids: Sequence[str], task: str, epoch: int) -> int:
+        """`apply` of a task that is all that there is of each of these processes: how many of them are complete by
+        this. The others are as they were."""
+        alone = {"$eq": [{"$size": {"$objectToArray": "$notFinished"}}, 1]}
+        guard: Document = {"epoch": epoch, f"notFinished.{task}": {"$exists": True}, "finished": [], "failed": {}}
+        stages = [{"$set": {"notFinished": literal({}), "links": literal({}), "finished": [literal(task)], **TOUCHED}}]
+        return update_each(self._current, process_ids, {**guard, "$expr": alone}, stages).count
 
     def view(self, process_id: str, finished: Finished) -> GraphView | None:
         """The graph as far as this task is concerned, without a change; None if there is no graph."""

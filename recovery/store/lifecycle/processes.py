@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -21,6 +22,7 @@ from recovery.store.expressions import (
     OVERDUE,
     after,
     age,
+    by_id,
     date_of,
     idle_time,
     later_by,
@@ -185,6 +187,20 @@ class Processes:
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""
         return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
+
+    def finish_each(self, results: Mapping[str, str], epoch: int) -> set[str]:
+        """`finish` of {process: its result}, of those that were never reopened: which were ended by this."""
+        guard: Document = {"state": RUNNING, "epoch": epoch, "reopened": None}
+        ended = {"state": ProcessState.FINISHED.value, "result": by_id(results), "endedAt": "$$NOW"}
+        stages: list[Document] = [{"$set": ended}, {"$unset": "recoveryTime"}]
+        written = update_each(self._committed, list(results), guard, stages)
+        if written.whole and written.count == len(results):
+            return set(results)
+        found = list(find_keys(self._committed, results, {"endedAt": True}, {"state": ProcessState.FINISHED.value}))
+        # The server's time is the same for the whole of an update.
+        ((at, count),) = Counter(one.get("endedAt") for one in found).most_common(1) or [(None, 0)]
+        ours = {one["_id"] for one in found if one.get("endedAt") == at}
+        return ours if count == written.count else set()
 
     def break_(
         self,

@@ -21,6 +21,7 @@ from pymongo.errors import OperationFailure
 
 from recovery.limits import LONGEST
 from recovery.records import ErrorInfo, TaskLimit, to_document
+from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
@@ -134,6 +135,19 @@ class Requeues:
         """
         guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
         return self._requeue(guard, [decision_id], pass_key)
+
+    def requeue_all_unrun(self, passes: Mapping[str, str], worker: str, pass_key: str) -> list[Queued]:
+        """The same of {decision: pass} that were claimed, or were to be, in one batch."""
+        held: Document = {"pass": {"$in": list(passes.values())}}
+        held["$or"] = [{"state": QUEUED}, {"state": WORKING, "worker": worker}]
+        return self._requeue(held, list(passes), pass_key)
+
+    def requeue_unbegun(self, holder: str, ran: str | None, limit: int, pass_key: str) -> list[Queued]:
+        """working in a batch of a process that is gone, but for the one that it `ran` → queued; no timeout: they had
+        not begun, or had ended. Up to so many of them. Index `worker`."""
+        held: Document = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING, "inBatch": True}
+        found = self._current.find({**held, "_id": {"$ne": ran or ""}}, {"_id": True}).hint("worker").limit(limit)
+        return self._requeue(held, [one["_id"] for one in found], pass_key)
 
     def requeue_message_lost(
         self, ids: Sequence[str], queued_until: datetime, pass_key: str, actors: KnownActors = None
@@ -266,8 +280,11 @@ class Requeues:
         if again:
             fields["losses"] = plus_one("losses")
         if timeouts:
-            fields["timeouts"] = plus_one("timeouts")
-        return self._change(guard, [{"$set": fields}, {"$unset": "worker"}], ids, pass_key, first, actors)
+            # Of a batch nobody knows which of them ran. By the next time it is known.
+            in_batch = {"$eq": ["$inBatch", True]}
+            fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
+            fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
+        return self._change(guard, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, pass_key, first, actors)
 
     def _change(
         self,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recovery import metrics
-from recovery.queue import Signer, envelope, remake
+from recovery.queue import MessageId, Signer, envelope, remake
 from recovery.queue.envelope import Refusal, Refused
 from recovery.seldom import Seldom
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
@@ -56,6 +56,14 @@ class Intake:
                 raise Refused(Refusal.OTHER_TASK)  # no queue of ours
             # Kept as it came, to be put back as it came.
             return {**kind(text), "text": text}
+        except Refused as refused:
+            self._refuse(queue, refused.reason)
+        return None
+
+    def hint(self, queue: str, text: bytes) -> MessageId | None:
+        """What a text from an actor's queue tells; None if it is refused. Does not raise."""
+        try:
+            return envelope.attempt(text, queue, self._signer)[1]
         except Refused as refused:
             self._refuse(queue, refused.reason)
         return None

@@ -1,0 +1,36 @@
+"""Apply for processes of one task, many at once: its graph complete, its process finished, by one update of each.
+
+    graph: the task finished, nothing open → Process finished with the task's value
+
+What is not as it should be for that (a task beside it, another epoch, a process that was reopened) is left as it is:
+the way of one (`apply`) takes it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.engine.lifecycle.steps import Ended
+from recovery.engine.resources import Resources
+from recovery.metrics import counting
+from recovery.records.ids import START_TASK
+
+
+def may_be_alone(ended: Ended) -> bool:
+    """Whether a finished task is perhaps all that there is of its process."""
+    decision, outcome = ended.decision, ended.decision.outcome
+    is_start = ended.task.parent is None and ended.task.task_id == START_TASK
+    plain = outcome is not None and outcome.value is not None and outcome.error is None and not outcome.waits
+    return is_start and plain and not (decision.children or decision.restarts or decision.effects_trace)
+
+
+def apply_alone(resources: Resources, together: Sequence[Ended]) -> list[Ended]:
+    """Apply these of one epoch, and end their processes; which of them are done."""
+    epoch, store = together[0].decision.epoch, resources.store
+    results = {one.process_id: one.decision.outcome.value or "" for one in together if one.decision.outcome}
+    if store.graphs.complete_alone(list(results), START_TASK, epoch) < len(results):
+        complete = set(store.graphs.complete(list(results)))
+        results = {key: value for key, value in results.items() if key in complete}
+    ended = store.processes.finish_each(results, epoch) if results else set[str]()
+    counting.finished_alone({one.process_id: one.decision.actor for one in together if one.process_id in ended})
+    return [one for one in together if one.process_id in ended]

@@ -1,0 +1,107 @@
+"""What a slot has in hand: tasks that it claimed together, to be run one after the other, and the ends of those
+that ran.
+
+Nobody waits behind a task that turns out slow. What lies in the hand meanwhile is taken out of it: ends are written,
+and what has not begun is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from recovery.engine.lifecycle.steps import Ended
+from recovery.records import Decision
+
+log = logging.getLogger(__name__)
+
+SLOW = 0.02
+"""Seconds that a task runs before what is in hand with it is taken out."""
+LOOK_EVERY = 0.01
+LONGEST = 0.1
+"""Seconds after which no further task of a batch is begun: each takes longer than was thought."""
+
+
+class Hand:
+    """Of one slot, which takes from it; another thread may empty it."""
+
+    def __init__(self, claimed: Sequence[Decision]) -> None:
+        self._lock = threading.Lock()
+        self._left, self._ended = deque(claimed), list[Ended]()
+        self._until = time.monotonic() + LONGEST
+        self._running: Decision | None = None
+        self._since = 0.0
+
+    def next(self) -> Decision | None:
+        """What is to be run now; None if nothing is left, or it is time to end."""
+        with self._lock:
+            self._running, self._since = None, time.monotonic()
+            if self._left and self._since < self._until:
+                self._running = self._left.popleft()
+            return self._running
+
+    def keep(self, ended: Ended) -> None:
+        """What ran has ended so."""
+        with self._lock:
+            self._running = None
+            self._ended.append(ended)
+
+    def empty(self) -> tuple[list[Ended], list[Decision]]:
+        """What has ended, and what has not begun: whoever gets it sees to it."""
+        with self._lock:
+            ended, left = self._ended, list(self._left)
+            self._ended = []
+            self._left.clear()
+            return ended, left
+
+    def slow(self) -> Decision | None:
+        """What runs for long while others wait for it."""
+        with self._lock:
+            waits = self._ended or self._left
+            return self._running if waits and time.monotonic() - self._since > SLOW else None
+
+
+Relieve = Callable[[Hand, Decision], None]
+
+
+class Watch:
+    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow."""
+
+    def __init__(self) -> None:
+        self._lock, self._some = threading.Lock(), threading.Event()
+        self._hands: dict[Hand, Relieve] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
+        """Within, call `relieve` once for a hand whose task is slow; in another thread."""
+        with self._lock:
+            self._hands[hand] = relieve
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look_always, name="hands", daemon=True)
+                self._thread.start()
+            self._some.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hands.pop(hand, None)
+                if not self._hands:
+                    self._some.clear()
+
+    def _look_always(self) -> None:
+        pause = threading.Event()
+        while self._some.wait():
+            pause.wait(LOOK_EVERY)
+            with self._lock:
+                hands = list(self._hands.items())
+            for hand, relieve in hands:
+                if (slow := hand.slow()) is not None:
+                    try:
+                        relieve(hand, slow)
+                    except Exception as error:  # what could not be written or given back has its deadline
+                        log.warning("what waited for %s was not seen to (%s): it is at its deadline", slow.id, error)

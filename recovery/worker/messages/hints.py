@@ -1,0 +1,29 @@
+"""Messages that a slot takes from Redis itself, past Celery: hints for its next batch. They are believed as little as
+those that Celery takes (`intake`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from recovery.errors import BrokerError
+from recovery.queue import Broker, MessageId
+from recovery.worker.messages.transport import Channel
+
+log = logging.getLogger(__name__)
+
+
+def hints(broker: Broker) -> Callable[[str, int], Sequence[MessageId]]:
+    """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that."""
+    intake = Channel.intake
+    assert intake is not None, "slots are a worker's, which has one"
+
+    def take(queue: str, count: int) -> list[MessageId]:
+        try:
+            texts = broker.pop(queue, count)
+        except BrokerError as error:
+            log.debug("no more messages of %s (%s)", queue, error)
+            return []
+        return [told for text in texts if (told := intake.hint(queue, text)) is not None]
+
+    return take
