@@ -16,6 +16,7 @@ from recovery.engine.lifecycle.attempt import Slot
 from recovery.engine.lifecycle.batches import Batches
 from recovery.engine.lifecycle.breaking import break_off
 from recovery.engine.lifecycle.complete import finish_process
+from recovery.engine.lifecycle.hand import LastRun
 from recovery.engine.lifecycle.listing import list_again
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
 from recovery.engine.lifecycle.slots import Keys, look_at
@@ -35,6 +36,7 @@ __all__ = [
     "Ended",
     "Host",
     "Keys",
+    "LastRun",
     "LogContext",
     "Recovery",
     "Resources",

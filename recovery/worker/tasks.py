@@ -20,6 +20,7 @@ from recovery.worker.config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.hints import hints
 from recovery.worker.messages.stale import StaleMessages
+from recovery.worker.messages.transport import Channel
 from recovery.worker.slots.board import Board
 from recovery.worker.slots.pool_host import GivenBack, PoolHost
 
@@ -49,7 +50,8 @@ class AttemptRequest(Request):  # type: ignore[misc]
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
         if died and self.worker_pid and Running.lifeline is not None:
-            Running.lifeline.child_died(self.worker_pid, _how_it_ended(error))
+            ran = Running.board.last_run(self.worker_pid) if Running.board is not None else None
+            Running.lifeline.child_died(self.worker_pid, _how_it_ended(error), ran)
         if isinstance(error, Reject) and Running.lifeline is not None:
             Running.lifeline.on_blocked_message()
         if isinstance(error, Ignore) and Running.stale is not None:
@@ -120,10 +122,12 @@ def _slot(app: Recovery) -> Slot:
     return Slot(app.resources, app.applier, served, name, PoolHost(Running.board), _batches(app))
 
 
-def _batches(app: Recovery) -> Batches:
-    """Those of this process."""
+def _batches(app: Recovery) -> Batches | None:
+    """Those of this process; None where it is none of a worker's, which alone take messages."""
+    if (intake := Channel.intake) is None:
+        return None
     if Running.batches is None or Running.batches[0] != os.getpid():
-        Running.batches = os.getpid(), Batches(app.resources, app.applier, hints(app.resources.broker))
+        Running.batches = os.getpid(), Batches(app.resources, app.applier, hints(app.resources.broker, intake))
     return Running.batches[1]
 
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from recovery.engine.lifecycle.steps import Ended
 from recovery.records import Decision
@@ -24,6 +25,13 @@ SLOW = 0.02
 LOOK_EVERY = 0.01
 LONGEST = 0.1
 """Seconds after which no further task of a batch is begun: each takes longer than was thought."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What a slot that is gone ran: a task, or none. What else it had in hand had not begun, or had ended."""
+
+    decision_id: str | None
 
 
 class Hand:

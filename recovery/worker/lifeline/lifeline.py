@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from recovery.engine import Recovery
+from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
@@ -90,11 +90,12 @@ class Lifeline:
         if not self._clock.is_to_come(queued_at, time.monotonic()):  # else it is forged, and would hide the others
             self._taken[queue] = queued_at
 
-    def child_died(self, pid: int, how: str = "") -> None:
-        """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', if it is known."""
+    def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
+        """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', and what it `ran`,
+        if that is known."""
         if self._settings.events and not self._ending.is_set():
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
-            self._rescue.gone(holder(self.worker.id, pid), how)
+            self._rescue.gone(holder(self.worker.id, pid), how, ran)
 
     def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""

@@ -12,11 +12,14 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from recovery import metrics
-from recovery.engine import Recovery, tell
+from recovery.engine import LastRun, Recovery, push, tell
 from recovery.errors import BrokerError, StoreError
+from recovery.metrics import counting
+from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
 
@@ -25,8 +28,18 @@ log = logging.getLogger(__name__)
 AGAIN = 1.0
 """Seconds until the next look at what the database could not take, or may take back. Each look is at all that there is
 by then, and its deadlines are the net: no call that is tried again."""
+PAGE = 1000
+"""Decisions that are given back at once."""
 CATCH_UP_TIMEOUT = 1.0
 """Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """What is known of the end of a process."""
+
+    how: str = ""
+    ran: LastRun | None = None
 
 
 class Rescue:
@@ -34,8 +47,8 @@ class Rescue:
 
     def __init__(self, app: Recovery) -> None:
         self._app = app
-        self._told: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        self._unproven: dict[str, str] = {}
+        self._told: SimpleQueue[tuple[str, Death]] = SimpleQueue()
+        self._unproven: dict[str, Death] = {}
         """{holder: how it ended} of those that are to be looked after once more."""
         self._wake, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="rescue", daemon=True)
@@ -51,43 +64,57 @@ class Rescue:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def gone(self, holder: str, how: str = "") -> None:
-        """A worker, or one process of it, is gone; `how` it ended, if that is known. Any thread; does not wait."""
-        self._told.put((holder, how))
+    def gone(self, holder: str, how: str = "", ran: LastRun | None = None) -> None:
+        """A worker, or one process of it, is gone; `how` it ended and what it `ran`, if that is known. Any thread; does
+        not wait."""
+        self._told.put((holder, Death(how, ran)))
         self._wake.set()
 
     def run_once(self) -> frozenset[str]:
         """Rescue what those held that it was told of since the last time, and look again after those before them; who
         is to be looked after once more. Does not raise for servers that are away."""
         told = dict(self._taken())
-        before = {holder: how for holder, how in self._unproven.items() if holder not in told}
-        for holder, how in told.items():
-            self._rescue(holder, how)
+        before = {holder: death for holder, death in self._unproven.items() if holder not in told}
+        for holder, death in told.items():
+            self._rescue(holder, death)
         if before and self._caught_up():
-            before = {holder: how for holder, how in before.items() if self._rescue(holder, how)}
+            before = {holder: death for holder, death in before.items() if self._rescue(holder, death)}
         self._unproven = before | told
         return frozenset(self._unproven)
 
-    def _taken(self) -> Iterator[tuple[str, str]]:
+    def _taken(self) -> Iterator[tuple[str, Death]]:
         with suppress(Empty):
             while True:
                 yield self._told.get_nowait()
 
-    def _rescue(self, holder: str, how: str) -> bool:
+    def _rescue(self, holder: str, death: Death) -> bool:
         """Whether something was done, or could not be: then a majority may not have it."""
         resources = self._app.resources
         try:
-            if how:
-                resources.store.decisions.note_lost(holder, how)
+            given_back = self._give_back(holder, death.ran) if death.ran is not None else 0
+            ran = death.ran.decision_id if death.ran is not None else None
+            if death.how or ran:
+                resources.store.decisions.note_lost(holder, death.how, ran)
             repairer = Repairer(resources, self._app.applier)
-            return bool(rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc))  # a slot has no record
+            # A slot has no record that could be counted.
+            done = rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc)
+            return bool(done or given_back)
         except (StoreError, BrokerError) as error:
             log.warning("%s: not requeued yet (%s)", holder, error)
-            self._told.put((holder, how))  # what was not done does not wait for a majority
+            self._told.put((holder, death))  # what was not done does not wait for a majority
             return True
         except Exception as error:  # its deadlines stand
             tell(holder, error)
             return False
+
+    def _give_back(self, holder: str, last: LastRun) -> int:
+        """Requeue what lay in its hand and was not run when it died; how many those were."""
+        resources, count = self._app.resources, 0
+        while queued := resources.store.requeues.requeue_unbegun(holder, last.decision_id, PAGE, new_pass()):
+            push(resources, queued)
+            counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+            count += len(queued)
+        return count
 
     def _caught_up(self) -> bool:
         try:

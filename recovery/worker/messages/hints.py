@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 
 from recovery.errors import BrokerError
 from recovery.queue import Broker, MessageId
-from recovery.worker.messages.transport import Channel
+from recovery.worker.messages.intake import Intake
 
 log = logging.getLogger(__name__)
 
 
-def hints(broker: Broker) -> Callable[[str, int], Sequence[MessageId]]:
+def hints(broker: Broker, intake: Intake) -> Callable[[str, int], Sequence[MessageId]]:
     """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that."""
-    intake = Channel.intake
-    assert intake is not None, "slots are a worker's, which has one"
 
     def take(queue: str, count: int) -> list[MessageId]:
         try:

@@ -7,6 +7,9 @@ microseconds: the processes of a pool share memory with their parent (`SharedBoa
 What is read is what was written, whole, or nothing: a cell bears a checksum, and one that is being written is passed
 over until the next look. Its generation goes up with each write, so who comes back to a cell knows whether it is still
 the same call.
+
+Of a process that died its cell stands beside its successor's, until that one dies: what it had run is asked for when
+its death is known, and then it may have a successor.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 from billiard.process import current_process
 
+from recovery.engine import LastRun
 from recovery.records import Decision
 from recovery.store.views.hung import Claim
 
@@ -84,6 +89,11 @@ class Board(ABC):
     def slots(self) -> int:
         """How many there are."""
 
+    def last_run(self, pid: int) -> LastRun | None:
+        """What a process of this worker ran when it died; None if that is not known."""
+        del pid
+        return None
+
     def still(self, cell: Cell) -> bool:
         """Whether a slot still runs the call that this cell was read of."""
         return cell in self.cells()
@@ -117,18 +127,21 @@ class SharedBoard(Board):
     def __init__(self, pool: Callable[[], Mapping[int, int]], slots: Callable[[], int]) -> None:
         """`pool` gives the processes that live, {place: pid}; `slots` how many there are to be."""
         self._pool, self._slots = pool, slots
-        self._memory = mmap.mmap(-1, PLACES * CELL)  # shared with all that is forked from here on
+        # Shared with all that is forked from here on; the second half is of those that died.
+        self._memory = mmap.mmap(-1, 2 * PLACES * CELL)
+        self._entered: int | None = None
 
     def enter(self, decision: Decision, timeout: float) -> None:
         place = self._place()
         if place is not None:
+            self._keep_last(place)
             self._write(_cell(place, self._generation(place) + 1, decision, timeout))
 
     def leave(self) -> None:
         place = self._place()
         # What an actor forked, and lets return from its function, comes here as well.
         if place is not None and (cell := self._read(place)) is not None and cell.pid == os.getpid():
-            self._put(place, cell.generation + 1, b"")
+            self._put(place, cell.generation + 1, b"[%d]" % cell.pid)
 
     def cells(self) -> list[Cell]:
         found = [(self._read(place), pid) for place, pid in self._pool().items() if place < PLACES]
@@ -137,6 +150,20 @@ class SharedBoard(Board):
 
     def slots(self) -> int:
         return self._slots()
+
+    def last_run(self, pid: int) -> LastRun | None:
+        for place in range(2 * PLACES):
+            told = self._told(place)
+            if told is not None and told[1][0] == pid:
+                return LastRun(told[1][2] if len(told[1]) > 1 else None)
+        return None
+
+    def _keep_last(self, place: int) -> None:
+        """Before this process writes for the first time: keep what its predecessor had written."""
+        if self._entered != (pid := os.getpid()):
+            self._entered = pid
+            start, kept = place * CELL, (PLACES + place) * CELL
+            self._memory[kept : kept + CELL] = self._memory[start : start + CELL]
 
     def _place(self) -> int | None:
         place = getattr(current_process(), "index", None)
@@ -158,13 +185,21 @@ class SharedBoard(Board):
         self._memory[start : start + len(head) + len(text)] = head + text
 
     def _read(self, place: int) -> Cell | None:
+        told = self._told(place)
+        if told is None or len(told[1]) == 1:
+            return None
+        generation, (pid, actor, decision_id, pass_key, attempts, timeout, since) = told
+        return Cell(place, generation, pid, actor, Claim(decision_id, pass_key, attempts), timeout, since)
+
+    def _told(self, place: int) -> tuple[int, list[Any]] | None:
+        """The generation of what stands there, and that: the pid of who wrote it, and what it runs if it runs
+        something."""
         raw = self._memory[place * CELL : (place + 1) * CELL]
         generation, checksum, length = _HEAD.unpack_from(raw)
         text = raw[_HEAD.size : _HEAD.size + length]
         if not text or crc32(text, generation) != checksum:
             return None
-        pid, actor, decision_id, pass_key, attempts, timeout, since = json.loads(text)
-        return Cell(place, generation, pid, actor, Claim(decision_id, pass_key, attempts), timeout, since)
+        return generation, json.loads(text)
 
 
 def _cell(place: int, generation: int, decision: Decision, timeout: float) -> Cell:
