@@ -4,10 +4,12 @@ what really ran is told by them, not by our records."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,23 @@ def slow(folder: str, seconds: float) -> int:
 @app.process(worker_timeout=600)
 def one_slow(folder: str, seconds: float) -> Any:
     return slow.schedule(folder, seconds)
+
+
+@app.actor(worker_timeout=600)
+def quick(folder: str, number: int, kills: int, what: str) -> int:
+    """At the number `kills` it ends the slot that runs it, or the whole worker, the first time."""
+    with suppress(FileExistsError):
+        if number == kills:
+            (Path(folder) / "killed").touch(exist_ok=False)
+            if what == "worker":
+                os.killpg(0, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@app.process(worker_timeout=600)
+def many_quick(folder: str, count: int, kills: int, what: str) -> Any:
+    return [quick.schedule(folder, number, kills, what) for number in range(count)]
 
 
 @app.actor(worker_timeout=600)

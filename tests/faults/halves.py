@@ -22,23 +22,36 @@ ONE_WRITE = ("Decisions.finish", "Graphs.apply")
 """Steps that take a batch and write all of it into one document, which has no half."""
 
 
+BY_KEY = ("DecisionBatches.claim", "Processes.finish_each", "Requeues.requeue_all_unrun")
+"""Steps that take a batch as {id: something}."""
+
+
 def by_half(
     name: str, step: Callable[..., Any], args: Sequence[Any], kw: dict[str, Any], between: Callable[[], None]
 ) -> Any:
     """Take a step, with `between` after the first half of its writes: of those for the batch that it is given, or of
     the bulk that it sends. Of a step that has neither, after all of it."""
-    of = [place for place, value in enumerate(args) if type(value) in (list, tuple) and len(value) > 1]
+    kinds = (dict,) if name in BY_KEY else (list, tuple)
+    of = [place for place, value in enumerate(args) if type(value) in kinds and len(value) > 1]
     if of and name not in ONE_WRITE:
         before, batch, behind = args[: of[0]], args[of[0]], args[of[0] + 1 :]
-        half = len(batch) // 2
-        first = step(*before, batch[:half], *behind, **kw)
+        one, other = _halves(batch)
+        first = step(*before, one, *behind, **kw)
         between()
-        return _together(first, step(*before, batch[half:], *behind, **kw))
+        return _together(first, step(*before, other, *behind, **kw))
     with _split(between) as split:
         result = step(*args, **kw)
     if not split:
         between()
     return result
+
+
+def _halves(batch: Any) -> tuple[Any, Any]:
+    half = len(batch) // 2
+    if isinstance(batch, dict):
+        items = list(batch.items())
+        return dict(items[:half]), dict(items[half:])
+    return batch[:half], batch[half:]
 
 
 def _together(first: Any, second: Any) -> Any:

@@ -72,8 +72,17 @@ class Memory:
             yes, claimed = result if isinstance(result, tuple) else (result, None)
             if yes:
                 self.accepted[args[0].id, self.life(args[0].id, args[0].epoch, args[0].restarts)].add(args[1].pass_key)
+        elif step == "DecisionBatches.finish":
+            for one, outcome in args[0]:
+                if one.id in result:
+                    self.accepted[one.id, self.life(one.id, one.epoch, one.restarts)].add(outcome.pass_key)
+            return
         elif step in ("Decisions.claim", "Decisions.claim_ready"):
             claimed = result
+        elif step == "DecisionBatches.claim":
+            for one in result:
+                self._is_undecided(step, one)
+            return
         else:
             if step == "Redos.begin" and result:
                 self.epochs[args[0].id].append(args[0].epoch + 1)
@@ -83,8 +92,10 @@ class Memory:
             elif step == "Restarts.reopen_processes":
                 self._listing[threading.get_ident()].update(process.id for process in args[0])
             return
-        if claimed is None:
-            return
+        if claimed is not None:
+            self._is_undecided(step, claimed)
+
+    def _is_undecided(self, step: str, claimed: Any) -> None:
         life = (claimed.id, self.life(claimed.id, claimed.epoch, claimed.restarts))
         if life in {**self.accepted, **self.outcomes}:
             self.wrong.append(f"{step}: {claimed.id} was finished, and is claimed again")

@@ -22,14 +22,17 @@ from pymongo import WriteConcern
 from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
-from recovery.engine import Applier, Resources, Slot
+from recovery.engine import Applier, Batches, Resources, Slot
 from recovery.engine.actors.context import current
-from recovery.engine.lifecycle import attempt
+from recovery.engine.lifecycle import attempt, batches, hand
+from recovery.engine.lifecycle.batches import Hints
+from recovery.engine.lifecycle.hand import Hand, Relieve, Watch
+from recovery.engine.lifecycle.pace import Pace
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
-from recovery.queue import parse_id
+from recovery.queue import MessageId, parse_id
 from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
@@ -78,13 +81,39 @@ class Still(Applier):
         super().flush()
 
 
+class StillWatch(Watch):
+    """Takes out of no hand what waits there: the test does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hands: dict[Hand, Relieve] = {}
+
+    @contextmanager
+    def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
+        self.hands[hand] = relieve
+        try:
+            yield
+        finally:
+            del self.hands[hand]
+
+    def relieve(self) -> bool:
+        """Take out what waits for a task that runs; whether there was one."""
+        slow = [(held, relieve, held.slow()) for held, relieve in self.hands.items()]
+        for held, relieve, one in slow:
+            if one is not None:
+                relieve(held, one)
+        return any(one is not None for _, _, one in slow)
+
+
 class Member:
     """A process of the cluster: what it has in memory dies with it."""
 
-    def __init__(self, settings: Settings, app: Recovery, worker_id: str) -> None:
+    def __init__(self, settings: Settings, app: Recovery, worker_id: str, hints: Hints) -> None:
         self.resources = Resources.connect(settings)
         self.applier = Still(self.resources)
-        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1), Mortal())
+        self.watch = StillWatch()
+        together = Batches(self.resources, self.applier, hints, self.watch)
+        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1), Mortal(), together)
         self.worker = Worker(id=worker_id, name=worker_id, host="here", pid=1, pid_started=1, queues=tuple(app.actors))
         self.taken: dict[str, datetime | None] = dict.fromkeys(app.actors)
 
@@ -122,7 +151,12 @@ class Cluster:
 
     def member(self) -> Member:
         """A process that starts now: its memory is empty."""
-        return Member(self.settings, self.app, f"w{next(self._numbers)}")
+        return Member(self.settings, self.app, f"w{next(self._numbers)}", self.hints)
+
+    def hints(self, queue: str, count: int) -> list[MessageId]:
+        """What a slot takes by itself, past its worker."""
+        texts: Any = self.redis.rpop(queue, count) or []
+        return [told for text in texts if (told := parse_id(json.loads(text)["headers"]["id"])) is not None]
 
     def start(self, program: Any, custom_id: str, kind: str = PROCESS, if_exists: Any = "return") -> str:
         """A client asks for a process."""
@@ -295,6 +329,11 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
+        still.enter_context(patch.object(batches, "GO_ON_FOR", 1e9))
+        still.enter_context(patch.object(hand, "LONGEST", 1e9))
+        still.enter_context(patch.object(hand, "SLOW", -1.0))
+        still.enter_context(patch.object(Pace, "room", lambda *_: Batched.size))
+        Batched.size = 1
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)
         logger.propagate = False
@@ -306,12 +345,20 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
             logger.propagate = propagates
 
 
-def go_on(on_the_spot: bool) -> None:
-    """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it.
+class Batched:
+    """How many tasks a slot takes at once, of an actor of which it has run one."""
+
+    size = 1
+
+
+def go_on(on_the_spot: bool, batch: int = 1) -> None:
+    """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it. And of
+    how many tasks a `batch` is.
 
     From now on and until `held_still` ends.
     """
     attempt.CONTINUE_FOR = 1e9 if on_the_spot else -1.0
+    Batched.size = batch
 
 
 def work(cluster: Cluster) -> None:

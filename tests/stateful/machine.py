@@ -37,7 +37,9 @@ AT_APPLIES = (
     ),
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
+AT_BATCHES = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.complete_alone", "Processes.finish_each")
 AT_WORK = (
+    *AT_BATCHES,
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
     *("Pipeline.execute", "Requeues.requeue_unrun", *AT_APPLIES),
 )
@@ -57,7 +59,7 @@ AT_COMMANDS = (
     *("Redos.begin", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.move", "Redos.set_graph", "Redos.end"),
 )
 """Steps after which the records say something else, by who takes them: faults there tell most."""
-BULKS = ("Decisions.finish_and_claim", "Aborts.end_decisions", "Tasks.insert", "Decisions.insert")
+BULKS = (*AT_BATCHES, "Decisions.finish_and_claim", "Aborts.end_decisions", "Tasks.insert", "Decisions.insert")
 SPLITS = [kind for kind in HALFWAY if kind not in KILLS]
 
 
@@ -80,6 +82,7 @@ def _faults(edges: Sequence[str]) -> st.SearchStrategy[list[Fault]]:
 WORKERS_FAULTS, SCANS_FAULTS, OPERATORS_FAULTS = _faults(AT_WORK), _faults(AT_SCANS), _faults(AT_COMMANDS)
 TIMES = st.sampled_from([0.0, MESSAGE + 1, WORK + 1, IDLE + 1, LIMIT + 1])
 SCANS = st.sampled_from(["decisions", *sorted(SCANNERS)])
+BATCH = st.sampled_from([1, 3, 3])
 KIND = st.sampled_from([*4 * TYPES[:1], *TYPES[1:]])
 WHO = st.integers(0, MEMBERS - 1)
 
@@ -109,19 +112,20 @@ class Protocol(RuleBasedStateMachine):
         self.odd = count()
         """Seconds by which no time that passes is like one before: else milliseconds would decide what is older."""
 
-    @initialize(program=PROGRAMS, kind=KIND, on_the_spot=st.booleans())
-    def first(self, program: Any, kind: str, on_the_spot: bool) -> None:
+    @initialize(program=PROGRAMS, kind=KIND, on_the_spot=st.booleans(), batch=BATCH)
+    def first(self, program: Any, kind: str, on_the_spot: bool, batch: int = 1) -> None:
         """There is something to do."""
-        self._start(program, kind, [], on_the_spot)
+        self._start(program, kind, [], on_the_spot, batch)
 
     @precondition(lambda self: len(self.programs) < PROCESSES)
-    @rule(program=PROGRAMS, kind=KIND, faults=WORKERS_FAULTS, on_the_spot=st.booleans())
-    def start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool) -> None:
-        """A client asks for a process. From now on ready tasks go through Redis, or do not."""
-        self._start(program, kind, faults, on_the_spot)
+    @rule(program=PROGRAMS, kind=KIND, faults=WORKERS_FAULTS, on_the_spot=st.booleans(), batch=BATCH)
+    def start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool, batch: int = 1) -> None:
+        """A client asks for a process. From now on ready tasks go through Redis, or do not; and what is quick is taken
+        together, or is not."""
+        self._start(program, kind, faults, on_the_spot, batch)
 
-    def _start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool) -> None:
-        go_on(on_the_spot)
+    def _start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool, batch: int) -> None:
+        go_on(on_the_spot and batch == 1, batch)  # what is done on the spot is no message, and in no batch
         custom_id = f"order {len(self.programs)}"
         self.programs[custom_id], self.kinds[custom_id] = program, kind
         self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind))
@@ -176,6 +180,11 @@ class Protocol(RuleBasedStateMachine):
                 self.members.append(self.cluster.member())
                 self._take(len(self.members) - 1, 0, pause)
         self._advance(*zombie)
+
+    @rule(who=WHO)
+    def a_task_is_slow(self, who: int) -> None:
+        """What a slot has in hand beside a task that it runs is taken out, by another thread of its process."""
+        self.unseen |= self.members[who].watch.relieve()
 
     @rule(who=WHO, faults=WORKERS_FAULTS)
     def look_after(self, who: int, faults: list[Fault]) -> None:

@@ -159,3 +159,14 @@ def test_an_abort_is_cut_off_while_a_scanner_holds_what_it_read_before(cluster: 
     assert (process(cluster)["state"], listed(cluster)) == ("aborted", {("start", "Raised")})
     bring_to_rest(cluster, {CUSTOM_ID: node(1, raises="always")}, Memory(aborts={process_id}))
     assert listed(cluster) == set()
+
+
+def test_an_abort_that_a_redo_overtakes_aborts_all_the_same(cluster: Cluster) -> None:
+    """Who asked for it was told that it is done."""
+    process_id = cluster.start(node(1), CUSTOM_ID)
+    abort = Course(lambda: cluster.abort(cluster.member(), process_id), Plan(Fault(Kind.PAUSE, 0, "Aborts.end")))
+    assert not abort.go()
+    cluster.redo(cluster.member(), process_id, 0)
+    abort.finish()
+    assert process(cluster)["state"] == "aborted"
+    bring_to_rest(cluster, {CUSTOM_ID: node(1)}, Memory(aborts={process_id}, restarts=Counter({process_id: 1})))

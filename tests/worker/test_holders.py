@@ -21,7 +21,7 @@ def test_each_thread_claims_in_its_own_name(settings: Settings, monkeypatch: pyt
     monkeypatch.setattr(Running, "lifeline", SimpleNamespace(worker=SimpleNamespace(id="w", queues=())))
     monkeypatch.setattr(Running, "board", SimpleNamespace())
     names: list[str] = []
-    monkeypatch.setattr(tasks, "Slot", lambda _resources, _applier, _actors, name, _host: names.append(name))
+    monkeypatch.setattr(tasks, "Slot", lambda *given: names.append(given[3]))
     app, both = Recovery(settings), Barrier(2)
 
     def thread(_: int) -> None:

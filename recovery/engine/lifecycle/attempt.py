@@ -69,7 +69,7 @@ class Slot:
         began = time.monotonic()
         result = self.run_alone(actor, decision_id, pass_key)
         if self._batches is not None and result is not Result.BLOCKED:
-            self._batches.go_on(self, actor, began + CONTINUE_FOR)
+            self._batches.go_on(self, actor, began)
         return result
 
     def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:

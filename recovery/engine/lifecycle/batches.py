@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GO_ON_FOR = 0.5
+"""Seconds from a message on during which a slot takes others of its queue by itself. Celery takes from all queues in
+turn, so another queue's messages wait for so long at most."""
 SMALL = 4096
 """Characters of a value that is written with others: 64 of them are far from the 16 MB of a command."""
 
@@ -52,18 +55,18 @@ Hints = Callable[[str, int], Sequence[MessageId]]
 class Batches:
     """Of one process of a worker, for all of its slots."""
 
-    def __init__(self, resources: Resources, applier: Applier, hints: Hints) -> None:
+    def __init__(self, resources: Resources, applier: Applier, hints: Hints, watch: Watch | None = None) -> None:
         self._resources, self._applier, self._hints = resources, applier, hints
-        self._pace, self._watch = Pace(), Watch()
+        self._pace, self._watch = Pace(), watch or Watch()
 
     def note(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
         """An attempt took so long, and came to this."""
         self._pace.note(actor.name, seconds if is_plain(tried) else 1.0)
 
-    def go_on(self, slot: Slot, actor: Actor[..., Any], until: float) -> None:
-        """Do what else is queued for an actor, as long as it is quick, and until this moment. Errors of servers are
-        raised."""
-        while time.monotonic() < until:
+    def go_on(self, slot: Slot, actor: Actor[..., Any], began: float) -> None:
+        """Do what else is queued for an actor, as long as it is quick, and for a while since it began. Errors of
+        servers are raised."""
+        while time.monotonic() < began + GO_ON_FOR:
             count = self._pace.room(actor.name)
             as_set = slot.as_set(actor)
             if count < 2 or not self._may_go(as_set):

@@ -18,6 +18,8 @@ from recovery.store import ActorQueue, Selection
 
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""
+TRIES = 5
+"""To abort one process that others have done again meanwhile."""
 MAX_NAMED = 8
 """Workers that a refusal names."""
 CATCH_UP_TIMEOUT = 5.0
@@ -32,9 +34,14 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
     """
     reason, process_id = _checked(reason), find_process(resources, process_id).id
     with audited(resources, "process abort", process_id, reason):
-        abort(resources, [process_id], reason)
-        if find_process(resources, process_id).state is ProcessState.FINISHED:
-            raise InputError(f"process {process_id} has finished; there is nothing to abort")
+        for _ in range(TRIES):  # whoever has it done again at the same time overtakes it
+            abort(resources, [process_id], reason)
+            match find_process(resources, process_id).state:
+                case ProcessState.ABORTED:
+                    return
+                case ProcessState.FINISHED:
+                    raise InputError(f"process {process_id} has finished; there is nothing to abort")
+        raise InputError(f"process {process_id} is done again by somebody at the same time; look at it, and abort it")
 
 
 def abort_replaced(resources: Resources, process: Process, reason: str) -> None:

@@ -98,8 +98,8 @@ class Aborts:
             for p in processes
         ]
         insert_missing(self._decisions, [to_document(decision) for decision in starts])
-        at_rest = {"$unset": ["recoveryTime", "worker"]}
-        no_value = {"$unset": ["recoveryTime", "worker", "fallible"]}
+        at_rest = {"$unset": ["recoveryTime", "worker", "inBatch"]}
+        no_value = {"$unset": ["recoveryTime", "worker", "inBatch", "fallible"]}
         of_all = {"$or": [record_range(process.id) for process in processes]}
         failed = {"outcome.error": {"$exists": True}, "fallible": None, "epoch": {"$lt": epoch}}
         # What failed first: until then a restart might queue it.

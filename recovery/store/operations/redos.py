@@ -32,7 +32,7 @@ BATCH = 1000
 _LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
 _PUT_BACK = (
     *("pass", "outcome", "worker", "claimedAt", "recoveryTime", "enqueuedAt", "queuedAt", "lostAttempt", "losses"),
-    *("retry", "restarts"),
+    *("retry", "restarts", "inBatch", "alone"),
 )
 
 

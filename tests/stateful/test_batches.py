@@ -1,0 +1,169 @@
+"""Batches of quick tasks: cut off at each of their steps, and held back while others act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.faults import Course, Died, Fault, Kind, Plan
+from tests.faults.plan import DEATHS
+from tests.stateful.cluster import WORK, Cluster, Member, go_on, work
+from tests.stateful.kills import node
+from tests.stateful.machine import AT_BATCHES
+from tests.stateful.programs import HOLDER_ONLY
+from tests.stateful.rest import bring_to_rest
+
+LEAVES = 4
+FAN_OUT = node(1, *([node(number), []] for number in range(2, 2 + LEAVES)), [node(9), list(range(LEAVES))])
+KINDS = [
+    kind for kind in Kind if kind.name.startswith("DIES") or kind in (Kind.BEFORE, Kind.AFTER, Kind.HALF, Kind.AWAY)
+]
+
+
+def ready(cluster: Cluster) -> dict[str, Any]:
+    """The leaves are queued, and so are processes of one task, {custom id: program}."""
+    go_on(on_the_spot=False, batch=LEAVES)
+    programs = {"fan-out": FAN_OUT}
+    cluster.start(FAN_OUT, "fan-out")
+    work(cluster)
+    return programs
+
+
+def alone(cluster: Cluster) -> dict[str, Any]:
+    """Processes of one task are queued."""
+    go_on(on_the_spot=False, batch=LEAVES)
+    programs = {f"alone {number}": node(number) for number in range(LEAVES + 1)}
+    for custom_id, program in programs.items():
+        cluster.start(program, custom_id)
+    return programs
+
+
+def batch(cluster: Cluster, member: Member, *faults: Fault) -> Course:
+    """A slot that takes a message, and then the others together."""
+    message = cluster.take(member)
+    assert message is not None
+    course = Course(lambda: cluster.run(member, message), Plan(*faults))
+    course.go()
+    return course
+
+
+def states(cluster: Cluster, actor: str = "any_attempt") -> list[str]:
+    return sorted(one["state"] for one in cluster.database["decisions"].find({"actor": actor}))
+
+
+OF_ONE_PROCESS = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.apply", "Decisions.clear_deadlines")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("step", "begin"), [*((step, ready) for step in OF_ONE_PROCESS), *((step, alone) for step in AT_BATCHES)]
+)
+def test_it_is_cut_off(cluster: Cluster, step: str, kind: Kind, begin: Any) -> None:
+    _is_cut_off(cluster, begin, Fault(kind, 1 if step == "Graphs.apply" else 0, step))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DEATHS if kind is not Kind.DIES_HALF])
+@pytest.mark.parametrize("begin", [ready, alone])
+def test_it_dies_while_it_runs_one(cluster: Cluster, kind: Kind, begin: Any) -> None:
+    _is_cut_off(cluster, begin, Fault(kind, 2, "Actor.body"))
+
+
+def _is_cut_off(cluster: Cluster, begin: Any, fault: Fault) -> None:
+    programs, member = begin(cluster), cluster.member()
+    message = cluster.take(member)
+    assert message is not None
+    plan = Plan(fault)
+
+    def run() -> None:
+        cluster.run(member, message)
+        member.applier.flush()
+
+    course = Course(run, plan)
+    assert course.go()
+    assert plan.told, f"it did not come to {fault}"
+    if isinstance(course.error, Died):
+        cluster.rescue(cluster.member(), member.worker.id)
+    bring_to_rest(cluster, programs)
+
+
+def test_what_waits_for_a_slow_task_goes_back_and_what_has_ended_is_written(cluster: Cluster) -> None:
+    programs = ready(cluster)
+    member = cluster.member()
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 2, "Actor.body"))  # one was taken by its message
+    assert not slot.over
+    assert states(cluster) == ["finished", *["waiting"], *["working"] * 3]
+    assert member.watch.relieve()
+    assert states(cluster) == ["finished"] * 2 + ["queued", "waiting", "working"]
+    queued = cluster.database["decisions"].find_one({"state": "queued"})
+    assert queued is not None and not {"inBatch", "alone", "timeouts"} & {key for key, value in queued.items() if value}
+    assert not member.watch.relieve(), "once"
+    go_on(on_the_spot=False)
+    work(cluster)
+    assert states(cluster) == ["finished"] * 3 + ["waiting", "working"]
+    slot.finish()
+    assert states(cluster) == ["finished"] * 4 + ["queued"]
+    bring_to_rest(cluster, programs)
+
+
+def test_another_attempt_overtakes_one_of_a_batch(cluster: Cluster) -> None:
+    """Its result is stale; those of the others are taken."""
+    programs = ready(cluster)
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    assert not slot.over
+    ids = [one["_id"] for one in cluster.database["decisions"].find({"state": "working"}).sort("_id", 1)]
+    cluster.database["decisions"].update_one({"_id": ids[1]}, [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1]}}}])
+    assert cluster.scan(cluster.member(), "decisions", 100) is None
+    go_on(on_the_spot=False)
+    work(cluster)
+    by_another = cluster.database["decisions"].find_one({"_id": ids[1]})
+    slot.finish()
+    assert (
+        by_another is not None and cluster.database["decisions"].find_one({"_id": ids[1]})["pass"] == by_another["pass"]
+    )
+    assert states(cluster)[:4] == ["finished"] * 4
+    bring_to_rest(cluster, programs)
+
+
+def test_a_batch_whose_holder_is_lost_counts_no_time_out_and_is_claimed_one_by_one(cluster: Cluster) -> None:
+    """Nobody knows which of them it ran: by the next time it is known."""
+    programs = ready(cluster)
+    member = cluster.member()
+    batch(cluster, member, Fault(Kind.PAUSE, 2, "Actor.body")).die()
+    cluster.rescue(cluster.member(), member.worker.id)
+    lost = list(cluster.database["decisions"].find({"state": "queued"}))
+    assert [(one.get("timeouts") or 0, one.get("alone"), one.get("inBatch")) for one in lost] == [(0, True, None)] * 3
+    again = cluster.member()
+    slot = batch(cluster, again, Fault(Kind.PAUSE, 1, "Actor.body"))
+    working = list(cluster.database["decisions"].find({"state": "working"}))
+    assert [one.get("inBatch") for one in working] == [None], "the second, by itself"
+    slot.die()
+    cluster.rescue(cluster.member(), again.worker.id)
+    counted = cluster.database["decisions"].find_one({"_id": working[0]["_id"]})
+    assert counted is not None and counted["timeouts"] == 1
+    bring_to_rest(cluster, programs)
+
+
+def test_a_batch_whose_deadline_is_past_counts_none_either(cluster: Cluster) -> None:
+    programs = ready(cluster)
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 2, "Actor.body"))
+    cluster.passing.pass_by(WORK + 1)
+    assert cluster.scan(cluster.member(), "decisions", 100) is None
+    overdue = list(cluster.database["decisions"].find({"state": "queued"}))
+    assert [(one.get("timeouts") or 0, one["alone"]) for one in overdue] == [(0, True)] * 3
+    slot.finish()
+    bring_to_rest(cluster, programs)
+
+
+def test_results_that_only_their_holders_may_bring(cluster: Cluster) -> None:
+    go_on(on_the_spot=False, batch=LEAVES)
+    program = node(1, *([node(number, actor=HOLDER_ONLY), []] for number in range(2, 2 + LEAVES)))
+    cluster.start(program, "strict")
+    work(cluster)
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    assert not slot.over
+    cluster.passing.pass_by(WORK + 1)
+    assert cluster.scan(cluster.member(), "decisions", 100) is None
+    slot.finish()
+    assert states(cluster, HOLDER_ONLY) == ["finished", *["queued"] * 3]
+    bring_to_rest(cluster, {"strict": program})
