@@ -31,6 +31,7 @@ ALL = (
     "process_scan_cost",
     "throughput",
     "one_task",
+    "fan_out",
     "kill",
     "noticed",
     "wide",
@@ -39,7 +40,18 @@ ALL = (
     "sweep_scale",
     "search",
 )
-WITH_WORKERS = ("lag", "storm", "busy_operators", "throughput", "one_task", "kill", "noticed", "wide", "stale")
+WITH_WORKERS = (
+    "lag",
+    "storm",
+    "busy_operators",
+    "throughput",
+    "one_task",
+    "fan_out",
+    "kill",
+    "noticed",
+    "wide",
+    "stale",
+)
 
 
 def main(names: list[str]) -> int:

@@ -35,6 +35,11 @@ def plain_step(_before: Any = None) -> int:
     return 1
 
 
+@plain.task(name="plain.count")  # type: ignore[untyped-decorator]
+def plain_count(values: list[Any]) -> int:
+    return len(values)
+
+
 @plain.task(name="plain.nothing", ignore_result=True)  # type: ignore[untyped-decorator]
 def plain_nothing() -> int:
     return 1

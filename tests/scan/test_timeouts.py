@@ -111,7 +111,7 @@ def test_a_result_between_look_and_write_wins(world: World, forced: bool) -> Non
     one = scanner(world, "decisions")
 
     def give() -> None:
-        world.store.requeues.requeue_unrun(decision.id, "old", "w#1", "new")
+        world.store.requeues.requeue_unrun({decision.id: "old"}, "w#1", "new")
         world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"state": "finished"}})
 
     after_find(one, give)

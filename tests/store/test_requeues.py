@@ -54,11 +54,11 @@ GUARDS: dict[str, Guard] = {
     ),
     # The one that claimed it, and whose message is used up.
     "not_run": Guard(
-        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun(key, "old", "a#1", PASS)],
+        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun({key: "old"}, "a#1", PASS)],
         lambda d, _: d.state is QUEUED or (d.state is WORKING and d.worker == "a#1"),
     ),
     "not_run, under another pass": Guard(
-        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun(key, "later", "a#1", PASS)],
+        lambda s, ids: [one for key in ids for one in s.requeues.requeue_unrun({key: "later"}, "a#1", PASS)],
         lambda _, __: False,
     ),
     # A decision that is queued without a time has no message either.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,15 +24,13 @@ from recovery.engine.actors.context import attempting
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.batches import Batches, observe_wait
-from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, push
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, requeue_unrun
 from recovery.engine.lifecycle.trying import Result, Trying, stale_result
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, StoreError
-from recovery.metrics import counting
 from recovery.records import Decision
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
-from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
@@ -103,21 +101,11 @@ class Slot:
         until = time.monotonic() + CONTINUE_FOR
         first, following = self._attempt(actor, ClaimedTask(claimed), until)
         while following is not None:
-            _, following = self._attempt(self.as_set(self._actors[following.decision.actor]), following, until)
+            _, following = self._attempt(self.actor(following.decision.actor), following, until)
         return first
 
     def _give_back(self, decision: Decision) -> None:
-        """Requeue what was claimed and is not run, or whose end could not be written: its holder lives, so nobody
-        else would before its deadline."""
-        timeout = self._resources.settings.message_timeout
-
-        def give() -> list[Queued]:
-            held = pass_of(decision)
-            return self._resources.store.requeues.requeue_unrun(decision.id, held, self.holder, new_pass())
-
-        queued = through_outage(self._resources, give, timeout, decision.id)
-        push(self._resources, queued)
-        counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+        requeue_unrun(self._resources, {decision.id: pass_of(decision)}, self.holder)
 
     def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""
@@ -157,7 +145,7 @@ class Slot:
         assert ended.decision.outcome is not None
         result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
         if taken is not None:
-            self._submit(replace(ended, successor=taken.task_id))
+            self.submit(replace(ended, successor=taken.task_id))
         else:
             taken = self._hand_on(ended, may_take=time.monotonic() < until)
         return result, here.followed_by(taken, ended) if taken is not None else None
@@ -172,7 +160,7 @@ class Slot:
             "apply_timeout": self._resources.settings.apply_timeout,
         }
         if foreseen is not None:
-            its, foreseen = self.as_set(self._actors[foreseen.actor]), foreseen.evolve(pass_key=new_pass())
+            its, foreseen = self.actor(foreseen.actor), foreseen.evolve(pass_key=new_pass())
             timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
             try:
                 return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
@@ -195,23 +183,23 @@ class Slot:
             return None
         for task, name in ended.task.unlocks.items():
             first = here.scheduled.get(record_id(ended.process_id, task))
-            if first is not None and self._may_take(name) and first.call and not (first.eta or first.delay):
+            if first is not None and self.may_take(name) and first.call and not (first.eta or first.delay):
                 return first
         return None
 
     def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
         """Have a decision applied; a task of those that became ready, claimed to be run here."""
         if not may_take:
-            return self._submit(ended)
+            return self.submit(ended)
         if ended.task.unlocks and not ended.failed and not ended.decision.children:
             # Ready whatever the graph says: it can learn that later, with what comes next.
             unlocked = {record_id(ended.process_id, task): actor for task, actor in ended.task.unlocks.items()}
             if (taken := self._take(unlocked, ended.decision.epoch)) is not None:
-                self._submit(replace(ended, successor=taken.task_id))
+                self.submit(replace(ended, successor=taken.task_id))
                 return taken
-        return self._submit(ended, self._take)
+        return self.submit(ended, self._take)
 
-    def _submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
+    def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
         """Have the applier apply it. Its end is accepted: what can't be applied, for what another program wrote, is
         no error of this attempt, and is tried again at its deadline. Errors of servers are raised."""
         try:
@@ -227,23 +215,34 @@ class Slot:
 
     def _take(self, ready: Mapping[str, str], epoch: int) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
+        return self.take_of(self.may_take, ready, epoch)
+
+    def take_of(
+        self, wanted: Callable[[str], bool], ready: Mapping[str, str], epoch: int, *, in_batch: bool = False
+    ) -> Decision | None:
+        """The same of those of wanted actors."""
         for decision_id, name in ready.items():
-            if self._may_take(name):
+            if wanted(name):
                 pass_key, decisions = new_pass(), self._resources.store.decisions
-                its = self.as_set(self._actors[name]).preferences
+                its = self.actor(name).preferences
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 try:
                     self._held = decisions.claim_ready(
-                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit
-                    )
+                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit,
+                        in_batch=in_batch,
+                    )  # fmt: skip
                 except DamagedRecord as damage:  # as with a message
                     tell(decision_id, damage)
                     self._held = None
                 return self._held
         return None
 
-    def _may_take(self, name: str) -> bool:
+    def may_take(self, name: str) -> bool:
         return name in self._actors and not self._resources.store.preferences.is_blocked(name)
+
+    def actor(self, name: str) -> Actor[..., Any]:
+        """An actor that is served here, as it is set now."""
+        return self.as_set(self._actors[name])
 
     def as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
         """An actor with the settings that hold now."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from recovery.engine.lifecycle.steps import Ended
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.records import Decision
 
 log = logging.getLogger(__name__)
@@ -37,31 +37,33 @@ class LastRun:
 class Hand:
     """Of one slot, which takes from it; another thread may empty it."""
 
-    def __init__(self, claimed: Sequence[Decision]) -> None:
+    def __init__(self, claimed: Sequence[ClaimedTask]) -> None:
         self._lock = threading.Lock()
-        self._left, self._ended = deque(claimed), list[Ended]()
+        self._left, self._ended = deque(claimed), list[tuple[ClaimedTask, Ended]]()
         self._until = time.monotonic() + LONGEST
         self._running: Decision | None = None
         self._since = 0.0
 
-    def next(self) -> Decision | None:
+    def next(self) -> ClaimedTask | None:
         """What is to be run now; None if nothing is left, or it is time to end."""
         with self._lock:
             self._running, self._since = None, time.monotonic()
-            if self._left and self._since < self._until:
-                self._running = self._left.popleft()
-            return self._running
+            if not self._left or self._since >= self._until:
+                return None
+            here = self._left.popleft()
+            self._running = here.decision
+            return here
 
-    def keep(self, ended: Ended) -> None:
+    def keep(self, here: ClaimedTask, ended: Ended) -> None:
         """What ran has ended so."""
         with self._lock:
             self._running = None
-            self._ended.append(ended)
+            self._ended.append((here, ended))
 
-    def empty(self) -> tuple[list[Ended], list[Decision]]:
+    def empty(self) -> tuple[list[tuple[ClaimedTask, Ended]], list[Decision]]:
         """What has ended, and what has not begun: whoever gets it sees to it."""
         with self._lock:
-            ended, left = self._ended, list(self._left)
+            ended, left = self._ended, [here.decision for here in self._left]
             self._ended = []
             self._left.clear()
             return ended, left

@@ -37,6 +37,11 @@ class Pace:
             if known.seconds > QUICK:
                 known.size = 1
 
+    def is_quick(self, actor: str) -> bool:
+        """Whether its tasks may be run after others."""
+        known = self._known.get(actor)
+        return known is not None and known.seconds <= QUICK
+
     def room(self, actor: str) -> int:
         """How many to take now; no more than twice as many as the last time."""
         with self._lock:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from recovery import metrics
+from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
+from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
 from recovery.records.ids import new_pass, record_id
 from recovery.store import Queued
@@ -148,6 +150,19 @@ def enqueue(resources: Resources, decision_ids: Sequence[str]) -> list[str]:
         push(resources, queued)
         done += [one.id for one in queued]
     return done
+
+
+def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str) -> None:
+    """Requeue {decision: pass} of what this holder claimed, or may have, and does not run: it lives, so nobody else
+    would before their deadlines. Raises StoreError, after a message timeout without the database."""
+    queued = through_outage(
+        resources,
+        lambda: resources.store.requeues.requeue_unrun(passes, holder, new_pass()),
+        resources.settings.message_timeout,
+        next(iter(passes)),
+    )
+    push(resources, queued)
+    counting.requeued("GIVEN_BACK", [one.actor for one in queued])
 
 
 def push(resources: Resources, queued: Sequence[Queued]) -> None:

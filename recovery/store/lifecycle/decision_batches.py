@@ -13,13 +13,21 @@ from collections.abc import Mapping, Sequence
 
 from pymongo.collection import Collection
 
-from recovery.records import Decision, Outcome, TaskLimit, to_document
+from recovery.records import Decision, DecisionState, Outcome, TaskLimit, to_document
 from recovery.store.briefs import CLAIMED
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, by_id, literal, task_end
-from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WORKING, claimed
+from recovery.store.lifecycle.decision_updates import (
+    DELAYED,
+    FINISHED,
+    QUEUED,
+    WAITING,
+    WORKING,
+    claimed,
+    claimed_ready,
+)
 from recovery.store.reading import readable
 from recovery.store.splitting import update_each
 
@@ -51,6 +59,33 @@ class DecisionBatches:
         found = {one.id: one for one in readable(Decision, self._current.find(held, CLAIMED).hint("_id_"))}
         return [found[key] for key in passes if key in found]
 
+    def claim_ready(
+        self,
+        actor: str,
+        ready: Mapping[str, Decision | None],
+        epoch: int,
+        pass_key: str,
+        worker: str,
+        timeout: float,
+        limit: TaskLimit | None = None,
+    ) -> list[Decision]:
+        """waiting → working at once, under one new pass, of those of {ready decision: as it was first written, if that
+        is known} of this actor that have no eta; as claimed, but for the times where that is known.
+
+        Restorable, as `Decisions.claim_ready` is.
+        """
+        guard: Document = {"actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None}
+        fields = {**claimed_ready(worker, timeout, limit), "pass": pass_key, "inBatch": True}
+        written = update_each(self._current, list(ready), guard, [{"$set": fields}])
+        if written.whole and not written.count:
+            return []
+        known = [one for one in ready.values() if one is not None]
+        if written.whole and written.count == len(ready) == len(known):
+            ours = {"state": DecisionState.WORKING, "pass_key": pass_key, "worker": worker, "in_batch": True}
+            return [one.evolve(**ours, attempts=one.attempts + 1) for one in known]
+        held: Document = {"_id": {"$in": list(ready)}, "pass": pass_key, "state": WORKING, "worker": worker}
+        return list(readable(Decision, self._current.find(held, CLAIMED).hint("_id_")))
+
     def finish(
         self,
         ended: Sequence[tuple[Decision, Outcome]],
@@ -59,7 +94,8 @@ class DecisionBatches:
         worker: str,
         apply_timeout: float,
     ) -> set[str]:
-        """→ finished with values, and without children: the ids of those that were accepted. The commit point of each.
+        """→ finished with values, and the children that stand in the decisions: the ids of those that were accepted.
+        The commit point of each.
 
         As `Decisions.finish`, whoever asks again after a lost reply is told of his own.
         """
@@ -73,10 +109,11 @@ class DecisionBatches:
                 life = {"epoch": epoch, "restarts": restarts}
                 guard = {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
             outcomes = {one.id: to_document(outcome) for one, outcome in alike}
+            children = {one.id: [to_document(child) for child in one.children] for one, _ in alike}
             fields = {
                 "state": FINISHED,
                 "outcome": {"$mergeObjects": [by_id(outcomes), {"finishedAt": "$$NOW"}]},
-                "children": literal([]),
+                "children": by_id(children) if any(children.values()) else literal([]),
                 "recoveryTime": after(apply_timeout),
                 "worker": literal(worker),
             }

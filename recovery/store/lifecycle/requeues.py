@@ -126,18 +126,13 @@ class Requeues:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
         return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
 
-    def requeue_unrun(self, decision_id: str, held_pass: str, worker: str, pass_key: str) -> list[Queued]:
-        """Claimed under `held_pass` by this holder, or in a message that is used up, and not run or its end not written
-        → queued; no timeout.
+    def requeue_unrun(self, passes: Mapping[str, str], worker: str, pass_key: str) -> list[Queued]:
+        """{decision: pass} claimed under these by this holder, or in messages that are used up, and not run or their
+        ends not written → queued; no timeout.
 
-        By both: the holder may have the task under a later pass, and the pass may be another's, whose message was the
+        By both: the holder may have a task under a later pass, and the pass may be another's, whose message was the
         same. Whose claim was not answered can't know which of them has it.
         """
-        guard = {"pass": held_pass, "$or": [{"state": QUEUED}, {"state": WORKING, "worker": worker}]}
-        return self._requeue(guard, [decision_id], pass_key)
-
-    def requeue_all_unrun(self, passes: Mapping[str, str], worker: str, pass_key: str) -> list[Queued]:
-        """The same of {decision: pass} that were claimed, or were to be, in one batch."""
         held: Document = {"pass": {"$in": list(passes.values())}}
         held["$or"] = [{"state": QUEUED}, {"state": WORKING, "worker": worker}]
         return self._requeue(held, list(passes), pass_key)

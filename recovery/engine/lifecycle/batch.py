@@ -1,0 +1,217 @@
+"""One batch: what a slot claimed together is run, ended together, and goes on with what became ready by it.
+
+What was claimed on the spot is the next round's hand: so chains run side by side, one step of each in a round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from recovery import metrics, tracing
+from recovery.engine.actors.actor import Actor
+from recovery.engine.actors.call import pass_of
+from recovery.engine.actors.context import attempting
+from recovery.engine.isolation import is_of_servers, tell
+from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.hand import Hand, Watch
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended, requeue_unrun
+from recovery.engine.lifecycle.trying import Result, Tried, stale_results
+from recovery.engine.outages import through_outage
+from recovery.engine.resources import Resources
+from recovery.errors import StoreError
+from recovery.records import Decision, Outcome
+from recovery.records.ids import new_pass, record_id
+
+if TYPE_CHECKING:
+    from recovery.engine.lifecycle.attempt import Slot
+
+log = logging.getLogger(__name__)
+
+SMALL = 4096
+"""Characters of a value that is written with others: 64 of them are far from the 16 MB of a command."""
+FEW = 100
+"""Children that are written with others'."""
+
+Note = Callable[[Actor[..., Any], Tried, float], None]
+Quick = Callable[[str], bool]
+
+
+class Batch:
+    """What one slot has claimed at once. `quick` tells of which actors tasks may be run after others."""
+
+    def __init__(
+        self, resources: Resources, applier: Applier, slot: Slot, watch: Watch, note: Note, quick: Quick
+    ) -> None:
+        self._resources, self._applier, self._slot, self._watch = resources, applier, slot, watch
+        self._note, self._quick = note, quick
+        self._store = resources.store
+
+    def run(self, claimed: Sequence[Decision], until: float) -> None:
+        """Run these, and what becomes ready by them, until this moment; what is left of that is enqueued. Errors of
+        servers are raised, and what is in hand then is given back."""
+        round_ = [ClaimedTask(one) for one in claimed]
+        while round_:
+            hand = Hand(round_)
+            with self._watch.over(hand, self._relieve):
+                while (here := hand.next()) is not None:
+                    self._run_one(here, hand)
+                ended, unrun = hand.empty()
+            self._give_back(unrun)
+            round_ = self._write(ended, may_take=time.monotonic() < until)
+
+    def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
+        decision, actor, began = here.decision, self._slot.actor(here.decision.actor), time.perf_counter()
+        try:
+            with attempting(decision):
+                tried = self._slot.trying.run(actor, here, tracing.NOTHING, _nothing)
+                self._note(actor, tried, time.perf_counter() - began)
+                if is_plain(tried) and tried.ended is not None:
+                    hand.keep(here, tried.ended)
+                    return
+                result = tried.result
+                if tried.ended is not None:
+                    result, _ = self._slot.end(actor, tried.ended, here, until=0.0)
+                metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+        except StoreError:
+            ended, unrun = hand.empty()
+            self._give_back([decision, *unrun, *(one.decision for _, one in ended)])
+            raise
+
+    def _relieve(self, hand: Hand, slow: Decision) -> None:
+        """See to what waits for a slow task: by another thread than that which runs it."""
+        ended, unrun = hand.empty()
+        self._give_back(unrun)
+        self._write(ended, may_take=False)
+        preferences = self._slot.actor(slow.actor).preferences
+        # Its time began when it was claimed; what ran before it took some of that.
+        self._store.decisions.extend(slow.id, pass_of(slow), preferences.worker_timeout, preferences.task_limit)
+
+    def _write(self, ended: Sequence[tuple[ClaimedTask, Ended]], *, may_take: bool) -> list[ClaimedTask]:
+        """Finish these, and have them applied; what became ready by them, and was claimed here."""
+        accepted = self._finish([one for _, one in ended])
+        taken: list[ClaimedTask] = []
+        try:
+            left = [(here, one) for here, one in ended if one.decision.id in accepted]
+            if may_take:
+                left = self._take_unlocked(left, taken)
+            alone = [one for _, one in left if not one.decision.children]
+            self._isolated(alone, lambda: self._applier.submit_all(alone))
+            for here, one in left:
+                if one.decision.children:
+                    self._begin(here, one, taken, may_take)
+        except StoreError:
+            self._give_back([here.decision for here in taken])
+            raise
+        return taken
+
+    def _finish(self, ended: Sequence[Ended]) -> set[str]:
+        by_actor: dict[str, list[Ended]] = defaultdict(list)
+        for one in ended:
+            by_actor[one.decision.actor].append(one)
+        accepted: set[str] = set()
+        for name, alike in by_actor.items():
+            try:
+                accepted |= self._finish_alike(name, alike)
+            except StoreError:
+                self._give_back([one.decision for one in ended if one.decision.id not in accepted])
+                raise
+        return accepted
+
+    def _finish_alike(self, name: str, ended: Sequence[Ended]) -> set[str]:
+        preferences = self._slot.actor(name).preferences
+        accepted = through_outage(
+            self._resources,
+            lambda: self._store.decision_batches.finish(
+                [_pair(one) for one in ended],
+                accept_first=preferences.accept_first,
+                worker=self._slot.holder,
+                apply_timeout=self._resources.settings.apply_timeout,
+            ),
+            preferences.worker_timeout,
+            ended[0].decision.id,
+        )
+        metrics.ATTEMPTS.labels(name, Result.FINISHED.value).inc(len(accepted))
+        if len(accepted) < len(ended):
+            stale_results([one.decision for one in ended if one.decision.id not in accepted])
+            metrics.ATTEMPTS.labels(name, Result.STALE_RESULT.value).inc(len(ended) - len(accepted))
+        log.info("%s: %d attempts of one batch finished", name, len(accepted))
+        return accepted
+
+    def _take_unlocked(
+        self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask]
+    ) -> list[tuple[ClaimedTask, Ended]]:
+        """Claim what waited for nothing but one of these; which of these unlocked nothing that is claimed here. Its
+        graph learns of that later, with what comes next."""
+        ready: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
+        for here, one in ended:
+            for task, name in one.task.unlocks.items() if not one.decision.children else ():
+                if self._quick(name):
+                    ready[name, one.decision.epoch][record_id(one.process_id, task)] = here, one
+                    break
+        went_on: set[str] = set()
+        for (name, epoch), wanted in ready.items():
+            for decision in self._claim_ready(name, epoch, {key: here for key, (here, _) in wanted.items()}):
+                here, one = wanted[decision.id]
+                taken.append(here.followed_by(decision, one))
+                went_on.add(one.decision.id)
+                self._slot.submit(replace(one, successor=decision.task_id))
+        return [(here, one) for here, one in ended if one.decision.id not in went_on]
+
+    def _claim_ready(self, name: str, epoch: int, wanted: Mapping[str, ClaimedTask]) -> list[Decision]:
+        its, pass_key = self._slot.actor(name).preferences, new_pass()
+        first = {key: here.scheduled.get(key) for key, here in wanted.items()}
+        first = {key: one if one is not None and one.call else None for key, one in first.items()}
+        try:
+            return self._store.decision_batches.claim_ready(
+                name, first, epoch, pass_key, self._slot.holder, its.worker_timeout, its.task_limit
+            )
+        except StoreError:
+            requeue_unrun(self._resources, dict.fromkeys(first, pass_key), self._slot.holder)  # it took place, perhaps
+            raise
+
+    def _begin(self, here: ClaimedTask, one: Ended, taken: list[ClaimedTask], may_take: bool) -> None:
+        """Apply a decision that schedules others, and claim one of them."""
+
+        def take(ready: Mapping[str, str], epoch: int) -> Decision | None:
+            return self._slot.take_of(self._quick, ready, epoch, in_batch=True)
+
+        first = self._slot.submit(one, take if may_take else None)
+        if first is not None:
+            taken.append(here.followed_by(first, one))
+
+    def _isolated(self, ended: Sequence[Ended], apply: Callable[[], None]) -> None:
+        try:
+            apply()
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            tell(ended[0].decision.id, error)
+
+    def _give_back(self, decisions: Sequence[Decision]) -> None:
+        """Requeue what was claimed and is not run, or whose end could not be written."""
+        if decisions:
+            requeue_unrun(self._resources, {one.id: pass_of(one) for one in decisions}, self._slot.holder)
+
+
+def is_plain(tried: Tried) -> bool:
+    """Whether an attempt's end may be written with others': it has a value, and that and its children are small."""
+    if tried.ended is None or tried.result is not Result.FINISHED:
+        return False
+    outcome, children = tried.ended.decision.outcome, tried.ended.decision.children
+    if outcome is None or len(outcome.value or "") > SMALL or len(children) > FEW:
+        return False
+    return sum(len(child.args) for child in children) <= SMALL
+
+
+def _pair(ended: Ended) -> tuple[Decision, Outcome]:
+    assert ended.decision.outcome is not None, "what is plain has one"
+    return ended.decision, ended.decision.outcome
+
+
+def _nothing() -> None:
+    return
