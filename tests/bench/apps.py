@@ -17,21 +17,25 @@ plain.conf.update(worker_prefetch_multiplier=1)
 
 
 @app.actor()
-def step(_before: Any = None) -> int:
+def step(_before: Any = None, seconds: float = 0.0) -> int:
+    if seconds:
+        time.sleep(seconds)
     return 1
 
 
 @app.process()
-def chain(steps: int) -> Any:
+def chain(steps: int, seconds: float = 0.0) -> Any:
     """`steps` steps, each waiting for the one before; this decider is one more task."""
     promise = None
     for _ in range(steps):
-        promise = step.schedule(promise)
+        promise = step.schedule(promise, seconds)
     return promise
 
 
 @plain.task(name="plain.step")  # type: ignore[untyped-decorator]
-def plain_step(_before: Any = None) -> int:
+def plain_step(_before: Any = None, seconds: float = 0.0) -> int:
+    if seconds:
+        time.sleep(seconds)
     return 1
 
 

@@ -1,4 +1,5 @@
-"""Durable throughput: 300 chains of 10 no-op steps, against Celery's own `chain` with its Redis backend.
+"""Durable throughput: chains of 10 steps, which do nothing or take some time, against Celery's own `chain` with its
+Redis backend.
 
 Both on two worker processes and the same broker, started one after the other by one client, and waited for. Both have
 run some chains before, so that neither's connections and imports are measured.
@@ -18,35 +19,41 @@ from tests.bench import apps, workers
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
 
-CHAINS, STEPS, REPEATS, WARM_UP = 300, 10, 4, 4
+STEPS, REPEATS, WARM_UP = 10, 3, 4
+CHAINS = {0: 300, 1: 300, 10: 100, 100: 20}
+"""{milliseconds that a step takes: chains}"""
 TWO = ["-c", "1"]
 
 
 def run(stack: Stack, settings: Settings) -> list[Row]:
     app = Recovery(settings)
     app.actors = apps.app.actors
+    found = []
+    for milliseconds, chains in CHAINS.items():
 
-    def plain() -> float:
-        with workers.plain(stack, settings, 2, TWO):
-            _plain(WARM_UP)
-            return CHAINS * STEPS / workers.seconds(lambda: _plain(CHAINS))
+        def plain(chains: int = chains, seconds: float = milliseconds / 1000) -> float:
+            with workers.plain(stack, settings, 2, TWO):
+                _plain(WARM_UP, seconds)
+                return chains * STEPS / workers.seconds(lambda: _plain(chains, seconds))
 
-    def ours() -> float:
-        with workers.ours(stack, settings, 2, TWO):
-            _ours(app, WARM_UP)
-            return CHAINS * STEPS / workers.seconds(lambda: _ours(app, CHAINS))
+        def ours(chains: int = chains, seconds: float = milliseconds / 1000) -> float:
+            with workers.ours(stack, settings, 2, TWO):
+                _ours(app, WARM_UP, seconds)
+                return chains * STEPS / workers.seconds(lambda: _ours(app, chains, seconds))
 
-    found = in_turn({"Celery": plain, "ours": ours}, REPEATS)
-    name = "throughput of chains / Celery's chain"
-    return [ratio_row(name, ratios(found, "ours", "Celery"), ">= 0.7", medians(found, "steps/s"))]
+        speeds = in_turn({"Celery": plain, "ours": ours}, REPEATS)
+        name = f"chains of steps of {milliseconds} ms / Celery's chain"
+        found.append(ratio_row(name, ratios(speeds, "ours", "Celery"), ">= 0.9", medians(speeds, "steps/s")))
+    return found
 
 
-def _ours(app: Recovery, chains: int) -> None:
-    started = [app.start("chain", STEPS) for _ in range(chains)]
+def _ours(app: Recovery, chains: int, seconds: float) -> None:
+    started = [app.start("chain", STEPS, seconds) for _ in range(chains)]
     assert [app.result(process_id, timeout=120) for process_id in started] == [1] * chains
 
 
-def _plain(chains: int) -> None:
+def _plain(chains: int, seconds: float) -> None:
     step: Any = apps.plain_step
-    started = [celery_chain(*[step.s() for _ in range(STEPS)]).apply_async() for _ in range(chains)]
+    links = [step.s(None, seconds), *(step.s(seconds=seconds) for _ in range(STEPS - 1))]
+    started = [celery_chain(*links).apply_async() for _ in range(chains)]
     assert [result.get(timeout=120) for result in started] == [1] * chains

@@ -14,7 +14,7 @@ batches.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
@@ -50,7 +50,9 @@ class Batches:
 
     def note(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
         """An attempt took so long, and came to this."""
-        self._pace.note(actor.name, seconds if is_plain(tried) else 1.0)
+        self._pace.note(actor.name, seconds)
+        if not (is_plain(tried) and all(map(self._pace.is_quick, _made_ready(tried)))):
+            self._pace.note_unfit(actor.name)
 
     def go_on(self, slot: Slot, actor: Actor[..., Any], began: float) -> None:
         """Do what else is queued for an actor, as long as it is quick, and for a while since it began. Errors of
@@ -104,6 +106,15 @@ class Batches:
         left = {key: pass_key for key, pass_key in queued.items() if pass_key == passes[key]}
         metrics.STALE.labels("message").inc(len(missing) - len(left))
         return left
+
+
+def _made_ready(tried: Tried) -> Iterator[str]:
+    """Actors of tasks that a task made ready. One that is slow is run where it became ready, without a message, and by
+    many slots at once: so is what makes it ready."""
+    if tried.ended is not None:
+        children = tried.ended.decision.children
+        yield from (child.actor for child in children if not (child.deps or child.eta or child.delay))
+        yield from tried.ended.task.unlocks.values() if not children else ()
 
 
 def observe_wait(claimed: Decision) -> None:

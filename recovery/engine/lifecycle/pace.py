@@ -37,6 +37,13 @@ class Pace:
             if known.seconds > QUICK:
                 known.size = 1
 
+    def note_unfit(self, actor: str) -> None:
+        """One was not to be run with others: so the next few are run by themselves."""
+        with self._lock:
+            known = self._known[actor]
+            known.seconds = max(known.seconds, 2 * QUICK)
+            known.size = 1
+
     def is_quick(self, actor: str) -> bool:
         """Whether its tasks may be run after others."""
         known = self._known.get(actor)
