@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recovery.engine import Actor, LogContext, Recovery, heartbeat
+    from recovery.engine import Actor, LogContext, Recovery, Started, heartbeat
     from recovery.errors import (
         ClaimLost,
         CustomIdTaken,
@@ -45,11 +45,12 @@ __all__ = [
     "ResultTimeout",
     "Settings",
     "SettingsError",
+    "Started",
     "heartbeat",
 ]
 
 _HOME = {
-    **dict.fromkeys(("Actor", "LogContext", "Recovery", "heartbeat"), "recovery.engine"),
+    **dict.fromkeys(("Actor", "LogContext", "Recovery", "Started", "heartbeat"), "recovery.engine"),
     **dict.fromkeys(("Failure", "Promise"), "recovery.records"),
     "Backoff": "recovery.retry",
     "Settings": "recovery.settings",

@@ -17,6 +17,8 @@ from pymongo import MongoClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from recovery.engine import Registrar
+from recovery.engine.lifecycle.registering import register_now
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests.built_once import build_commands_once
@@ -96,3 +98,11 @@ def settings(stack: Stack) -> Iterator[Settings]:
     forget_metrics(pids)
     with MongoClient[dict[str, object]](stack.mongo_uri) as client:
         client.drop_database(database)
+
+
+@pytest.fixture(autouse=True)
+def registered_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test starts is registered when it is started: nothing goes on beside the test. Marked `registers_beside`,
+    it is as it is for users."""
+    if request.node.get_closest_marker("registers_beside") is None:
+        monkeypatch.setattr(Registrar, "add", lambda registrar, some: register_now(registrar._resources, some))

@@ -19,8 +19,9 @@ from recovery.engine.lifecycle.complete import finish_process
 from recovery.engine.lifecycle.hand import LastRun
 from recovery.engine.lifecycle.listing import list_again
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
+from recovery.engine.lifecycle.registering import Registrar, register
 from recovery.engine.lifecycle.slots import Keys, look_at
-from recovery.engine.lifecycle.start import register, start
+from recovery.engine.lifecycle.start import Started, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
 from recovery.engine.lifecycle.trying import Result
 from recovery.engine.loading import load_app
@@ -39,9 +40,11 @@ __all__ = [
     "LastRun",
     "LogContext",
     "Recovery",
+    "Registrar",
     "Resources",
     "Result",
     "Slot",
+    "Started",
     "batch_or_each",
     "break_off",
     "declare_schedules",

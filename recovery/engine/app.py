@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from recovery import tracing
 from recovery.engine.actors.actor import Actor, check_function, encode_call
 from recovery.engine.actors.declared import (
     actor_preferences,
@@ -20,7 +21,10 @@ from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.custom_ids import IfExists
 from recovery.engine.lifecycle.keys import check_key_function, key_of
+from recovery.engine.lifecycle.registering import Registrar
 from recovery.engine.lifecycle.results import await_result
+from recovery.engine.lifecycle.start import Started
+from recovery.engine.lifecycle.start_many import starting_many
 from recovery.engine.naming import hint
 from recovery.engine.operations.abort import abort_process, abort_replaced
 from recovery.engine.operations.restart import restart_if_broken, restart_process
@@ -32,6 +36,7 @@ from recovery.errors import (
     UnknownProcessType,
 )
 from recovery.records import Process, ProcessState, ProcessTypePreferences, given
+from recovery.records.ids import new_process_id
 from recovery.records.labels import encode_labels
 from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
@@ -75,7 +80,7 @@ class Recovery:
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry
         self._settings = settings
-        self._connected: tuple[int, Resources, Applier] | None = None
+        self._connected: tuple[int, Resources, Applier, Registrar] | None = None
         self.actors: dict[str, Actor[..., Any]] = {}
         self.schedules: dict[str, Plan] = {}
         """{process type: when the code says that it is started}."""
@@ -100,10 +105,15 @@ class Recovery:
         """Who applies this process's finished decisions."""
         return self._connection()[2]
 
-    def _connection(self) -> tuple[int, Resources, Applier]:
+    @property
+    def registrar(self) -> Registrar:
+        """Who registers the processes that this one starts."""
+        return self._connection()[3]
+
+    def _connection(self) -> tuple[int, Resources, Applier, Registrar]:
         if self._connected is None or self._connected[0] != os.getpid():
             resources = Resources.connect(self.settings, self.catalogues)
-            self._connected = (os.getpid(), resources, Applier(resources))
+            self._connected = (os.getpid(), resources, Applier(resources), Registrar(resources))
         return self._connected
 
     @property
@@ -226,25 +236,17 @@ class Recovery:
         Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken; and StartRefused, where a marker or an
         operator says that none is to be started now.
         """
-        name = process.name if isinstance(process, Actor) else given.text(process, "process")
-        actor = self.actors.get(name)
-        if actor is None or actor.process_type is None:
-            raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
+        actor = self._process_type(process)
         custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
         policy = custom_ids.checked(if_exists, custom_id)
         labelled = encode_labels(labels) if labels is not None else ()
-        actor.check_call(args, kwargs)
-        encoded = encode_call(name, args, kwargs)
-        if encoded.promises:
-            raise InputError(f"arguments of {name}: a process can't be started with a promise; use its value")
-        key = key_of(name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
+        text, key = _encoded(actor, args, kwargs)
+        kind = self._kind(actor)
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
-        resources = self.resources
-        kind = resources.store.preferences.process_type(actor.process_type)
         started = starting.start(
-            resources,
-            name,
-            encoded.text,
+            self.resources,
+            actor.name,
+            text,
             custom_id=custom_id,
             idle_timeout=kind.idle_timeout,
             process_timeout=kind.process_timeout,
@@ -256,10 +258,68 @@ class Recovery:
             labels=labelled,
             if_exists=policy,
             abort_replaced=abort_replaced,
+            beside=self.registrar.add,
         )
         if started.there is not None:
             self._met(started.there, policy)
         return started.id
+
+    def start_many(
+        self,
+        process: Actor[..., Any] | str,
+        /,
+        arguments: Iterable[Sequence[Any] | Mapping[str, Any]],
+        *,
+        custom_ids: Iterable[str] | None = None,
+        any_arguments: bool = False,
+        labels: Mapping[str, str] | None = None,
+        ordered: bool = False,
+    ) -> list[Started]:
+        """Start a process for each of these: a list or tuple of what it is called with, or a dict of that by name. A
+        thousand cost MongoDB as much as some dozens by `start`.
+
+        What became of each, in their order: its `id`; whether it `was_there`, by its custom id; or the `error` for
+        which it was not started (CustomIdTaken, StartRefused). `ordered`: none is started behind one that could not be.
+
+        Raises as `start`, before any is started, for what can't be an argument or a custom id; and ServerUnavailable
+        where MongoDB did not confirm all.
+        """
+        actor = self._process_type(process)
+        calls = [_call(actor.name, number, one) for number, one in enumerate(arguments)]
+        keys: list[str | None] = [None] * len(calls)
+        if custom_ids is not None:
+            keys = [given.text(one, f"custom_ids[{number}]") for number, one in enumerate(custom_ids)]
+            if len(keys) != len(calls):
+                raise InputError(f"{len(keys):,} custom_ids for {len(calls):,} processes: give one for each")
+        labelled = encode_labels(labels) if labels is not None else ()
+        encoded = [_encoded(actor, *call) for call in calls]
+        kind = self._kind(actor)
+        retry, context = process.start_options if isinstance(process, Actor) else (None, None)
+        wanted: list[Process] = []
+        for (text, key), custom_id in zip(encoded, keys, strict=True):
+            with tracing.starting(actor.name) as span:
+                process_id = new_process_id()
+                span.say(process_id=process_id)
+                wanted.append(
+                    Process(
+                        id=process_id, type=actor.name, args=text, custom_id=custom_id,
+                        idle_timeout=kind.idle_timeout, retry=retry, context=context, key=key, labels=labelled,
+                        trace=span.carried,
+                    )
+                )  # fmt: skip
+        many = starting_many(self.resources, kind, abort_replaced, self.registrar.add, any_arguments is True)
+        return many.start_in_order(wanted) if ordered is True else many.start(wanted)
+
+    def _process_type(self, process: Actor[..., Any] | str) -> Actor[..., Any]:
+        name = process.name if isinstance(process, Actor) else given.text(process, "process")
+        actor = self.actors.get(name)
+        if actor is None or actor.process_type is None:
+            raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
+        return actor
+
+    def _kind(self, actor: Actor[..., Any]) -> ProcessTypePreferences:
+        assert actor.process_type is not None, "it is the actor of a process type"
+        return self.resources.store.preferences.process_type(actor.process_type)
 
     def _met(self, there: Process, if_exists: IfExists) -> None:
         """Do what is to be done about the process that has the custom id."""
@@ -299,6 +359,27 @@ def _checked_name(name: str | None) -> str | None:
     if callable(name):
         raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
     return None if name is None else given.text(name, "name of an actor")
+
+
+def _call(name: str, number: int, one: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and named arguments of one of many."""
+    if isinstance(one, list | tuple):
+        return tuple(one), {}
+    if isinstance(one, Mapping):
+        return (), dict(one)
+    raise InputError(
+        f"arguments[{number}] of {name} is {given.shown(one)}: give a list or tuple of what it is called with, such as "
+        "[10], or a dict of that by name"
+    )
+
+
+def _encoded(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:
+    """The JSON text of what a process is started with, and its key. Raises InputError."""
+    actor.check_call(args, kwargs)
+    encoded = encode_call(actor.name, args, kwargs)
+    if encoded.promises:
+        raise InputError(f"arguments of {actor.name}: a process can't be started with a promise; use its value")
+    return encoded.text, key_of(actor.name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
 
 
 def _near(name: str, known: Iterable[str]) -> str:

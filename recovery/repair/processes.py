@@ -57,7 +57,7 @@ class ProcessRepairs:
     def _register(self, process_id: str, around: Surroundings) -> bool:
         # One at a time: with their arguments. Of a start that is not acknowledged nothing is run.
         process = self._store.processes.get_committed(process_id)
-        return process is not None and register(self._resources, process, around.now) > 0
+        return process is not None and register(self._resources, {process_id: around.now}, [process]) > 0
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         processes = self._store.processes.briefs(f.record for f in findings)

@@ -32,6 +32,7 @@ ALL = (
     "throughput",
     "one_task",
     "fan_out",
+    "starts",
     "kill",
     "noticed",
     "wide",

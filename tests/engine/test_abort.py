@@ -11,7 +11,7 @@ from recovery import ClaimLost, InputError, ProcessBroken, ProcessNotFound, hear
 from recovery.engine import finish_process
 from recovery.engine.lifecycle.abort import finish_abort
 from recovery.engine.lifecycle.apply import apply
-from recovery.engine.lifecycle.start import register
+from recovery.engine.lifecycle.registering import register
 from recovery.engine.lifecycle.steps import Applied, Ended
 from recovery.engine.operations import abort
 from recovery.engine.operations.abort import abort_selected
@@ -91,7 +91,7 @@ def test_a_start_that_is_under_way_finds_it_aborted(world: World, ran: list[str]
     for name in ("tasks", "decisions", "graphs"):
         world.store.database[name].delete_many({})
     world.app.abort(process_id, "a mistake")
-    register(world.app.resources, process, world.store.now())
+    register(world.app.resources, {process.id: world.store.now()}, [process])
     check_aborted(world, process_id)
     assert ran == []
 

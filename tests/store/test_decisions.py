@@ -267,12 +267,12 @@ def test_inserted_twice_is_inserted_once(store: Store) -> None:
 
 def test_inserted_as_queued(store: Store) -> None:
     now = store.now()
-    queued = store.decisions.insert_queued(Decision(id="p/t", actor="add"), MINE, now, 7)
-    assert queued == Queued("p/t", "add", MINE, now)
+    given = [Decision(id="p/t", actor="add", queued_at=now)]
+    assert store.decisions.insert_queued(given, MINE, 7, {}) == [Queued("p/t", "add", MINE, now)]
     found = get(store, "p/t")
     assert (found.state, found.pass_key, found.queued_at) == (DecisionState.QUEUED, MINE, now)
     assert found.recovery_time == now + seconds(7)
-    assert store.decisions.insert_queued(Decision(id="p/t", actor="add"), NEWER, now, 7) is None
+    assert store.decisions.insert_queued(given, NEWER, 7, {}) == []
     assert get(store, "p/t") == found
 
 

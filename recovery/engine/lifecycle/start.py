@@ -7,24 +7,20 @@ to the caller, who would start the process a second time.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from functools import partial
 
 from recovery import metrics, tracing
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists, gives_up, replace
 from recovery.engine.lifecycle.refusal import check_start
-from recovery.engine.lifecycle.steps import first_decision, push
+from recovery.engine.lifecycle.registering import Register, register_now
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import CustomIdTaken, DamagedRecord, ServerUnavailable, StoreError, StoreUnavailable
-from recovery.limits import LONGEST
-from recovery.records import Graph, Process, RetryOptions, Task, given
-from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.errors import CustomIdTaken, DamagedRecord, InputError, ServerUnavailable, StoreUnavailable
+from recovery.records import Process, RetryOptions, given
+from recovery.records.ids import new_process_id
 from recovery.records.values import is_same
-
-log = logging.getLogger(__name__)
 
 CONFIRMED_TIMEOUT = 10.0
 """Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
@@ -38,6 +34,13 @@ class Started:
     id: str
     there: Process | None = None
     """The one that was there, briefly, as it was then."""
+    error: InputError | None = None
+    """Why it was not started, where many were to be."""
+
+    @property
+    def was_there(self) -> bool:
+        """Whether it had been started before."""
+        return self.there is not None
 
 
 def start(
@@ -57,6 +60,7 @@ def start(
     labels: tuple[str, ...] = (),
     if_exists: IfExists | None = None,
     abort_replaced: AbortReplaced | None = None,
+    beside: Register | None = None,
 ) -> Started:
     """Start a process of this type. `args` is the JSON text of `[positional, named]` arguments.
 
@@ -64,9 +68,9 @@ def start(
     (`custom_ids`; by default it never is). Raises CustomIdTaken where that one was started with other arguments, unless
     they may be `any_arguments`; and StartRefused
     where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
-    `retried_by_schedule` its own end leaves a marker only if no next instance could do better.
+    `retried_by_schedule` its own end leaves a marker only if no next instance could do better. It is registered before
+    this returns, or by `beside`.
     """
-    first_look = min(idle_timeout, process_timeout or idle_timeout)
     with tracing.starting(process_type) as span:
         wanted = Process(
             id=new_process_id(),
@@ -82,15 +86,43 @@ def start(
             trace=span.carried,
         )
 
-        def insert() -> Process:
-            return _insert_if_allowed(resources, wanted, first_look, markers, if_exists, abort_replaced)
-
-        started = _start(resources, wanted, insert, any_arguments)
+        started = start_process(
+            resources,
+            wanted,
+            process_timeout=process_timeout,
+            any_arguments=any_arguments,
+            markers=markers,
+            if_exists=if_exists,
+            abort_replaced=abort_replaced,
+            beside=beside or partial(register_now, resources),
+        )
         span.say(process_id=started.id, was_there=started.there is not None)
         return started
 
 
-def _start(resources: Resources, wanted: Process, insert: Callable[[], Process], any_arguments: bool) -> Started:
+def start_process(
+    resources: Resources,
+    wanted: Process,
+    *,
+    process_timeout: float,
+    any_arguments: bool,
+    markers: bool,
+    if_exists: IfExists | None,
+    abort_replaced: AbortReplaced | None,
+    beside: Register,
+) -> Started:
+    """The same of a process whose record is made."""
+    first_look = min(wanted.idle_timeout, process_timeout or wanted.idle_timeout)
+
+    def insert() -> Process:
+        return _insert_if_allowed(resources, wanted, first_look, markers, if_exists, abort_replaced)
+
+    return _start(resources, wanted, insert, any_arguments, beside)
+
+
+def _start(
+    resources: Resources, wanted: Process, insert: Callable[[], Process], any_arguments: bool, beside: Register
+) -> Started:
     try:
         process = through_outage(resources, insert, CONFIRMED_TIMEOUT, wanted.id)
     except StoreUnavailable as error:
@@ -103,12 +135,7 @@ def _start(resources: Resources, wanted: Process, insert: Callable[[], Process],
             _check_arguments(resources, process, wanted)
         return Started(process.id, process)
     metrics.PROCESSES_STARTED.labels(wanted.type).inc()
-    try:
-        assert process.started_at is not None
-        register(resources, process, process.started_at)
-    except StoreError as error:
-        told = "process %s is saved but not yet registered (%s): it is registered within its idle timeout of %g s"
-        log.warning(told, process.id, error, wanted.idle_timeout)
+    beside([process])
     return Started(process.id)
 
 
@@ -147,38 +174,3 @@ def _check_arguments(resources: Resources, process: Process, wanted: Process) ->
     told = f"process {process.id} of type {wanted.type} has the custom_id {given.shown(wanted.custom_id)} already"
     advice = "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
     raise CustomIdTaken(f"{told}, and was started with {which}; {advice}", process.id)
-
-
-def register(resources: Resources, process: Process, now: datetime) -> int:
-    """Make the Task, Graph and Decision of the start task, as far as they are missing, and push its message.
-
-    The Decision comes last, queued already: it is what can be claimed, and by then there is a graph to apply its
-    result to. `now` is the database's time. How many of the three were missing.
-    """
-    store, key = resources.store, record_id(process.id, process.start_task)
-    task = Task(
-        id=key,
-        actor=process.type,
-        args=process.args,
-        epoch=process.epoch,
-        retry=process.retry,
-        context=process.context,
-    )
-    made = store.tasks.insert([task])
-    graph = Graph(
-        id=process.id,
-        epoch=process.epoch,
-        not_finished={process.start_task: now},
-        idle_timeout=process.idle_timeout,
-        touched_at=now,
-        recovery_time=now + timedelta(seconds=min(process.idle_timeout, LONGEST)),
-    )
-    made += len(store.graphs.insert([graph]))
-    task_timeout = store.preferences.task_timeouts().get(task.actor)
-    message_timeout = resources.settings.message_timeout
-    queued = store.decisions.insert_queued(
-        first_decision(task, trace=process.trace), new_pass(), now, message_timeout, task_timeout
-    )
-    if queued is not None:
-        push(resources, [queued])
-    return made + (queued is not None)

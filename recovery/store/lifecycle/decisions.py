@@ -6,7 +6,7 @@ whether it took place. What they set stands in `decision_updates`, updates of ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -40,7 +40,7 @@ from recovery.store.lifecycle.decision_updates import (
     retried_later,
     work_deadline,
 )
-from recovery.store.lifecycle.tasks import insert_missing
+from recovery.store.lifecycle.tasks import insert_missing, there_already
 from recovery.store.splitting import is_of_record, update_each
 
 _CLAIM = ("worker", "recoveryTime", "enqueuedAt", "inBatch")
@@ -73,27 +73,28 @@ class Decisions(DecisionQueries):
         return insert_missing(self._current, [to_document(decision) for decision in decisions])
 
     def insert_queued(
-        self,
-        decision: Decision,
-        pass_key: str,
-        now: datetime,
-        message_timeout: float,
-        task_timeout: float | None = None,
-    ) -> Queued | None:
-        """Save a new decision as queued; what its message needs, or None if it is there already.
+        self, decisions: Sequence[Decision], pass_key: str, message_timeout: float, task_timeouts: Mapping[str, float]
+    ) -> list[Queued]:
+        """Save new decisions as queued since their `queued_at`; what the messages of those need that were not there.
 
-        An insert does not know the database's clock: `now` was read from it.
+        An insert does not know the database's clock: those times were read from it. {actor: its task_timeout}.
         """
-        first_look = min(message_timeout, task_timeout or message_timeout)
-        queued = decision.evolve(
-            state=DecisionState.QUEUED,
-            pass_key=pass_key,
-            enqueued_at=now,
-            queued_at=now,
-            recovery_time=now + timedelta(seconds=first_look),
-        )
-        made = insert_missing(self._current, [to_document(queued)])
-        return Queued(decision.id, decision.actor, pass_key, now) if made else None
+        documents, queued = [], []
+        for one in decisions:
+            assert one.queued_at is not None, "it is queued since then"
+            first_look = min(message_timeout, task_timeouts.get(one.actor) or message_timeout)
+            documents.append(
+                to_document(one)
+                | {
+                    "state": QUEUED,
+                    "pass": pass_key,
+                    "enqueuedAt": one.queued_at,
+                    "recoveryTime": one.queued_at + timedelta(seconds=first_look),
+                }
+            )
+            queued.append(Queued(one.id, one.actor, pass_key, one.queued_at))
+        there = set(there_already(self._current, documents))
+        return [one for one in queued if one.id not in there]
 
     def claim(
         self, actor: str, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 import pymongo
 from pymongo.collection import Collection
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
@@ -34,6 +35,7 @@ from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
 
 RUNNING, FINISHED, ABORTED = ProcessState.RUNNING.value, ProcessState.FINISHED.value, ProcessState.ABORTED.value
+DUPLICATE_KEY = 11000
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
 _STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
@@ -77,6 +79,39 @@ class Processes:
         assert found is not None
         saved = _brief(found)
         return saved.evolve(args=process.args) if saved.id == process.id else saved
+
+    def insert_many(
+        self, processes: Sequence[Process], first_look: float, now: datetime, *, ordered: bool
+    ) -> list[Process]:
+        """`insert` of many at once: as they were saved, without those whose custom ids other processes have; `ordered`:
+        without all that come behind the first of those. May be run again after a lost reply.
+
+        An insert does not know the database's clock: `now` was read from it.
+        """
+        left = [one.evolve(started_at=now, recovery_time=now + timedelta(seconds=first_look)) for one in processes]
+        saved: list[Process] = []
+        while left:
+            failures = self._insert_many(left, ordered=ordered)
+            # By its own id it is there already: this was done before, and the reply was lost.
+            theirs = {one["index"] for one in failures if one.get("keyPattern") != {"_id": 1}}
+            if not (ordered and failures):
+                return saved + [one for number, one in enumerate(left) if number not in theirs]
+            first = int(failures[0]["index"])
+            if theirs:
+                return saved + left[:first]
+            saved, left = saved + left[: first + 1], left[first + 1 :]
+        return saved
+
+    def _insert_many(self, processes: Sequence[Process], *, ordered: bool) -> list[Document]:
+        """Those that were not inserted, since there is one of their key."""
+        try:
+            self._committed.insert_many([to_document(one) for one in processes], ordered=ordered)
+        except BulkWriteError as error:
+            failures: list[Document] = error.details["writeErrors"]
+            if any(one["code"] != DUPLICATE_KEY for one in failures):
+                raise
+            return failures
+        return []
 
     def give_up_custom_id(self, process_id: str, custom_id: str, to: str) -> bool:
         """A process that is over no longer has its custom id, which is for process `to`. Whether it was so changed."""

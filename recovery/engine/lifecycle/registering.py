@@ -1,0 +1,138 @@
+"""What follows a start that is acknowledged: the Task, Graph and Decision of its start task, and its message.
+
+What comes after the Process record is restored by START_NOT_REGISTERED, which runs `register` again. So nothing that
+goes wrong here is an error to whoever started the process, and nobody has to wait for it: `Registrar` does it in a
+thread of its own, for as many at once as were started meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from recovery.engine.lifecycle.steps import first_decision, push
+from recovery.engine.resources import Resources
+from recovery.errors import StoreError
+from recovery.limits import LONGEST
+from recovery.records import Graph, Process, Task
+from recovery.records.ids import new_pass, record_id
+
+log = logging.getLogger(__name__)
+
+TOGETHER = 1000
+"""Processes that are registered at once."""
+BYTES = 4 * 1024 * 1024
+"""Of their arguments, about, at once: each stands in two records."""
+AT_EXIT = 5.0
+"""Seconds that a program waits at its end until all that it started is registered; mostly it is by then."""
+
+Register = Callable[[Sequence[Process]], object]
+
+
+def register(resources: Resources, started: Mapping[str, datetime], processes: Sequence[Process]) -> int:
+    """Make the Task, Graph and Decision of the start tasks of processes, as far as they are missing, and push their
+    messages. {process: the database's time at its start, or now}. How many records were missing. Raises StoreError.
+
+    The Decisions come last, queued already: they are what can be claimed, and by then there are graphs to apply their
+    results to.
+    """
+    store = resources.store
+    tasks = [_task(process) for process in processes]
+    made = store.tasks.insert(tasks)
+    made += len(store.graphs.insert([_graph(process, started[process.id]) for process in processes]))
+    decisions = [
+        first_decision(task, trace=process.trace).evolve(queued_at=started[process.id])
+        for task, process in zip(tasks, processes, strict=True)
+    ]
+    timeouts = store.preferences.task_timeouts()
+    queued = store.decisions.insert_queued(decisions, new_pass(), resources.settings.message_timeout, timeouts)
+    push(resources, queued)
+    return made + len(queued)
+
+
+def register_now(resources: Resources, processes: Sequence[Process]) -> None:
+    """The same of processes that were just saved. Does not raise: their deadlines stand."""
+    started = {one.id: one.started_at for one in processes if one.started_at is not None}
+    try:
+        register(resources, started, [one for one in processes if one.id in started])
+    except StoreError as error:
+        told = "%d processes are saved but not yet registered (%s), first %s: each is within its idle timeout"
+        log.warning(told, len(processes), error, processes[0].id)
+
+
+class Registrar:
+    """Registers in a thread of its own what one process of a program starts. Any thread may add."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._some = threading.Condition()
+        self._waiting: deque[Process] = deque()
+        self._busy = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, processes: Sequence[Process]) -> None:
+        """Have these registered soon. They are saved."""
+        with self._some:
+            self._waiting.extend(processes)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._register_always, name="registrar", daemon=True)
+                self._thread.start()
+                atexit.register(self.wait, AT_EXIT)
+            self._some.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all that was added is registered, as far as the database took it: whether it is, in time."""
+        until = time.monotonic() + seconds
+        with self._some:
+            while self._waiting or self._busy:
+                if (left := until - time.monotonic()) <= 0:
+                    return False
+                self._some.wait(left)
+        return True
+
+    def _register_always(self) -> None:
+        while True:
+            with self._some:
+                self._busy = False
+                self._some.notify_all()
+                while not self._waiting:
+                    self._some.wait()
+                together, self._busy = self._next(), True
+            try:
+                register_now(self._resources, together)
+            except Exception:  # nothing may end this thread
+                log.exception("%d processes are saved but not yet registered", len(together))
+
+    def _next(self) -> list[Process]:
+        together, size = list[Process](), 0
+        while self._waiting and len(together) < TOGETHER and size < BYTES:
+            together.append(self._waiting.popleft())
+            size += len(together[-1].args)
+        return together
+
+
+def _task(process: Process) -> Task:
+    return Task(
+        id=record_id(process.id, process.start_task),
+        actor=process.type,
+        args=process.args,
+        epoch=process.epoch,
+        retry=process.retry,
+        context=process.context,
+    )
+
+
+def _graph(process: Process, now: datetime) -> Graph:
+    return Graph(
+        id=process.id,
+        epoch=process.epoch,
+        not_finished={process.start_task: now},
+        idle_timeout=process.idle_timeout,
+        touched_at=now,
+        recovery_time=now + timedelta(seconds=min(process.idle_timeout, LONGEST)),
+    )
