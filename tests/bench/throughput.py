@@ -20,7 +20,7 @@ from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
 
 STEPS, REPEATS, WARM_UP = 10, 3, 4
-CHAINS = {0: 300, 1: 300, 10: 100, 100: 20}
+CHAINS = {0: 600, 1: 400, 10: 200, 100: 40}
 """{milliseconds that a step takes: chains}"""
 TWO = ["-c", "1"]
 

@@ -164,7 +164,7 @@ def test_the_database_is_away(world: World, order: Any, ordered: bool) -> None:
         world.app.start_many(order, [[1]], ordered=ordered)
 
 
-@pytest.mark.registers_beside
+@pytest.mark.goes_on_beside
 def test_a_start_does_not_wait_for_what_follows_it(world: World, order: Any) -> None:
     started = [world.app.start(order, number) for number in range(5)]
     started += [one.id for one in world.app.start_many(order, [[number] for number in range(5)])]
@@ -175,7 +175,7 @@ def test_a_start_does_not_wait_for_what_follows_it(world: World, order: Any) -> 
     assert len([world.app.result(one, timeout=0) for one in started]) == 10
 
 
-@pytest.mark.registers_beside
+@pytest.mark.goes_on_beside
 def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> None:
     world.app.start(order, 1)
     if (child := os.fork()) == 0:
@@ -189,7 +189,7 @@ def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> Non
     assert world.counts()["decisions"] == 2
 
 
-@pytest.mark.registers_beside
+@pytest.mark.goes_on_beside
 def test_what_cannot_be_registered_ends_nothing(world: World, order: Any) -> None:
     registrar = Registrar(world.app.resources)
     process = world.process(world.app.start(order, 1))

@@ -19,7 +19,8 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from recovery import tracing
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
@@ -56,6 +57,9 @@ class Applier:
         self._sizes: dict[str, int] = {}
         self._clearing = Clearing(resources)
         self._flusher: threading.Thread | None = None
+        self._beside: list[Ended] = []
+        self._some_beside, self._at_beside = threading.Event(), threading.Lock()
+        self._applying: threading.Thread | None = None
 
     def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
         """Apply a decision, and what of its process waits; or let it wait.
@@ -78,6 +82,21 @@ class Applier:
             self.apply([ended])
         return taken
 
+    def submit_beside(self, ended: Ended) -> Decision | None:
+        """Apply a decision at once, in another thread: nothing becomes ready by it, so its slot need not wait. While
+        many wait there it does so itself."""
+        with self._lock:
+            beside = len(self._beside) < TOGETHER
+            if beside:
+                self._beside.append(ended)
+                if self._applying is None:
+                    self._applying = threading.Thread(target=self._apply_always, name="applier beside", daemon=True)
+                    self._applying.start()
+        if not beside:
+            return self.submit(ended)
+        self._some_beside.set()
+        return None
+
     def submit_all(self, ended: Sequence[Ended]) -> None:
         """Apply decisions with values, of any processes, none of which schedules or unlocks another; or let them wait.
         Those of a process are applied together, and what ends its process by itself with others."""
@@ -89,12 +108,11 @@ class Applier:
             else:
                 others[one.process_id, one.decision.epoch].append(one)
         for of_epoch in alone.values():
-            done = apply_alone(self._resources, of_epoch)
-            for one in done:
-                self._note([one], Effect(Applied.NOW, complete=True))
-            left = {one.decision.id for one in of_epoch} - {one.decision.id for one in done}
+            done = {one.decision.id for one in apply_alone(self._resources, of_epoch)}
             for one in of_epoch:
-                if one.decision.id in left:
+                if one.decision.id in done:
+                    self._note([one], Effect(Applied.NOW, complete=True))
+                else:
                     others[one.process_id, one.decision.epoch].append(one)
         for key, some in others.items():
             with self._lock:
@@ -104,7 +122,17 @@ class Applier:
                     self._start_flusher()
                     continue
                 together = self._buffers.pop(key)
-            self._apply(together, None)
+            self._isolated(together, partial(self._apply, together, None))
+
+    def _isolated(self, together: Sequence[Ended], step: Callable[[], object]) -> None:
+        """One process's records must not hold up the others: what is wrong with them is told. Errors of servers are
+        raised."""
+        try:
+            step()
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            tell(together[0].decision.id, error)
 
     def apply(self, together: Sequence[Ended]) -> Applied:
         """Apply decisions of one process and epoch now; what came of the last of them."""
@@ -117,6 +145,7 @@ class Applier:
     def flush(self) -> None:
         """Apply what waits, and clear the deadlines of what is applied. When it returns, that is done, by whomever; but
         for deadlines while the majority lags behind."""
+        self._apply_beside()
         with self._flushing:
             self._apply_waiting()
             if self._clearing.waits:
@@ -151,18 +180,32 @@ class Applier:
         if self._clearing.note(together, effect):
             self._clear()
 
+    def _apply_beside(self) -> None:
+        with self._at_beside:
+            with self._lock:
+                some, self._beside = self._beside, []
+            if some:
+                self.submit_all(some)
+
+    def _apply_always(self) -> None:
+        while self._some_beside.wait():
+            self._some_beside.clear()
+            try:
+                self._apply_beside()
+            except StoreError as error:
+                log.warning("could not apply (%s): it is done again after the apply timeout", error)
+            except Exception as error:  # nothing may end this thread
+                log.error("could not apply (%s): it is tried again after the apply timeout", in_a_line(error))
+
     def _apply_waiting(self) -> None:
         with self._lock:
             buffers, self._buffers = self._buffers, defaultdict(list)
         failed: Exception | None = None
         for together in filter(None, buffers.values()):
             try:
-                self.apply(together)
-            except Exception as error:  # one process's must not hold up the others'
-                if is_of_servers(error):
-                    failed = error
-                else:
-                    tell(together[0].decision.id, error)
+                self._isolated(together, partial(self.apply, together))
+            except Exception as error:  # the others may be written all the same
+                failed = error
         if failed is not None:
             raise failed
 

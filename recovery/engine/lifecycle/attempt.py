@@ -189,6 +189,8 @@ class Slot:
 
     def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
         """Have a decision applied; a task of those that became ready, claimed to be run here."""
+        if not (ended.decision.children or ended.task.dependents or ended.failed or ended.decision.restarts):
+            return self.submit(ended, beside=True)
         if not may_take:
             return self.submit(ended)
         if ended.task.unlocks and not ended.failed and not ended.decision.children:
@@ -199,11 +201,12 @@ class Slot:
                 return taken
         return self.submit(ended, self._take)
 
-    def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
-        """Have the applier apply it. Its end is accepted: what can't be applied, for what another program wrote, is
-        no error of this attempt, and is tried again at its deadline. Errors of servers are raised."""
+    def submit(self, ended: Ended, take: Take | None = None, *, beside: bool = False) -> Decision | None:
+        """Have the applier apply it, `beside` if nothing becomes ready by it. Its end is accepted: what can't be
+        applied, for what another program wrote, is no error of this attempt, and is tried again at its deadline.
+        Errors of servers are raised."""
         try:
-            return self._applier.submit(ended, take)
+            return self._applier.submit_beside(ended) if beside else self._applier.submit(ended, take)
         except Exception as error:
             if is_of_servers(error):
                 raise

@@ -16,7 +16,6 @@ from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import pass_of
 from recovery.engine.actors.context import attempting
-from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.hand import Hand, Watch
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, requeue_unrun
@@ -99,8 +98,7 @@ class Batch:
             left = [(here, one) for here, one in ended if one.decision.id in accepted]
             if may_take:
                 left = self._take_unlocked(left, taken)
-            alone = [one for _, one in left if not one.decision.children]
-            self._isolated(alone, lambda: self._applier.submit_all(alone))
+            self._applier.submit_all([one for _, one in left if not one.decision.children])
             for here, one in left:
                 if one.decision.children:
                     self._begin(here, one, taken, may_take)
@@ -183,14 +181,6 @@ class Batch:
         first = self._slot.submit(one, take if may_take else None)
         if first is not None:
             taken.append(here.followed_by(first, one))
-
-    def _isolated(self, ended: Sequence[Ended], apply: Callable[[], None]) -> None:
-        try:
-            apply()
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            tell(ended[0].decision.id, error)
 
     def _give_back(self, decisions: Sequence[Decision]) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""
