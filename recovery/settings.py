@@ -118,6 +118,8 @@ class Settings(BaseSettings):
     apply_timeout: Duration = Field(
         5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
     )
+    # Of more, each costs as much as of so many; and so many are run again, at most, where a slot is killed.
+    batch_size: Whole = Field(64, ge=1, le=1000, description="Quick tasks that a slot takes at once, at most.")
     shutdown_grace: Duration = Field(
         10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )

@@ -54,6 +54,12 @@ def nothing() -> int:
     return 1
 
 
+@app.process()
+def pause(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
 @app.actor()
 def nap(seconds: float) -> float:
     time.sleep(seconds)

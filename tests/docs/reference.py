@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "events",
         "scanners",
     ),
-    "How a worker ends": ("shutdown_grace",),
+    "How a worker takes tasks, and ends": ("batch_size", "shutdown_grace"),
     "The drill": ("canary", "drill_kill"),
     "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
@@ -48,7 +48,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "The sweep": ("spark_master", "spark_from", "spark_memory", "sweep_interval", "sweep_repair"),
 }
 
-UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "metrics_port": "port"}
+UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "batch_size": "tasks", "metrics_port": "port"}
 """Of numbers that are no times."""
 
 REASONS = {
@@ -76,6 +76,8 @@ REASONS = {
     "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
     "canary": "It costs nothing while no drill runs. Off for a worker that is to do nothing but your tasks.",
     "drill_kill": "Whoever may start processes could have workers killed. On where something starts them again.",
+    "batch_size": "Of more, each costs as much as of so many; and of a slot that is killed so many are run again, at most. "
+    "1: one by one.",
     "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
     "back at once, so a longer grace only saves work that would be done again.",
     "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",

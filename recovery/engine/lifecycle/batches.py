@@ -46,7 +46,7 @@ class Batches:
 
     def __init__(self, resources: Resources, applier: Applier, hints: Hints, watch: Watch | None = None) -> None:
         self._resources, self._applier, self._hints = resources, applier, hints
-        self._pace, self._watch = Pace(), watch or Watch()
+        self._pace, self._watch = Pace(resources.settings.batch_size), watch or Watch()
 
     def note(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
         """An attempt took so long, and came to this."""

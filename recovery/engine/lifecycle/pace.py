@@ -9,8 +9,6 @@ QUICK = 0.005
 """Seconds that a quick task takes: as much as a message and a claim of its own cost."""
 BATCH_SECONDS = 0.05
 """What a batch takes, about: for so long a message may wait behind others, though another slot may be idle."""
-MOST = 64
-"""Tasks of a batch: of more, each costs as much as of so many."""
 WEIGHT = 0.2
 """Of the last task in the moving average: after one of 2 s some 25 quick ones prove that it was an exception."""
 
@@ -25,7 +23,8 @@ class _Known:
 class Pace:
     """What one process of a worker has seen of its actors' tasks. Safe for threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
 
@@ -55,5 +54,5 @@ class Pace:
             known = self._known.get(actor)
             if known is None or known.seconds > QUICK:
                 return 1
-            known.size = max(1, min(MOST, 2 * known.size, int(BATCH_SECONDS / max(known.seconds, 1e-6))))
+            known.size = max(1, min(self._most, 2 * known.size, int(BATCH_SECONDS / max(known.seconds, 1e-6))))
             return known.size
