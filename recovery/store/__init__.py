@@ -58,6 +58,7 @@ from recovery.store.views.condition import Server
 from recovery.store.views.custom_ids import CustomIds
 from recovery.store.views.damaged import Damaged
 from recovery.store.views.disk import Disk
+from recovery.store.views.due import Due
 from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
 from recovery.store.views.labels import Labels
@@ -156,6 +157,7 @@ class Store:
         self.layout = Layout(self._database)
         self.destruction = Destruction(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
+        self.due = Due(self._database)
 
     def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has

@@ -89,10 +89,10 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.hung.start()
         self.stale.start()
         if app.settings.scanners:
-            self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline)
-            self.scanning.start()
             self.operating = NudgeConsumer.operating = Operating(app, self.lifeline)
             self.operating.start()
+            self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, self.operating.nudge)
+            self.scanning.start()
         if self.driving is not None:
             self.driving.start()
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)

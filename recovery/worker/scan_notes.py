@@ -13,7 +13,7 @@ from recovery.store.views.scanners import Scanners
 log = logging.getLogger(__name__)
 
 NOTE_EVERY = 5.0
-"""Seconds between two notes of a scanner: one small write where the scans in between ask some twenty queries."""
+"""Seconds between two notes of a scanner: those of all are one small write."""
 
 
 class ScanNotes:
@@ -24,10 +24,32 @@ class ScanNotes:
         self._waiting: dict[str, ScannerRun] = {}
         self._noted_at: dict[str, float] = {}
 
-    def add(self, result: ScanResult) -> None:
-        """Take note of a run; written unless the last note is fresh. Does not raise for a database that is away."""
+    def add(self, *results: ScanResult) -> None:
+        """Take note of runs; written together, those whose last note is not fresh. Does not raise for a database that
+        is away."""
+        now = time.monotonic()
+        for result in results:
+            self._take(result)
+        due = [
+            self._waiting[result.scanner]
+            for result in results
+            if now - self._noted_at.get(result.scanner, float("-inf")) >= NOTE_EVERY
+        ]
+        if not due:
+            return
+        try:
+            self._scanners.note(*due)
+        except StoreError as error:
+            names = ", ".join(run.id for run in due)
+            log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", names, error)
+            return
+        for run in due:
+            del self._waiting[run.id]
+            self._noted_at[run.id] = now
+
+    def _take(self, result: ScanResult) -> None:
         before = self._waiting.get(result.scanner) or ScannerRun(id=result.scanner)
-        run = ScannerRun(
+        self._waiting[result.scanner] = ScannerRun(
             id=result.scanner,
             seconds=result.seconds,
             looked_at=before.looked_at + result.looked_at,
@@ -35,14 +57,3 @@ class ScanNotes:
             worker=self._worker,
             error=result.error,
         )
-        self._waiting[run.id] = run
-        now = time.monotonic()
-        if now - self._noted_at.get(run.id, float("-inf")) < NOTE_EVERY:
-            return
-        try:
-            self._scanners.note(run)
-        except StoreError as error:
-            log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", run.id, error)
-            return
-        del self._waiting[run.id]
-        self._noted_at[run.id] = now

@@ -10,20 +10,31 @@ compare beat's clock with this worker's, and a wrong one would end all scans.
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
 
 from recovery.engine import Keys, Recovery
-from recovery.errors import BrokerError
+from recovery.errors import BrokerError, StoreError
 from recovery.queue import Broker
-from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, ScheduleScanner, WorkerScanner
+from recovery.scan import (
+    DecisionScanner,
+    GraphScanner,
+    ProcessScanner,
+    Scanner,
+    ScanResult,
+    ScheduleScanner,
+    WorkerScanner,
+)
 from recovery.scan.census import CensusTaker
 from recovery.scan.left_counts import CountsTaker
 from recovery.seldom import Seldom
+from recovery.store import schema
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.operating import Operating
@@ -41,10 +52,15 @@ below a second; where each task of it fails or is applied by itself, a thousand 
 what a dead machine had claimed is found so much later."""
 
 
-class Scanning:
-    """The scanners of a worker and the thread that they run in."""
+LOOK_AT_ALL_EVERY = 10.0
+"""Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
+has one that is none, wait until it is found."""
 
-    def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
+
+class Scanning:
+    """The scanners of a worker and the thread that they run in. `operate` is called where an operation is live."""
+
+    def __init__(self, app: Recovery, lifeline: Lifeline, operate: Callable[[], object] = lambda: None) -> None:
         resources, applier = app.resources, app.applier
         self._scanners: list[Scanner[Any]] = [
             WorkerScanner(resources, applier, lifeline.silent),
@@ -53,7 +69,11 @@ class Scanning:
             ProcessScanner(resources, applier),
             ScheduleScanner(resources, applier, Keys(app.actors)),
         ]
-        self._lifeline = lifeline
+        self._lifeline, self._operate = lifeline, operate
+        self._due = resources.store.due
+        self._ran_at: dict[str, float] = {}
+        self.busy = False
+        """Whether scanners run just now, and it is not known what came up meanwhile."""
         self._errands = (CensusTaker(resources.store), CountsTaker(resources.store))
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)
         self._nudged, self._ending = threading.Event(), threading.Event()
@@ -77,20 +97,49 @@ class Scanning:
             self._nudged.clear()
             if self._lifeline.in_outage_grace():
                 continue  # nudges go on
-            for scanner in self._scanners:
-                try:
-                    result = scanner.run_once(TURN)
-                except Exception:  # a scanner that fails must not end the others
-                    log.exception("%s scan failed", scanner.name)
-                    continue
-                self._notes.add(result)
-                if result.more:
-                    self._nudged.set()
+            self._scan(self._wanted())
             for errand in self._errands:
                 try:
                     errand.take_if_due()
                 except Exception:  # of what another program wrote
                     log.exception("%s failed", type(errand).__name__)
+
+    def _wanted(self) -> list[Scanner[Any]]:
+        """Those that have something to do, or have not looked for a while: of the others it is known that nothing is
+        overdue for them."""
+        now = time.monotonic()
+        try:
+            due = self._due.collections()
+        except StoreError as error:  # they say what is the matter
+            log.debug("not known what is overdue (%s)", error)
+            return self._scanners
+        if schema.OPERATIONS in due or now - self._ran_at.get(schema.OPERATIONS, -math.inf) > LOOK_AT_ALL_EVERY:
+            self._ran_at[schema.OPERATIONS] = now
+            self._operate()
+        looked_long_ago = {
+            one.name for one in self._scanners if now - self._ran_at.get(one.name, -math.inf) > LOOK_AT_ALL_EVERY
+        }
+        # Of workers it is known here who is silent.
+        return [one for one in self._scanners if one.name in {schema.WORKERS, *due, *looked_long_ago}]
+
+    def _scan(self, wanted: Sequence[Scanner[Any]]) -> None:
+        results: list[ScanResult] = []
+        self.busy = True
+        for scanner in self._scanners:
+            if scanner not in wanted:
+                results.append(scanner.look_past())
+                continue
+            self._ran_at[scanner.name] = time.monotonic()
+            try:
+                result = scanner.run_once(TURN)
+            except Exception:  # a scanner that fails must not end the others
+                log.exception("%s scan failed", scanner.name)
+                continue
+            results.append(result)
+            if result.more:
+                self._nudged.set()
+        self.busy = False
+        self._notes.add(*results)
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
@@ -108,7 +157,7 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
     def _nudged(self, _body: Any, _message: Any) -> None:
         if self.scanning is not None:
             self.scanning.nudge()
-        if self.operating is not None:
+        if self.operating is not None and (self.scanning is None or self.scanning.busy):
             self.operating.nudge()
 
 

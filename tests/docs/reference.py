@@ -76,8 +76,8 @@ REASONS = {
     "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
     "canary": "It costs nothing while no drill runs. Off for a worker that is to do nothing but your tasks.",
     "drill_kill": "Whoever may start processes could have workers killed. On where something starts them again.",
-    "batch_size": "Of more, each costs as much as of so many; and of a slot that is killed so many are run again, at most. "
-    "1: one by one.",
+    "batch_size": "Of more, each costs as much as of so many; and of a slot that is killed so many are run again, at "
+    "most. 1: one by one.",
     "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
     "back at once, so a longer grace only saves work that would be done again.",
     "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from recovery.records import ScannerRun, to_document
@@ -19,10 +20,14 @@ class Scanners:
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
-    def note(self, run: ScannerRun) -> None:
-        """Say that a scanner ran just now: over what any worker said before. Nothing is decided by a note."""
-        fields = {key: literal(value) for key, value in to_document(run).items()}
-        self._current.update_one({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True)
+    def note(self, *runs: ScannerRun) -> None:
+        """Say that scanners ran just now: over what any worker said before. Nothing is decided by a note."""
+        notes = []
+        for run in runs:
+            fields = {key: literal(value) for key, value in to_document(run).items()}
+            notes.append(UpdateOne({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True))
+        if notes:
+            self._current.bulk_write(notes, ordered=False)
 
     def all(self) -> dict[str, ScannerRun]:
         """The last run of each scanner that ever ran, by name. One that is still to come would pass for a fresh one

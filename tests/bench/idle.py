@@ -1,0 +1,61 @@
+"""What a cluster without work asks for: of MongoDB, of Redis, and of the CPU, by one worker that scans and its beat."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psutil
+from pymongo import MongoClient
+from redis import Redis
+
+from recovery import Recovery, Settings
+from recovery.stack import Stack
+from tests.bench import apps, workers
+from tests.bench.rows import Row, row
+from tests.waiting import wait_until
+
+SETTLE, SECONDS = 8.0, 30.0
+
+
+def run(stack: Stack, settings: Settings) -> list[Row]:
+    app = Recovery(settings)
+    app.actors = apps.app.actors
+    client: Any = MongoClient(settings.mongo_uri)
+    redis: Any = Redis.from_url(settings.broker_url)
+    with workers.ours(stack, settings, 1, ["-c", "2"], beat=True) as children:
+        app.result(app.start("wide", 10), timeout=60)
+        _wait(SETTLE)
+        seen = _seen(client, redis, [child.pid for child in children])
+        _wait(SECONDS)
+        now = _seen(client, redis, [child.pid for child in children])
+    each = {name: (now[name] - seen[name]) / SECONDS for name in now}
+    told = ", ".join(f"{name[6:]} {value:.1f}" for name, value in each.items() if name.startswith("mongo ") and value)
+    operations = sum(value for name, value in each.items() if name.startswith("mongo "))
+    return [
+        row("idle: MongoDB's operations for one worker", operations, "<= 5", "a second", told),
+        row("idle: CPU of a worker", each["worker"] * 100, "<= 1", "% of a core"),
+        row("idle: CPU of a beat", each["beat"] * 100, "<= 1", "% of a core"),
+        row("idle: Redis's commands", each["redis"], "", "a second"),
+    ]
+
+
+def _wait(seconds: float) -> None:
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > seconds, seconds + 5, "a while without work")
+
+
+def _seen(client: Any, redis: Any, pids: list[int]) -> dict[str, float]:
+    commands = client.admin.command("serverStatus")["metrics"]["commands"]
+    ours = ("find", "aggregate", "update", "insert", "delete", "findAndModify", "hello", "getMore")
+    found = {f"mongo {name}": float(commands[name]["total"]) for name in ours}
+    worker, beat = pids
+    found |= {"worker": _cpu(worker), "beat": _cpu(beat), "redis": float(redis.info()["total_commands_processed"])}
+    return found
+
+
+def _cpu(pid: int) -> float:
+    """Seconds that a process and those that it started have used."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
