@@ -27,8 +27,9 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     Rule.WORK_TIMEOUT: Explanation(
         "An actor took the task and brought no answer.",
         "`working`, and its deadline is past.",
-        "Queued again under a new pass, a timeout counted. With `restart_after_work_timeout=False`, or at the last of "
-        "`max_work_timeouts`: ended with the error `WorkTimeout`, and the process breaks.",
+        "Queued again under a new pass, a timeout counted; none of what was claimed [in a "
+        "batch](records.md#quick-tasks-in-batches) and may not have begun. With `restart_after_work_timeout=False`, or "
+        "at the last of `max_work_timeouts`: ended with the error `WorkTimeout`, and the process breaks.",
         "Does the function hang, or is the actor's `worker_timeout` too short? It should call `heartbeat()`.",
     ),
     Rule.WORKER_LOST: Explanation(
