@@ -49,6 +49,8 @@ class Batch:
         self._resources, self._applier, self._slot, self._watch = resources, applier, slot, watch
         self._note, self._quick = note, quick
         self._store = resources.store
+        self._took: dict[str, float] = {}
+        """{decision: seconds of its attempt}, of those that are yet to be told of."""
 
     def run(self, claimed: Sequence[Decision], until: float) -> None:
         """Run these, and what becomes ready by them, until this moment; what is left of that is enqueued. Errors of
@@ -68,7 +70,8 @@ class Batch:
         try:
             with attempting(decision):
                 tried = self._slot.trying.run(actor, here, tracing.NOTHING, _nothing)
-                self._note(actor, tried, time.perf_counter() - began)
+                took = self._took[decision.id] = time.perf_counter() - began
+                self._note(actor, tried, took)
                 if is_plain(tried) and tried.ended is not None:
                     hand.keep(here, tried.ended)
                     return
@@ -76,6 +79,7 @@ class Batch:
                 if tried.ended is not None:
                     result, _ = self._slot.end(actor, tried.ended, here, until=0.0)
                 metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+                self._tell(decision, result)
         except StoreError:
             ended, unrun = hand.empty()
             self._give_back([decision, *unrun, *(one.decision for _, one in ended)])
@@ -137,8 +141,15 @@ class Batch:
         if len(accepted) < len(ended):
             stale_results([one.decision for one in ended if one.decision.id not in accepted])
             metrics.ATTEMPTS.labels(name, Result.STALE_RESULT.value).inc(len(ended) - len(accepted))
-        log.info("%s: %d attempts of one batch finished", name, len(accepted))
+        if log.isEnabledFor(logging.INFO):
+            for one in ended:
+                with attempting(one.decision):
+                    self._tell(one.decision, Result.FINISHED if one.decision.id in accepted else Result.STALE_RESULT)
         return accepted
+
+    def _tell(self, decision: Decision, result: Result) -> None:
+        took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
+        log.info(told, decision.actor, decision.id, decision.attempts, result.value, took)
 
     def _take_unlocked(
         self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask]

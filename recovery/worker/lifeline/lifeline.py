@@ -34,8 +34,6 @@ from recovery.worker.messages.queue_consumption import QueueConsumption
 
 log = logging.getLogger(__name__)
 
-CLOCK_SEEN = 0.2
-"""Seconds during which who asks about the clock next takes what was seen."""
 HOLD_EVERY = 5
 """Heartbeat timeouts that scans go on at least, between two that they are held back."""
 BEATS_APART = 0.1
@@ -65,7 +63,6 @@ class Lifeline:
         self._away_since: float | None = None
         self._hold_until = -math.inf
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
-        self._clock_seen = -math.inf
         self._stepped = False
         self._watch = Watch(app.settings.heartbeat_timeout)
         self._rescue = Rescue(app)
@@ -131,8 +128,7 @@ class Lifeline:
         then is so for that: its workers are given the time to write what they could not, before others are set to do
         it again. Asked before each scan; asks the database."""
         try:
-            if time.monotonic() - self._clock_seen > CLOCK_SEEN:  # scans and operations are nudged together
-                self._look_at_clock()
+            self._look_at_clock()
         except StoreError as error:
             log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
         return self._failed or time.monotonic() < self._hold_until
@@ -231,7 +227,6 @@ class Lifeline:
         with self._clock_lock:
             asked = time.monotonic()
             now = self._app.resources.store.now()
-            self._clock_seen = asked
             if self._clock.look(now, asked, time.monotonic()):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
                 self._hold_back()

@@ -1,0 +1,121 @@
+"""How many tasks a slot takes at once, and how soon it is seen that one is slow."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from recovery.engine.lifecycle import hand as hands
+from recovery.engine.lifecycle.hand import Hand, Watch
+from recovery.engine.lifecycle.pace import BATCH_SECONDS, QUICK, Pace
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended
+from recovery.records import Decision, Task
+from tests.waiting import wait_until
+
+
+def rooms(pace: Pace, count: int) -> list[int]:
+    return [pace.room("a") for _ in range(count)]
+
+
+def test_one_until_they_prove_quick_and_then_twice_as_many_each_time() -> None:
+    pace = Pace(64)
+    assert (rooms(pace, 2), pace.is_quick("a")) == ([1, 1], False)
+    pace.note("a", 0.0001)
+    assert (rooms(pace, 7), pace.is_quick("a")) == ([2, 4, 8, 16, 32, 64, 64], True)
+    assert pace.room("another") == 1
+
+
+def test_no_more_than_take_so_long_together() -> None:
+    pace = Pace(64)
+    pace.note("a", 0.004)
+    assert rooms(pace, 6)[-1] == int(BATCH_SECONDS / 0.004)
+
+
+def test_a_slow_one_has_them_taken_one_by_one_for_a_while() -> None:
+    pace = Pace(64)
+    for _ in range(10):
+        pace.note("a", 0.0001)
+    rooms(pace, 6)
+    pace.note("a", 2.0)
+    assert (pace.room("a"), pace.is_quick("a")) == (1, False)
+    needed = 0
+    while pace.room("a") == 1:
+        pace.note("a", 0.0001)
+        needed += 1
+    assert 20 <= needed < 40
+    assert rooms(pace, 2) == [4, 8], "and then it begins small"
+
+
+def test_one_that_is_not_to_be_run_with_others() -> None:
+    pace = Pace(64)
+    pace.note("a", 0.0001)
+    pace.note_unfit("a")
+    assert pace.room("a") == 1
+    for _ in range(8):
+        pace.note("a", QUICK / 10)
+    assert pace.room("a") == 2
+
+
+def test_one_by_one_where_it_is_set_so() -> None:
+    pace = Pace(1)
+    pace.note("a", 0.0001)
+    assert rooms(pace, 3) == [1, 1, 1]
+
+
+def claimed(*names: str) -> list[ClaimedTask]:
+    return [ClaimedTask(Decision(id=f"p/{name}", actor="a", pass_key=name)) for name in names]
+
+
+def ended(here: ClaimedTask) -> Ended:
+    return Ended(Task(id=here.decision.id, actor="a", args=""), here.decision)
+
+
+def test_what_is_taken_out_of_a_hand_is_no_longer_in_it() -> None:
+    hand = Hand(claimed("a", "b", "c"))
+    first = hand.next()
+    assert first is not None
+    hand.keep(first, ended(first))
+    assert hand.next() is not None
+    kept, left = hand.empty()
+    assert ([one.decision.id for _, one in kept], [one.id for one in left]) == (["p/a"], ["p/c"])
+    assert (hand.empty(), hand.next()) == (([], []), None)
+
+
+def test_no_further_one_is_begun_after_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "LONGEST", 0.0)
+    hand = Hand(claimed("a", "b"))
+    assert hand.next() is None
+    assert [one.id for one in hand.empty()[1]] == ["p/a", "p/b"]
+
+
+def test_a_watch_relieves_a_hand_in_which_one_is_slow_once() -> None:
+    watch, hand, relieved = Watch(), Hand(claimed("a", "b", "c")), threading.Event()
+    seen: list[tuple[str, list[str]]] = []
+
+    def relieve(one: Hand, slow: Decision) -> None:
+        seen.append((slow.id, [left.id for left in one.empty()[1]]))
+        relieved.set()
+
+    with watch.over(hand, relieve):
+        assert hand.next() is not None
+        assert relieved.wait(10), "it is slow by now"
+        other = Hand(claimed("d", "e"))
+        with watch.over(other, relieve):
+            assert other.next() is not None
+            wait_until(lambda: len(seen) == 2, 10, "another hand")
+    assert seen == [("p/a", ["p/b", "p/c"]), ("p/d", ["p/e"])]
+
+
+def test_an_error_ends_no_watch() -> None:
+    watch, seen = Watch(), list[str]()
+
+    def fails(_: Hand, slow: Decision) -> None:
+        seen.append(slow.id)
+        raise RuntimeError("cannot be written")
+
+    for name in ("a", "b"):
+        hand = Hand(claimed(name, "more"))
+        with watch.over(hand, fails):
+            assert hand.next() is not None
+            wait_until(lambda name=name: f"p/{name}" in seen, 10, "a look at it")  # type: ignore[misc]
