@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from recovery import metrics
+from recovery.records import Outcome, to_document
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import DEATHS
 from tests.stateful.cluster import WORK, Cluster, Member, go_on, work
@@ -167,3 +170,40 @@ def test_results_that_only_their_holders_may_bring(cluster: Cluster) -> None:
     slot.finish()
     assert states(cluster, HOLDER_ONLY) == ["finished", *["queued"] * 3]
     bring_to_rest(cluster, {"strict": program})
+
+
+def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster) -> None:
+    """Of processes of one task: what is not taken is no process's result."""
+    programs = alone(cluster)
+    member = cluster.member()
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    assert not slot.over
+    (first, *_) = ids = [one["_id"] for one in cluster.database["decisions"].find({"state": "working"}).sort("_id", 1)]
+    cluster.passing.pass_by(WORK + 1)
+    assert cluster.scan(cluster.member(), "decisions", 100) is None
+    other = Outcome(pass_key="f" * 32, value='"of another attempt"')
+    ended = {"state": "finished", "outcome": to_document(other), "recoveryTime": datetime.now(UTC)}
+    cluster.database["decisions"].update_one({"_id": first}, {"$set": ended})
+    stale = metrics.STALE.labels("result")
+    before = stale._value.get()
+    slot.finish()
+    assert stale._value.get() - before == 1
+    process = cluster.database["processes"].find_one({"_id": first.partition("/")[0]})
+    assert process is not None and process["state"] == "running", "whoever had it taken ends it"
+    over = cluster.database["processes"].count_documents({"state": "finished"})
+    assert over == len(ids), "the one before the batch, and those of it whose results were taken"
+    assert len(programs) == len(ids) + 1
+
+
+@pytest.mark.parametrize("change", [{"notFinished.other": 1}, {"epoch": 1}])
+def test_a_process_is_not_ended_whose_graph_says_that_more_is_to_be_done(cluster: Cluster, change: Any) -> None:
+    alone(cluster)
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "Graphs.complete_alone"))
+    assert not slot.over
+    finished = [one["_id"] for one in cluster.database["decisions"].find({"state": "finished"}).sort("_id", 1)]
+    spoilt = finished[-1].partition("/")[0]
+    cluster.database["graphs"].update_one({"_id": spoilt}, {"$set": change})
+    slot.finish()
+    states = {one["_id"]: one["state"] for one in cluster.database["processes"].find()}
+    assert states.pop(spoilt) == "running"
+    assert set(states.values()) == {"finished"}
