@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -22,18 +22,19 @@ from pymongo import WriteConcern
 from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
-from recovery.engine import Applier, Batches, Resources, Slot
+from recovery.engine import Applier, Batches, Ended, Registrar, Resources, Slot
 from recovery.engine.actors.context import current
 from recovery.engine.lifecycle import attempt, batches, hand
 from recovery.engine.lifecycle.batches import Hints
 from recovery.engine.lifecycle.hand import Hand, Relieve, Watch
 from recovery.engine.lifecycle.pace import Pace
+from recovery.engine.lifecycle.registering import register_now
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import MessageId, parse_id
-from recovery.records import Worker
+from recovery.records import Decision, Process, Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.retry import Backoff
@@ -74,6 +75,9 @@ class Still(Applier):
 
     def _start_flusher(self) -> None:
         pass
+
+    def submit_beside(self, ended: Ended) -> Decision | None:
+        return self.submit(ended)
 
     def flush(self) -> None:
         while self._flushing.locked():  # by a step of the same process that pauses: so does this one
@@ -276,6 +280,11 @@ def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> 
     return app
 
 
+def _register(registrar: Registrar, some: Sequence[Process]) -> None:
+    """What was started is registered at once, by who started it."""
+    register_now(registrar._resources, some)
+
+
 class _Inline:
     """Stands for a thread pool: what is submitted is done at once, by who submits it."""
 
@@ -314,9 +323,9 @@ class _Reported(logging.Handler):
 def held_still(told: Told | None = None) -> Iterator[list[str]]:
     """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
 
-    What is replaced, beside the applier's thread (`Still`): the pool that hands a page over, the clock by which
-    trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and the breaker, which goes
-    by a clock that nobody stops.
+    What is replaced, beside the applier's threads (`Still`): that which registers starts, the pool that hands a page
+    over, the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and
+    the breaker, which goes by a clock that nobody stops.
     """
     tries = itertools.count(step=7)
     reported, logger = _Reported(), logging.getLogger("recovery")
@@ -329,6 +338,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
+        still.enter_context(patch.object(Registrar, "add", _register))
         still.enter_context(patch.object(batches, "GO_ON_FOR", 1e9))
         still.enter_context(patch.object(hand, "LONGEST", 1e9))
         still.enter_context(patch.object(hand, "SLOW", -1.0))
