@@ -324,8 +324,8 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
 
     What is replaced, beside the applier's threads (`Still`): that which registers starts, the pool that hands a page
-    over, the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and
-    the breaker, which goes by a clock that nobody stops.
+    over, the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses,
+    and the breaker, which goes by a clock that nobody stops.
     """
     tries = itertools.count(step=7)
     reported, logger = _Reported(), logging.getLogger("recovery")
