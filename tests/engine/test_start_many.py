@@ -11,7 +11,7 @@ from pymongo.errors import AutoReconnect
 
 from recovery import CustomIdTaken, InputError
 from recovery.engine import Registrar
-from recovery.engine.lifecycle import start_many
+from recovery.engine.lifecycle import registering, start_many
 from recovery.errors import ServerUnavailable, StartRefused, StoreUnavailable
 from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
@@ -34,7 +34,7 @@ def ordered(request: pytest.FixtureRequest) -> bool:
 
 
 def test_all_come_to_their_ends(world: World, order: Any, ordered: bool) -> None:
-    with patch.object(start_many, "TOGETHER", 3):
+    with patch.object(registering, "TOGETHER", 3):
         started = world.app.start_many(order, [[1], (2,), {"number": 3, "by": "me"}, [4, "you"], [5]], ordered=ordered)
     assert [one.id for one in started] == sorted(one.id for one in started)
     assert not any(one.was_there or one.error for one in started)

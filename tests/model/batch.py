@@ -17,9 +17,11 @@ stuck.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.model import exploring
+from tests.model.exploring import Reached, Step
 
 MAX_KILLS, MAX_LOST = 2, 1
 TASKS = "AB"
@@ -67,11 +69,7 @@ class World(NamedTuple):
     lost: int = 0
 
 
-Step = tuple[tuple[Any, ...], World, bool]
-"""What happens, the world after it, and whether that is a fault: not to be counted on."""
-
-
-def steps(world: World, variant: str = "") -> Iterator[Step]:
+def steps(world: World, variant: str = "") -> Iterator[Step[World]]:
     """Everything that can happen next. `variant` names a defect that is planted."""
     for number in range(len(world.hands)):
         yield from _slot(world, number, variant)
@@ -81,7 +79,7 @@ def steps(world: World, variant: str = "") -> Iterator[Step]:
             yield ("lose", message), world._replace(queue=world.queue - {message}, lost=world.lost + 1), True
 
 
-def _slot(world: World, number: int, variant: str) -> Iterator[Step]:
+def _slot(world: World, number: int, variant: str) -> Iterator[Step[World]]:
     hand = world.hands[number]
 
     def having(now: tuple[InHand, ...], world: World = world) -> World:
@@ -132,7 +130,7 @@ def _slot(world: World, number: int, variant: str) -> Iterator[Step]:
             yield ("end the process of", one.task), having(others, world._replace(ended=over)), False
 
 
-def _kills(world: World, hand: tuple[InHand, ...], without: World) -> Iterator[Step]:
+def _kills(world: World, hand: tuple[InHand, ...], without: World) -> Iterator[Step[World]]:
     held = frozenset((one.task, one.pas) for one in hand if one.step in ("claimed", "running", "ran"))
     ran = next((one.task for one in hand if one.step == "running"), "")
     without = without._replace(kills=world.kills + 1)
@@ -145,7 +143,7 @@ def _kills(world: World, hand: tuple[InHand, ...], without: World) -> Iterator[S
         yield ("killed", "the slot" if known else "the worker"), without._replace(dead=dead), True
 
 
-def _rules(world: World, variant: str) -> Iterator[Step]:
+def _rules(world: World, variant: str) -> Iterator[Step[World]]:
     for dead in world.dead:
         yield from _rescue(world, dead, variant)
     for task in TASKS:
@@ -163,7 +161,7 @@ def _rules(world: World, variant: str) -> Iterator[Step]:
             yield ("FINISH_NOT_RECORDED", task), world._replace(ended=world.ended | {task}), False
 
 
-def _rescue(world: World, dead: Dead, variant: str) -> Iterator[Step]:
+def _rescue(world: World, dead: Dead, variant: str) -> Iterator[Step[World]]:
     """WORKER_LOST, one record after the other; whoever does it may be cut off, and somebody does it again."""
     left = frozenset((task, pas) for task, pas in dead.held if _is_mine(_of(world, task), InHand(task, pas, "")))
     if not left:
@@ -222,59 +220,28 @@ def _plus(counts: tuple[int, ...], task: str) -> tuple[int, ...]:
     return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
 
 
-Reached = dict[World, tuple[World, tuple[Any, ...]] | None]
-"""{state: the one before, and what happened there}"""
+def explore(slots: int, variant: str = "", without: str = "-") -> Reached[World]:
+    """All states. Raises AssertionError with the way to a bad one. `without` is the beginning of a rule's name."""
 
+    def possible(world: World) -> Iterator[Step[World]]:
+        return (step for step in steps(world, variant) if not step[0][0].startswith(without))
 
-def explore(slots: int, variant: str = "", without: str = "-") -> Reached:
-    """All states. Raises AssertionError with the way to a bad one."""
     start = World(hands=((),) * slots)
-    seen: Reached = {start: None}
-    before: dict[World, list[World]] = {start: []}
-    waiting = deque([start])
-    while waiting:
-        world = waiting.popleft()
-        _is_right(seen, world)
-        for label, changed, fault in steps(world, variant):
-            if label[0].startswith(without):
-                continue
-            following = canonical(changed)
-            if following not in seen:
-                seen[following] = (world, label)
-                before[following] = []
-                waiting.append(following)
-            if not fault:
-                before[following].append(world)
-    _never_stuck(seen, before)
-    return seen
+    return exploring.explore(start, possible, wrong=_wrong, is_over=_is_over, alike=canonical)
 
 
-def _is_right(seen: Reached, world: World) -> None:
-    assert max(world.accepted) <= 1, f"two accepted decisions:\n{_way(seen, world)}"
-    for task, decision in zip(TASKS, world.decisions, strict=True):
-        if task in world.ended:
-            assert decision.state == "finished", f"ended without its value:\n{_way(seen, world)}"
-        killed = world.killed_in[TASKS.index(task)]
-        assert decision.timeouts <= killed, f"counted, and not run:\n{_way(seen, world)}"
-        if decision.state == "queued":
-            assert decision.timeouts >= killed - 1, f"killed twice, and not counted:\n{_way(seen, world)}"
+def _is_over(world: World) -> bool:
+    return len(world.ended) == len(TASKS)
 
 
-def _never_stuck(seen: Reached, before: dict[World, list[World]]) -> None:
-    good = {world for world in seen if len(world.ended) == len(TASKS)}
-    waiting = deque(good)
-    while waiting:
-        for world in before[waiting.popleft()]:
-            if world not in good:
-                good.add(world)
-                waiting.append(world)
-    stuck = next((world for world in seen if world not in good), None)
-    assert stuck is None, f"stuck:\n{_way(seen, stuck)}"
-
-
-def _way(seen: Reached, world: World) -> str:
-    lines = []
-    while (came := seen[world]) is not None:
-        lines.append(f"{came[1]}  ->  {world}")
-        world = came[0]
-    return "\n".join(reversed(lines))
+def _wrong(world: World) -> str:
+    if max(world.accepted) > 1:
+        return "two accepted decisions"
+    for task, decision, killed in zip(TASKS, world.decisions, world.killed_in, strict=True):
+        if task in world.ended and decision.state != "finished":
+            return "ended without its value"
+        if decision.timeouts > killed:
+            return "counted, and not run"
+        if decision.state == "queued" and decision.timeouts < killed - 1:
+            return "killed twice, and not counted"
+    return ""

@@ -17,9 +17,12 @@ passes of tasks that have moved on since, which whoever takes them drops.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.model import exploring
+from tests.model.exploring import Reached, Step
 
 MAX_PASS, MAX_LOST = 4, 2
 
@@ -50,15 +53,12 @@ class World(NamedTuple):
 _REQUEUED_BY = {"running": "WORK_TIMEOUT", "queued": "MESSAGE_LOST", "delayed": "DUE"}
 """{state: the rule that queues what has been in it for too long}"""
 
-Step = tuple[tuple[Any, ...], World, bool]
-"""What happens, the world after it, and whether that is a fault: not to be counted on."""
-
 IDLE = ("idle", "", 0)
 ABSENT, WAITING = Decision("-", 0), Decision("waiting", 0)
 START = World("", False, frozenset(), frozenset(), ABSENT, ABSENT, frozenset(), (IDLE,), (0, 0), 0)
 
 
-def steps(world: World) -> Iterator[Step]:
+def steps(world: World) -> Iterator[Step[World]]:
     """Everything that can happen next."""
     for number in range(len(world.workers)):
         yield from _worker(world, number)
@@ -92,63 +92,34 @@ def _may_be_claimed(world: World, task: str, pas: int) -> bool:
     )
 
 
-Reached = dict[World, tuple[World, tuple[Any, ...]] | None]
-"""{state: the one before, and what happened there}"""
-
-
 def explore(
     workers: int, without: str = "-", alike: Callable[[World], World] = canonical
-) -> tuple[Reached, dict[str, int]]:
+) -> tuple[Reached[World], dict[str, int]]:
     """All states, and how many there are by how the process has ended. Raises AssertionError with the way to a bad one.
 
     `without` is the beginning of a rule's name: what if there was no such rule? `alike` gives the state that stands
     for a state.
     """
     start = START._replace(workers=(IDLE,) * workers)
-    seen: Reached = {start: None}
-    before: dict[World, list[World]] = {start: []}
-    waiting = deque([start])
-    ends = {"": 0, "finished": 0, "broken": 0}
-    while waiting:
-        world = waiting.popleft()
-        ends[world.ended] += 1
-        _is_right(seen, world)
-        for label, changed, fault in steps(world):
-            if label[0].startswith(without):
-                continue
-            following = alike(changed)
-            if following not in seen:
-                seen[following] = (world, label)
-                before[following] = []
-                waiting.append(following)
-            if not fault:
-                before[following].append(world)
-    _never_stuck(seen, before)
-    return seen, ends
+
+    def possible(world: World) -> Iterator[Step[World]]:
+        return (step for step in steps(world) if not step[0][0].startswith(without))
+
+    seen = exploring.explore(start, possible, wrong=_wrong, is_over=lambda world: bool(world.ended), alike=alike)
+    return seen, {"": 0, "finished": 0, "broken": 0} | Counter(world.ended for world in seen)
 
 
-def _is_right(seen: Reached, world: World) -> None:
-    assert max(world.accepted) <= 1, f"two accepted decisions:\n{_way(seen, world)}"
-    if world.ended == "finished":
-        well = world.S.state == world.C.state == "finished"
-        assert well, f"finished without all values:\n{_way(seen, world)}"
-    elif world.ended:
-        assert "error" in (world.S.state, world.C.state), f"broken, and nothing failed:\n{_way(seen, world)}"
+def _wrong(world: World) -> str:
+    if max(world.accepted) > 1:
+        return "two accepted decisions"
+    if world.ended == "finished" and not world.S.state == world.C.state == "finished":
+        return "finished without all values"
+    if world.ended == "broken" and "error" not in (world.S.state, world.C.state):
+        return "broken, and nothing failed"
+    return ""
 
 
-def _never_stuck(seen: Reached, before: dict[World, list[World]]) -> None:
-    good = {world for world in seen if world.ended}
-    waiting = deque(good)
-    while waiting:
-        for world in before[waiting.popleft()]:
-            if world not in good:
-                good.add(world)
-                waiting.append(world)
-    stuck = next((world for world in seen if world not in good), None)
-    assert stuck is None, f"stuck:\n{_way(seen, stuck)}"
-
-
-def _worker(world: World, number: int) -> Iterator[Step]:
+def _worker(world: World, number: int) -> Iterator[Step[World]]:
     step, task, pas = world.workers[number]
 
     def at(step: str, task: str = task, pas: int = pas, world: World = world) -> World:
@@ -208,7 +179,7 @@ def _worker(world: World, number: int) -> Iterator[Step]:
         yield ("finish the process, if it is complete",), at("idle", world=ended), False
 
 
-def _rules(world: World) -> Iterator[Step]:
+def _rules(world: World) -> Iterator[Step[World]]:
     """Each rule's repair is one write of the normal path; cut off after it is the same as stopping there."""
     if not world.graph:
         yield ("START_NOT_REGISTERED graph",), world._replace(graph=True, open=frozenset("S")), False
@@ -225,7 +196,7 @@ def _rules(world: World) -> Iterator[Step]:
         yield ("FINISH_NOT_RECORDED",), world._replace(ended="finished"), False
 
 
-def _task_rules(world: World, task: str) -> Iterator[Step]:
+def _task_rules(world: World, task: str) -> Iterator[Step[World]]:
     state, pas = _of(world, task)
     if state in ("running", "queued", "delayed"):
         # Of one that runs, at once if that is forced, else when its attempt is overdue as well: at any time, here.
@@ -289,11 +260,3 @@ def _apply(world: World, task: str) -> World:
 def _interrupt(world: World, task: str) -> World:
     """What failed breaks the process, once the graph knows of it: its parent is applied."""
     return world._replace(ended="broken") if task in world.open and not world.ended else world
-
-
-def _way(seen: Reached, world: World) -> str:
-    lines = []
-    while (came := seen[world]) is not None:
-        lines.append(f"{came[1]}  ->  {world}")
-        world = came[0]
-    return "\n".join(reversed(lines))

@@ -17,9 +17,12 @@ new epoch, one pass of each task in an epoch, and how many workers and hands tha
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
+
+from tests.model import exploring
+from tests.model.exploring import Step
 
 TASKS = ("A", "B", "X", "Y", "K0", "K1")
 DONE_AGAIN, KEPT = ("A", "B"), ("X", "Y")
@@ -71,7 +74,6 @@ class World(NamedTuple):
     """Whether an end of what is kept was refused, of who holds it."""
 
 
-Step = tuple[tuple[object, ...], World, bool]
 """What happens, the world after it, and whether that is a fault: not to be counted on."""
 
 QUEUED, WAITING = Decision("queued", 0, 1), Decision("waiting")
@@ -83,7 +85,7 @@ WITHOUT = frozenset[str]()
 """Parts of the design that a test takes out, to see that the model needs them."""
 
 
-def steps(world: World, without: frozenset[str] = WITHOUT) -> Iterator[Step]:
+def steps(world: World, without: frozenset[str] = WITHOUT) -> Iterator[Step[World]]:
     """Everything that can happen next."""
     for number, worker in enumerate(world.workers):
         yield from _worker(world, number, worker, without)
@@ -97,7 +99,7 @@ def steps(world: World, without: frozenset[str] = WITHOUT) -> Iterator[Step]:
         yield from _rules(world, without)
 
 
-def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) -> Iterator[Step]:
+def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) -> Iterator[Step[World]]:
     step, task, epoch, pas, made, ready = worker
 
     def at(after: Worker, changed: World = world) -> World:
@@ -154,7 +156,7 @@ def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) 
         yield ("enqueue", worker), at(Worker(), changed), False
 
 
-def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Iterator[Step]:
+def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Iterator[Step[World]]:
     def at(step: str, changed: World = world, after: Hand = hand) -> tuple[tuple[object, ...], World, bool]:
         return (step, number), changed._replace(hands=_with(world.hands, number, after._replace(step=step))), False
 
@@ -190,7 +192,7 @@ def _hand(world: World, number: int, hand: Hand, without: frozenset[str]) -> Ite
         yield at("idle", world._replace(pending=False), Hand())
 
 
-def _rules(world: World, without: frozenset[str]) -> Iterator[Step]:
+def _rules(world: World, without: frozenset[str]) -> Iterator[Step[World]]:
     """Each repair; cut off after it is the same as stopping there."""
     epoch = world.graph_epoch
     for task, decision in zip(TASKS, world.decisions, strict=True):
@@ -297,40 +299,9 @@ def explore(workers: int, hands: int, without: frozenset[str] = WITHOUT) -> tupl
     """(states, states with a process that has finished in the new epoch). Raises AssertionError with the way to a bad
     one."""
     start = START._replace(workers=(Worker(),) * workers, hands=(Hand(),) * hands)
-    seen: dict[World, tuple[World, object] | None] = {start: None}
-    before: dict[World, list[World]] = {start: []}
-    waiting = deque([start])
-    while waiting:
-        world = waiting.popleft()
-        wrong = _wrong(world)
-        assert not wrong, f"{wrong}:\n{_way(seen, world)}"
-        for label, changed, fault in steps(world, without):
-            following = _alike(changed)
-            if following not in seen:
-                seen[following] = (world, label)
-                before[following] = []
-                waiting.append(following)
-            if not fault:
-                before[following].append(world)
-    ends = {world for world in seen if _is_over(world)}
-    good, left = set(ends), deque(ends)
-    while left:
-        for world in before[left.popleft()]:
-            if world not in good:
-                good.add(world)
-                left.append(world)
-    stuck = next((world for world in seen if world not in good), None)
-    assert stuck is None, f"stuck:\n{_way(seen, stuck)}"
-    return len(seen), sum(world.epoch for world in ends)
+    seen = exploring.explore(start, partial(steps, without=without), wrong=_wrong, is_over=_is_over, alike=_alike)
+    return len(seen), sum(world.epoch for world in seen if _is_over(world))
 
 
 def _is_over(world: World) -> bool:
     return world.state == "finished" and not world.pending
-
-
-def _way(seen: dict[World, tuple[World, object] | None], world: World) -> str:
-    lines = []
-    while (came := seen[world]) is not None:
-        lines.append(f"{came[1]}  ->  {world}")
-        world = came[0]
-    return "\n".join(reversed(lines))

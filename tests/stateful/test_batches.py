@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from recovery import metrics
+from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.records import Outcome, to_document
+from recovery.store.lifecycle.requeues import Requeues
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import DEATHS
 from tests.stateful.cluster import WORK, Cluster, Member, go_on, work
@@ -207,3 +210,67 @@ def test_a_process_is_not_ended_whose_graph_says_that_more_is_to_be_done(cluster
     states = {one["_id"]: one["state"] for one in cluster.database["processes"].find()}
     assert states.pop(spoilt) == "running"
     assert set(states.values()) == {"finished"}
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "others"),
+    [
+        (TypeError("no date"), "working", ["finished"] * 3),
+        (StoreRefused("it has a field too many"), "queued", ["finished"] * 3),
+        (StoreUnavailable("away"), "queued", ["finished"] * 2 + ["queued"]),
+    ],
+    ids=["spoilt", "refused", "away"],
+)
+def test_an_error_of_one_is_none_of_the_others(
+    cluster: Cluster, error: Exception, state: str, others: list[str]
+) -> None:
+    """What has ended is written, whatever comes after it; and where it is no server's fault all are run."""
+    programs, member = ready(cluster), cluster.member()
+    real, ran = member.slot.trying.run, list[str]()
+
+    def run(actor: Any, here: Any, *rest: Any) -> Any:
+        ran.append(here.decision.id)
+        if len(ran) == 3:  # the first was taken by its message
+            raise error
+        return real(actor, here, *rest)
+
+    with patch.object(member.slot.trying, "run", run):
+        slot = batch(cluster, member)
+    assert slot.over
+    assert slot.error is (error if isinstance(error, StoreUnavailable) else None)
+    found = {one["_id"]: one["state"] for one in cluster.database["decisions"].find({"state": {"$ne": "waiting"}})}
+    leaves = {key: found[key] for key in found if not key.endswith("/start")}
+    assert leaves.pop(ran[2]) == state
+    assert sorted(leaves.values()) == others
+    if state == "working":
+        cluster.passing.pass_by(WORK + 1)
+    bring_to_rest(cluster, programs)
+
+
+def test_what_was_claimed_for_a_decision_that_cannot_be_applied_then_is_given_back(cluster: Cluster) -> None:
+    """The decider is in a batch, and its first task is claimed when the others can't be queued."""
+    programs = {f"fan-out {number}": FAN_OUT for number in range(2)}
+    for custom_id, program in programs.items():
+        cluster.start(program, custom_id)
+    member, claimed = cluster.member(), list[str]()
+    batches = member.slot._batches
+    assert batches is not None
+    batches._pace.note("any_attempt", 0.0001)
+    batches._pace.note("run", 0.0001)
+    go_on(on_the_spot=False, batch=LEAVES)
+
+    def refuses(*_: Any) -> Any:
+        working = cluster.database["decisions"].find({"actor": "any_attempt", "state": "working"})
+        claimed.extend(one["_id"] for one in working)
+        raise StoreUnavailable("away")
+
+    hints = cluster.hints("run", 2)
+    passes = {hint.decision_id: hint.pass_key for hint in hints}
+    with patch.object(Requeues, "enqueue_ready", refuses), pytest.raises(StoreUnavailable):
+        batches._run(member.slot, cluster.app.actors["run"], passes, float("inf"))
+    assert claimed
+    states = {one["_id"]: one["state"] for one in cluster.database["decisions"].find({"_id": {"$in": claimed}})}
+    assert set(states.values()) == {"queued"}
+    go_on(on_the_spot=False)
+    cluster.passing.pass_by(WORK + 1)
+    bring_to_rest(cluster, programs)

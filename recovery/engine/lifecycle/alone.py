@@ -17,20 +17,22 @@ from recovery.records.ids import START_TASK
 
 
 def may_be_alone(ended: Ended) -> bool:
-    """Whether a finished task is perhaps all that there is of its process."""
+    """Whether a finished task is perhaps all that there is of its process, which was never done again."""
     decision, outcome = ended.decision, ended.decision.outcome
     is_start = ended.task.parent is None and ended.task.task_id == START_TASK
     plain = outcome is not None and outcome.value is not None and outcome.error is None and not outcome.waits
-    return is_start and plain and not (decision.children or decision.restarts or decision.effects_trace)
+    return (
+        is_start and plain and not (decision.children or decision.epoch or decision.restarts or decision.effects_trace)
+    )
 
 
 def apply_alone(resources: Resources, together: Sequence[Ended]) -> list[Ended]:
-    """Apply these of one epoch, and end their processes; which of them are done."""
-    epoch, store = together[0].decision.epoch, resources.store
+    """Apply these, and end their processes; which of them are done."""
+    store = resources.store
     results = {one.process_id: one.decision.outcome.value or "" for one in together if one.decision.outcome}
-    if store.graphs.complete_alone(list(results), START_TASK, epoch) < len(results):
+    if store.graphs.complete_alone(list(results), START_TASK) < len(results):
         complete = set(store.graphs.complete(list(results)))
         results = {key: value for key, value in results.items() if key in complete}
-    ended = store.processes.finish_each(results, epoch) if results else set[str]()
+    ended = store.processes.finish_each(results) if results else set[str]()
     counting.finished_alone({one.process_id: one.decision.actor for one in together if one.process_id in ended})
     return [one for one in together if one.process_id in ended]

@@ -88,7 +88,7 @@ class Applier:
         with self._lock:
             beside = len(self._beside) < TOGETHER
             if beside:
-                self._beside.append(ended)
+                self._beside.append(ended.light())
                 if self._applying is None:
                     self._applying = threading.Thread(target=self._apply_always, name="applier beside", daemon=True)
                     self._applying.start()
@@ -100,20 +100,14 @@ class Applier:
     def submit_all(self, ended: Sequence[Ended]) -> None:
         """Apply decisions with values, of any processes, none of which schedules or unlocks another; or let them wait.
         Those of a process are applied together, and what ends its process by itself with others."""
-        alone: dict[int, list[Ended]] = defaultdict(list)
+        alone = [one for one in ended if may_be_alone(one)]
+        done = apply_alone(self._resources, alone) if alone else []
+        for one in done:
+            self._note([one], Effect(Applied.NOW, complete=True))
         others: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         for one in ended:
-            if may_be_alone(one):
-                alone[one.decision.epoch].append(one)
-            else:
+            if one not in done:
                 others[one.process_id, one.decision.epoch].append(one)
-        for of_epoch in alone.values():
-            done = {one.decision.id for one in apply_alone(self._resources, of_epoch)}
-            for one in of_epoch:
-                if one.decision.id in done:
-                    self._note([one], Effect(Applied.NOW, complete=True))
-                else:
-                    others[one.process_id, one.decision.epoch].append(one)
         for key, some in others.items():
             with self._lock:
                 large = self._sizes.get(key[0], 0) > LARGE_GRAPH

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -218,22 +218,15 @@ class Slot:
 
     def _take(self, ready: Mapping[str, str], epoch: int) -> Decision | None:
         """Claim the first ready task that this worker serves. One try: whoever was first has it."""
-        return self.take_of(self.may_take, ready, epoch)
-
-    def take_of(
-        self, wanted: Callable[[str], bool], ready: Mapping[str, str], epoch: int, *, in_batch: bool = False
-    ) -> Decision | None:
-        """The same of those of wanted actors."""
         for decision_id, name in ready.items():
-            if wanted(name):
+            if self.may_take(name):
                 pass_key, decisions = new_pass(), self._resources.store.decisions
                 its = self.actor(name).preferences
                 self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
                 try:
                     self._held = decisions.claim_ready(
-                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit,
-                        in_batch=in_batch,
-                    )  # fmt: skip
+                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit
+                    )
                 except DamagedRecord as damage:  # as with a message
                     tell(decision_id, damage)
                     self._held = None
@@ -241,6 +234,7 @@ class Slot:
         return None
 
     def may_take(self, name: str) -> bool:
+        """Whether a task of this actor may be run here now."""
         return name in self._actors and not self._resources.store.preferences.is_blocked(name)
 
     def actor(self, name: str) -> Actor[..., Any]:

@@ -16,6 +16,7 @@ from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import pass_of
 from recovery.engine.actors.context import attempting
+from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.hand import Hand, Watch
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, requeue_unrun
@@ -54,45 +55,63 @@ class Batch:
 
     def run(self, claimed: Sequence[Decision], until: float) -> None:
         """Run these, and what becomes ready by them, until this moment; what is left of that is enqueued. Errors of
-        servers are raised, and what is in hand then is given back."""
+        servers are raised, and what has not begun then is given back."""
         round_ = [ClaimedTask(one) for one in claimed]
         while round_:
             hand = Hand(round_)
-            with self._watch.over(hand, self._relieve):
-                while (here := hand.next()) is not None:
-                    self._run_one(here, hand)
-                ended, unrun = hand.empty()
-            self._give_back(unrun)
-            round_ = self._write(ended, may_take=time.monotonic() < until)
+            try:
+                with self._watch.over(hand, self._relieve):
+                    while (here := hand.next()) is not None:
+                        self._run_one(here, hand)
+            except Exception:  # it was a server's; what has ended is not to be done again for that
+                self._put_down(hand, may_take=False)
+                raise
+            round_ = self._put_down(hand, may_take=time.monotonic() < until)
 
     def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
-        decision, actor, began = here.decision, self._slot.actor(here.decision.actor), time.perf_counter()
+        """Run one; where another program spoilt what it needs, that is told, and the others go on."""
+        decision = here.decision
         try:
             with attempting(decision):
-                tried = self._slot.trying.run(actor, here, tracing.NOTHING, _nothing)
-                took = self._took[decision.id] = time.perf_counter() - began
-                self._note(actor, tried, took)
-                if is_plain(tried) and tried.ended is not None:
-                    hand.keep(here, tried.ended)
-                    return
-                result = tried.result
-                if tried.ended is not None:
-                    result, _ = self._slot.end(actor, tried.ended, here, until=0.0)
-                metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-                self._tell(decision, result)
-        except StoreError:
-            ended, unrun = hand.empty()
-            self._give_back([decision, *unrun, *(one.decision for _, one in ended)])
-            raise
+                self._try(here, hand)
+        except Exception as error:
+            if isinstance(error, StoreError):  # else its deadline stands
+                self._give_back([decision])
+            if is_of_servers(error):
+                raise
+            tell(decision.id, error)
+
+    def _try(self, here: ClaimedTask, hand: Hand) -> None:
+        decision, actor, began = here.decision, self._slot.actor(here.decision.actor), time.perf_counter()
+        tried = self._slot.trying.run(actor, here, tracing.NOTHING, _nothing)
+        took = self._took[decision.id] = time.perf_counter() - began
+        self._note(actor, tried, took)
+        if is_plain(tried) and tried.ended is not None:
+            hand.keep(here, tried.ended)
+            return
+        result = tried.result
+        if tried.ended is not None:
+            result, _ = self._slot.end(actor, tried.ended, here, until=0.0)
+        if tried.damaged is not None and result is Result.FAILED:
+            log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
+        metrics.ATTEMPTS.labels(actor.name, result.value).inc()
+        self._tell(decision, result)
 
     def _relieve(self, hand: Hand, slow: Decision) -> None:
         """See to what waits for a slow task: by another thread than that which runs it."""
-        ended, unrun = hand.empty()
-        self._give_back(unrun)
-        self._write(ended, may_take=False)
+        self._put_down(hand, may_take=False)
         preferences = self._slot.actor(slow.actor).preferences
         # Its time began when it was claimed; what ran before it took some of that.
         self._store.decisions.extend(slow.id, pass_of(slow), preferences.worker_timeout, preferences.task_limit)
+
+    def _put_down(self, hand: Hand, *, may_take: bool) -> list[ClaimedTask]:
+        """Give back what has not begun, and write what has ended; what became ready by it, and was claimed here."""
+        ended, unrun = hand.empty()
+        try:
+            self._give_back(unrun)
+        finally:
+            taken = self._write(ended, may_take=may_take)
+        return taken
 
     def _write(self, ended: Sequence[tuple[ClaimedTask, Ended]], *, may_take: bool) -> list[ClaimedTask]:
         """Finish these, and have them applied; what became ready by them, and was claimed here."""
@@ -185,11 +204,21 @@ class Batch:
 
     def _begin(self, here: ClaimedTask, one: Ended, taken: list[ClaimedTask], may_take: bool) -> None:
         """Apply a decision that schedules others, and claim one of them."""
+        claimed: list[Decision] = []
 
         def take(ready: Mapping[str, str], epoch: int) -> Decision | None:
-            return self._slot.take_of(self._quick, ready, epoch, in_batch=True)
+            for key, name in ready.items():
+                if self._quick(name):
+                    claimed.extend(self._claim_ready(name, epoch, {key: here}))
+                    return claimed[0] if claimed else None
+            return None
 
-        first = self._slot.submit(one, take if may_take else None)
+        first = None
+        try:
+            first = self._slot.submit(one, take if may_take else None)
+        finally:
+            if first is None:
+                self._give_back(claimed)  # the rest could not be applied after that
         if first is not None:
             taken.append(here.followed_by(first, one))
 

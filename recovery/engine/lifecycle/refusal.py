@@ -10,6 +10,7 @@ Metrics: recovery_starts_refused by type and reason.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from recovery import metrics
@@ -31,7 +32,24 @@ def check_start(resources: Resources, process: Process, markers: bool, *, replac
 
     One whose custom id is taken may, unless it is about to replace who has it: it is not started again.
     """
-    refused = _refusal(resources, process, markers)
+    _raise_unless_there(resources, process, _refusal(resources, process, markers), replacing=replacing)
+
+
+def checking(resources: Resources, markers: bool) -> Callable[[Process], None]:
+    """The same for many of one type that are started together: of each key it is asked once."""
+    known: dict[str | None, StartRefused | None] = {}
+
+    def check(process: Process) -> None:
+        if process.key not in known:
+            known[process.key] = _refusal(resources, process, markers)
+        _raise_unless_there(resources, process, known[process.key])
+
+    return check
+
+
+def _raise_unless_there(
+    resources: Resources, process: Process, refused: StartRefused | None, *, replacing: bool = False
+) -> None:
     if refused is None:
         return
     custom_id = None if replacing else process.custom_id

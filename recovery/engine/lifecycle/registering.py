@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from recovery.engine.lifecycle.steps import first_decision, push
@@ -21,13 +20,12 @@ from recovery.errors import StoreError
 from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, record_id
+from recovery.store import PORTION_BYTES, portions
 
 log = logging.getLogger(__name__)
 
 TOGETHER = 1000
-"""Processes that are registered at once."""
-BYTES = 4 * 1024 * 1024
-"""Of their arguments, about, at once: each stands in two records."""
+"""Processes that are saved, or registered, at once."""
 AT_EXIT = 5.0
 """Seconds that a program waits at its end until all that it started is registered; mostly it is by then."""
 
@@ -69,16 +67,16 @@ class Registrar:
     """Registers in a thread of its own what one process of a program starts. Any thread may add."""
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+        self._resources, self._pid = resources, os.getpid()
         self._some = threading.Condition()
-        self._waiting: deque[Process] = deque()
+        self._waiting: list[Process] = []
         self._busy = False
         self._thread: threading.Thread | None = None
 
     def add(self, processes: Sequence[Process]) -> None:
         """Have these registered soon. They are saved."""
         with self._some:
-            self._waiting.extend(processes)
+            self._waiting += processes
             if self._thread is None:
                 self._thread = threading.Thread(target=self._register_always, name="registrar", daemon=True)
                 self._thread.start()
@@ -87,33 +85,30 @@ class Registrar:
 
     def wait(self, seconds: float) -> bool:
         """Wait until all that was added is registered, as far as the database took it: whether it is, in time."""
-        until = time.monotonic() + seconds
+        if os.getpid() != self._pid:  # a fork, at its end: what was added is its parent's to register
+            return True
         with self._some:
-            while self._waiting or self._busy:
-                if (left := until - time.monotonic()) <= 0:
-                    return False
-                self._some.wait(left)
-        return True
+            return self._some.wait_for(lambda: not (self._waiting or self._busy), seconds)
 
     def _register_always(self) -> None:
         while True:
             with self._some:
                 self._busy = False
                 self._some.notify_all()
-                while not self._waiting:
-                    self._some.wait()
-                together, self._busy = self._next(), True
-            try:
-                register_now(self._resources, together)
-            except Exception:  # nothing may end this thread
-                log.exception("%d processes are saved but not yet registered", len(together))
+                self._some.wait_for(lambda: bool(self._waiting))
+                some, self._waiting, self._busy = self._waiting, [], True
+            for together in by_size(some):
+                try:
+                    register_now(self._resources, together)
+                except Exception:  # nothing may end this thread
+                    log.exception("%d processes are saved but not yet registered", len(together))
 
-    def _next(self) -> list[Process]:
-        together, size = list[Process](), 0
-        while self._waiting and len(together) < TOGETHER and size < BYTES:
-            together.append(self._waiting.popleft())
-            size += len(together[-1].args)
-        return together
+
+def by_size(processes: Sequence[Process]) -> Iterator[list[Process]]:
+    """These, as many at a time as are written at once: their arguments may be large."""
+    by_id = {one.id: one for one in processes}
+    for ids in portions({one.id: len(one.args) for one in processes}, PORTION_BYTES, TOGETHER):
+        yield [by_id[key] for key in ids]
 
 
 def _task(process: Process) -> Task:

@@ -6,24 +6,20 @@ way of one, which says what becomes of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from recovery import metrics
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists
-from recovery.engine.lifecycle.refusal import check_start
-from recovery.engine.lifecycle.registering import Register
+from recovery.engine.lifecycle.refusal import checking
+from recovery.engine.lifecycle.registering import Register, by_size
 from recovery.engine.lifecycle.start import CONFIRMED_TIMEOUT, Started, start_process
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ServerUnavailable, StoreUnavailable
 from recovery.records import Process, ProcessTypePreferences
 
-TOGETHER = 1000
-"""Processes that are saved at once."""
-BYTES = 4 * 1024 * 1024
-"""Of their arguments, about, at once."""
 NOT_STARTED = "not started: one before it could not be, and ordered=True says that none is then"
 
 
@@ -35,16 +31,16 @@ class ManyStarts:
     first_look: float
     start_one: Callable[[Process], Started]
     """The way of one. Raises InputError."""
-    check: Callable[[Process], None] | None
-    """Raises InputError for one that is not to be started; None where all may be."""
+    checking: Callable[[], Callable[[Process], None]] | None
+    """Makes what raises InputError for one that is not to be started; None where all may be."""
     register: Register
 
     def start(self, wanted: Sequence[Process]) -> list[Started]:
         """Start these; what became of each, in their order."""
         done: list[Started] = []
-        for batch in _batches(wanted):
-            refused = {one.id: why for one in batch if (why := self._refusal(one)) is not None}
-            saved = self._save([one for one in batch if one.id not in refused], len(done), ordered=False)
+        for batch in by_size(wanted):
+            refused = self._refused(batch)
+            saved = self._save([one for one in batch if one.id not in refused], done, ordered=False)
             for one in batch:
                 if one.id in saved:
                     done.append(Started(one.id))
@@ -57,35 +53,36 @@ class ManyStarts:
     def start_in_order(self, wanted: Sequence[Process]) -> list[Started]:
         """The same, but for those behind one that could not be started: none of them is."""
         done: list[Started] = []
-        for batch in _batches(wanted):
+        for batch in by_size(wanted):
             left = list(batch)
             while left:
-                allowed, why = self._allowed(left)
-                saved = self._save(left[:allowed], len(done), ordered=True)
+                refused = self._refused(left, most=1)
+                allowed = next((number for number, one in enumerate(left) if one.id in refused), len(left))
+                saved = self._save(left[:allowed], done, ordered=True)
                 done += [Started(one.id) for one in left[: len(saved)]]
-                stopped_by_other = len(saved) < allowed
-                left = left[len(saved) :]
-                if left:
-                    one, left = left[0], left[1:]
-                    done.append(self._start_one(one) if stopped_by_other or why is None else Started(one.id, error=why))
+                if stopped := left[len(saved) : len(saved) + 1]:
+                    # By the refusal, or before it by a process that has the custom id.
+                    why = refused.get(stopped[0].id)
+                    done.append(Started(stopped[0].id, error=why) if why else self._start_one(stopped[0]))
                     if done[-1].error is not None:
                         return done + [Started(one.id, error=InputError(NOT_STARTED)) for one in wanted[len(done) :]]
+                left = left[len(saved) + 1 :]
         return done
 
-    def _allowed(self, some: Sequence[Process]) -> tuple[int, InputError | None]:
-        """How many of these, from the first on, may be started; and why the next may not."""
-        for number, one in enumerate(some):
-            if (why := self._refusal(one)) is not None:
-                return number, why
-        return len(some), None
-
-    def _refusal(self, one: Process) -> InputError | None:
-        if self.check is not None:
+    def _refused(self, batch: Sequence[Process], most: int | None = None) -> dict[str, InputError]:
+        """{process: why it is not to be started}; of at `most` so many."""
+        refused: dict[str, InputError] = {}
+        if self.checking is None:
+            return refused
+        check = self.checking()
+        for one in batch:
             try:
-                self.check(one)
+                check(one)
             except InputError as error:
-                return error
-        return None
+                refused[one.id] = error
+                if len(refused) == most:
+                    break
+        return refused
 
     def _start_one(self, one: Process) -> Started:
         try:
@@ -93,7 +90,7 @@ class ManyStarts:
         except InputError as error:
             return Started(one.id, error=error)
 
-    def _save(self, some: Sequence[Process], before: int, *, ordered: bool) -> set[str]:
+    def _save(self, some: Sequence[Process], before: Sequence[Started], *, ordered: bool) -> set[str]:
         """Save those that nobody has the custom ids of, and have them registered; their ids. `ordered`: up to the first
         that somebody has."""
         if not some:
@@ -107,8 +104,9 @@ class ManyStarts:
                 some[0].id,
             )
         except StoreUnavailable as error:
+            started = sum(one.error is None for one in before)
             raise ServerUnavailable(
-                f"{before:,} processes of type {some[0].type} are started, and those behind them may not have been: "
+                f"{started:,} processes of type {some[0].type} are started, and those behind them may not have been: "
                 f"MongoDB did not confirm them ({error}). Start them again with custom_ids, which start each once at "
                 "the most"
             ) from error
@@ -140,17 +138,6 @@ def starting_many(
             beside=register,
         )
 
-    check = partial(check_start, resources, markers=kind.markers) if refusable else None
-    return ManyStarts(resources, first_look, one, check, register)
-
-
-def _batches(wanted: Sequence[Process]) -> Iterator[list[Process]]:
-    batch, size = list[Process](), 0
-    for one in wanted:
-        batch.append(one)
-        size += len(one.args)
-        if len(batch) >= TOGETHER or size >= BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    return ManyStarts(
+        resources, first_look, one, partial(checking, resources, kind.markers) if refusable else None, register
+    )

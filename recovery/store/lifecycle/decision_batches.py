@@ -18,15 +18,15 @@ from recovery.store.briefs import CLAIMED
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, by_id, literal, task_end
+from recovery.store.expressions import by_id, literal, task_end
 from recovery.store.lifecycle.decision_updates import (
-    DELAYED,
-    FINISHED,
     QUEUED,
     WAITING,
     WORKING,
     claimed,
     claimed_ready,
+    finish,
+    may_finish,
 )
 from recovery.store.reading import readable
 from recovery.store.splitting import update_each
@@ -104,21 +104,14 @@ class DecisionBatches:
             by_life[one.epoch, one.restarts].append((one, outcome))
         accepted: set[str] = set()
         for (epoch, restarts), alike in by_life.items():
-            guard: Document = {"state": WORKING, "pass": {"$in": [one.pass_key for one, _ in alike]}}
-            if accept_first:
-                life = {"epoch": epoch, "restarts": restarts}
-                guard = {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
+            passes = {"$in": [one.pass_key for one, _ in alike]}
             outcomes = {one.id: to_document(outcome) for one, outcome in alike}
             children = {one.id: [to_document(child) for child in one.children] for one, _ in alike}
-            fields = {
-                "state": FINISHED,
-                "outcome": {"$mergeObjects": [by_id(outcomes), {"finishedAt": "$$NOW"}]},
-                "children": by_id(children) if any(children.values()) else literal([]),
-                "recoveryTime": after(apply_timeout),
-                "worker": literal(worker),
-            }
-            stages: list[Document] = [{"$set": fields}, {"$unset": "inBatch"}]
-            written = update_each(self._committed, list(outcomes), guard, stages, pass_over=_told)
+            scheduled = by_id(children) if any(children.values()) else literal([])
+            guard = may_finish(passes, epoch, restarts, accept_first)
+            stages = finish(by_id(outcomes), scheduled, worker, apply_timeout, in_batch=True)
+            # What can't be written stays as it is: at its deadline it is seen to, by itself.
+            written = update_each(self._committed, list(outcomes), guard, stages, pass_over=lambda _: None)
             if written.whole and written.count == len(alike):
                 accepted |= outcomes.keys()
             else:
@@ -132,7 +125,3 @@ class DecisionBatches:
         taken = {"_id": {"$in": list(passes)}, "outcome.pass": {"$in": list(passes.values())}}
         found = self._committed.find(taken, {"outcome.pass": True}).hint("_id_")
         return {one["_id"] for one in found if one["outcome"]["pass"] == passes[one["_id"]]}
-
-
-def _told(_key: str) -> None:
-    """What can't be written stays as it is: at its deadline it is seen to."""

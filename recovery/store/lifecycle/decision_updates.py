@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from recovery.records import Child, Decision, DecisionState, Outcome, RetryState, TaskLimit, to_document
 from recovery.store.client import Document
@@ -45,20 +46,33 @@ def finished(
     apply_timeout: float,
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that finishes a decision."""
+    guard = may_finish(decision.pass_key, decision.epoch, decision.restarts, accept_first and outcome.error is None)
+    told = literal(to_document(outcome)), literal([to_document(child) for child in children])
+    return {"_id": decision.id, **guard}, finish(*told, worker, apply_timeout, in_batch=bool(decision.in_batch))
+
+
+def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None, accept_first: bool) -> Document:
+    """Whose result is taken: of who has the pass, or one of them; or, with `accept_first`, of any attempt of this life
+    (docs/records.md, 'What may be accepted')."""
     # Who has the pass has it in any epoch: what is kept where others are done again goes on.
-    guard: Document = {"state": WORKING, "pass": decision.pass_key}
-    if accept_first and outcome.error is None:
-        life = {"epoch": decision.epoch, "restarts": decision.restarts}
-        guard = {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
+    guard: Document = {"state": WORKING, "pass": pass_key}
+    if not accept_first:
+        return guard
+    life = {"epoch": epoch, "restarts": restarts}
+    return {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
+
+
+def finish(outcome: Any, children: Any, worker: str, apply_timeout: float, *, in_batch: bool) -> list[Document]:
+    """The stages of a finish with these expressions."""
     fields = {
         "state": FINISHED,
-        "outcome": {"$mergeObjects": [literal(to_document(outcome)), {"finishedAt": "$$NOW"}]},
-        "children": literal([to_document(child) for child in children]),
+        "outcome": {"$mergeObjects": [outcome, {"finishedAt": "$$NOW"}]},
+        "children": children,
         "recoveryTime": after(apply_timeout),
         "worker": literal(worker),
     }
     stages: list[Document] = [{"$set": fields}]
-    return {"_id": decision.id, **guard}, [*stages, {"$unset": "inBatch"}] if decision.in_batch else stages
+    return [*stages, {"$unset": "inBatch"}] if in_batch else stages
 
 
 def retried_later(

@@ -121,19 +121,15 @@ class Decisions(DecisionQueries):
         worker: str,
         timeout: float,
         limit: TaskLimit | None = None,
-        *,
-        in_batch: bool = False,
     ) -> Decision | None:
-        """waiting → working at once, under a new pass: enqueue and claim in one, without a message, of an actor's task;
-        of one that is to be run after others, if it is `in_batch`.
+        """waiting → working at once, under a new pass: enqueue and claim in one, without a message, of an actor's task.
 
         None: it has an eta, or somebody else was first, or another epoch has begun: the values in hand are not its.
         Restorable, as both of its parts are.
         """
-        batched = {"inBatch": True} if in_batch else {}
         found = self._current.find_one_and_update(
             {"_id": decision_id, "actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None},
-            [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key, **batched}}],
+            [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
             projection=CLAIMED,
             return_document=True,
         )

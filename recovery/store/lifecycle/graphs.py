@@ -87,11 +87,11 @@ class Graphs(GraphRecovery):
         )
         return decode_view(found, candidates) if found else None
 
-    def complete_alone(self, process_ids: Sequence[str], task: str, epoch: int) -> int:
-        """`apply` of a task that is all that there is of each of these processes: how many of them are complete by
-        this. The others are as they were."""
+    def complete_alone(self, process_ids: Sequence[str], task: str) -> int:
+        """`apply` of a task that is all that there is of each of these processes, in their first epoch: how many of
+        them are complete by this. The others are as they were."""
         alone = {"$eq": [{"$size": {"$objectToArray": "$notFinished"}}, 1]}
-        guard: Document = {"epoch": epoch, f"notFinished.{task}": {"$exists": True}, "finished": [], "failed": {}}
+        guard: Document = {"epoch": 0, f"notFinished.{task}": {"$exists": True}, "finished": [], "failed": {}}
         stages = [{"$set": {"notFinished": literal({}), "links": literal({}), "finished": [literal(task)], **TOUCHED}}]
         return update_each(self._current, process_ids, {**guard, "$expr": alone}, stages).count
 

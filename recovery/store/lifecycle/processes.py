@@ -223,9 +223,10 @@ class Processes:
         """running → finished with this result; False if it no longer runs in this epoch."""
         return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
 
-    def finish_each(self, results: Mapping[str, str], epoch: int) -> set[str]:
-        """`finish` of {process: its result}, of those that were never reopened: which were ended by this."""
-        guard: Document = {"state": RUNNING, "epoch": epoch, "reopened": None}
+    def finish_each(self, results: Mapping[str, str]) -> set[str]:
+        """`finish` of {process: its result}, of those that were never reopened or done again: which were ended by
+        this."""
+        guard: Document = {"state": RUNNING, "epoch": 0, "reopened": None}
         ended = {"state": ProcessState.FINISHED.value, "result": by_id(results), "endedAt": "$$NOW"}
         stages: list[Document] = [{"$set": ended}, {"$unset": "recoveryTime"}]
         written = update_each(self._committed, list(results), guard, stages)

@@ -249,7 +249,7 @@ class Requeues:
         fields = {"state": FINISHED, "outcome": outcome, "recoveryTime": "$$NOW", **counted}
         selection = {"_id": {"$in": list(ids)}}
         # Its process is broken for it, and somebody told: a majority has to have it first.
-        update_each(self._committed, ids, guard, [{"$set": fields}])
+        update_each(self._committed, ids, guard, [{"$set": fields}, {"$unset": "inBatch"}])
         marked = self._current.find({**selection, "outcome.pass": pass_key}, {"_id": True}).hint("_id_")
         return [document["_id"] for document in marked]
 
