@@ -18,6 +18,7 @@ from recovery.engine.lifecycle.breaking import break_off
 from recovery.engine.lifecycle.complete import finish_process
 from recovery.engine.lifecycle.hand import LastRun
 from recovery.engine.lifecycle.listing import list_again
+from recovery.engine.lifecycle.reading import ended_portions, read_each
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
 from recovery.engine.lifecycle.registering import Registrar, register
 from recovery.engine.lifecycle.slots import Keys, look_at
@@ -48,6 +49,7 @@ __all__ = [
     "batch_or_each",
     "break_off",
     "declare_schedules",
+    "ended_portions",
     "enqueue",
     "finish_process",
     "for_each",
@@ -58,6 +60,7 @@ __all__ = [
     "look_at",
     "order",
     "push",
+    "read_each",
     "rebuild_graphs",
     "register",
     "remake_graph",

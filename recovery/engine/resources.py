@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recovery.queue import Broker, signer
+from recovery.queue import Broker, Turns, signer
 from recovery.retry import Catalogues, shipped
 from recovery.settings import Settings
 from recovery.store import Store
+
+TURN_LIFETIME = 3.0
+"""Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,7 @@ class Resources:
     settings: Settings
     store: Store
     broker: Broker
+    turns: Turns
     catalogues: Catalogues = field(default_factory=shipped, compare=False)
     """What errors mean: the application's, where there is one."""
 
@@ -24,4 +28,5 @@ class Resources:
     def connect(cls, settings: Settings, catalogues: Catalogues | None = None) -> Resources:
         """Resources of these settings; connections are made at first use."""
         known = shipped() if catalogues is None else catalogues
-        return cls(settings, Store(settings), Broker(settings.broker_url, signer(settings)), known)
+        broker, turns = Broker(settings.broker_url, signer(settings)), Turns(settings.broker_url, TURN_LIFETIME)
+        return cls(settings, Store(settings), broker, turns, known)

@@ -11,7 +11,6 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from redis import Redis
@@ -19,12 +18,11 @@ from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionE
 
 from recovery import certificates, handshake
 from recovery.addresses import public, told
-from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, SettingsError
+from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable
 from recovery.queue import condition
 from recovery.queue.aside import ASIDE
-from recovery.queue.bounded import BoundedParser
+from recovery.queue.clients import client
 from recovery.queue.condition import Condition
-from recovery.queue.connection import ANSWER_TIMEOUT, connect
 from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
@@ -50,7 +48,7 @@ class Broker:
 
     @property
     def _redis(self) -> Redis:
-        return _client(self._url, os.getpid())
+        return client(self._url, os.getpid())
 
     def push(self, queued: Sequence[Queued]) -> int:
         """Push a message for each decision, in one round trip; how many were pushed (all or 0)."""
@@ -111,15 +109,15 @@ class Broker:
     def next_in_line(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
         """The `count` messages of a queue that are taken next: as they are, and what they tell if they are ours."""
         # Consumers take from the right. What is too large for a message of ours is not kept, only read.
-        return _told(_client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)[::-1])
+        return _told(client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)[::-1])
 
     def take(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
         """The same, taken out of the queue: what is not put back is lost."""
-        return _told(_client(self._url, os.getpid(), bounded=True).rpop(queue, count) or [])
+        return _told(client(self._url, os.getpid(), bounded=True).rpop(queue, count) or [])
 
     def pop(self, queue: str, count: int) -> list[bytes]:
         """The same, as they are, which nobody has looked at."""
-        texts: Any = _client(self._url, os.getpid(), bounded=True).rpop(queue, count)
+        texts: Any = client(self._url, os.getpid(), bounded=True).rpop(queue, count)
         return texts or []
 
     def put_back(self, queue: str, texts: Sequence[bytes]) -> None:
@@ -153,7 +151,7 @@ class Broker:
     def is_there(self, within: float) -> bool:
         """Whether the server answers within so many seconds. Does not raise."""
         try:
-            return bool(_client(self._url, os.getpid(), within).ping())
+            return bool(client(self._url, os.getpid(), within).ping())
         except RedisError:
             return False
 
@@ -182,7 +180,7 @@ class Broker:
 
     def _fault(self) -> handshake.Fault | None:
         """What doesn't fit of certificates, ours or the server's."""
-        place, tls = _client(self._url, os.getpid()).connection_pool.connection_kwargs, certificates.of_redis(self._url)
+        place, tls = client(self._url, os.getpid()).connection_pool.connection_kwargs, certificates.of_redis(self._url)
         at = place["host"], place["port"]
         return handshake.speaks_tls(at, certificates.REDIS) if tls is None else handshake.fault(at, tls)
 
@@ -193,13 +191,3 @@ def _told(texts: Any) -> list[tuple[bytes, MessageId | None]]:
 
 def _is_refusal(error: RedisError) -> bool:
     return isinstance(error, AuthenticationError | NoPermissionError) or str(error).startswith(_REFUSALS)
-
-
-@lru_cache(maxsize=8)
-def _client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = False) -> Redis:
-    if (tls := certificates.of_redis(url)) is not None:
-        tls.check()
-    try:
-        return connect(url, within, parser_class=BoundedParser) if bounded else connect(url, within)
-    except (ValueError, OSError) as error:
-        raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

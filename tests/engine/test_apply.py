@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recovery import Recovery
 from recovery.engine import Applied, Ended
 from recovery.engine.actors.context import Attempt
-from recovery.engine.lifecycle import applier, steps
+from recovery.engine.lifecycle import applier, large_graphs, steps
 from recovery.engine.lifecycle.clearing import Clearing
 from recovery.engine.lifecycle.steps import Effect
 from recovery.errors import TooLarge
@@ -127,7 +127,7 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
 
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their number alone: how long it takes until there are so many is the machine's."""
-    monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
+    monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 500)
     monkeypatch.setattr(applier, "GATHER_DELAY", 600.0)
     leaf = world.app.actor("leaf")(lambda number: number)
     deep = world.app.actor("deep")(leaf.schedule)
@@ -149,7 +149,7 @@ def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.M
 
 
 def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applier, "LARGE_GRAPH", 500)
+    monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 500)
 
     @world.app.actor()
     def leaf(number: int) -> int:

@@ -4,10 +4,10 @@ A graph's update is what costs most of a task that does nothing. So a finished t
 and they are applied in one update, where nobody waits for it to be applied:
 
 - its successor was claimed on the spot, so the graph only has to learn it;
-- its graph is large, and slow to write.
+- its graph is large, and slow to write; then whoever has the turn applies it, with others' (`large_graphs`).
 
-Nothing waits for longer than GATHER_DELAY, far below `apply_timeout`, from which on others would apply it. That a
-decision is applied needs no haste at all to be written: see `clearing`.
+Nothing waits for longer than GATHER_DELAY, or a turn's pause, far below `apply_timeout`, from which on others would
+apply it. That a decision is applied needs no haste at all to be written: see `clearing`.
 
 Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so (`repair.applying`).
 What is applied from memory after a failover is true, then, on any primary.
@@ -27,21 +27,20 @@ from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.alone import apply_alone, may_be_alone
 from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.clearing import Clearing
+from recovery.engine.lifecycle.large_graphs import PAGE, LargeGraphs
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take
 from recovery.engine.resources import Resources
-from recovery.errors import StoreError
+from recovery.errors import BrokerError, StoreError
 from recovery.records import Decision
 
 log = logging.getLogger(__name__)
 
-LARGE_GRAPH = 64 * 1024
-"""Bytes from which on a graph's update costs more than all else that a task costs."""
-LARGE_GRAPHS = 1000
-"""Of so many processes it is remembered that their graph is large."""
 TOGETHER = 64
 """Finished tasks that are applied in one update, at most."""
 GATHER_DELAY = 0.1
 """Seconds that a finished task waits for others."""
+FLUSH_TIMEOUT = 1.0
+"""Seconds that a flush goes on with turns, while others end tasks of their processes."""
 CATCH_UP_TIMEOUT = 1.0
 """Seconds that a flush waits for the majority: a thousand times what it takes while all is well."""
 
@@ -54,7 +53,7 @@ class Applier:
         self._lock, self._flushing = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
-        self._sizes: dict[str, int] = {}
+        self._large = LargeGraphs(resources, self._apply)
         self._clearing = Clearing(resources)
         self._flusher: threading.Thread | None = None
         self._beside: list[Ended] = []
@@ -67,17 +66,17 @@ class Applier:
         Of the tasks that become ready `take` may claim one for the caller; it is returned, not enqueued.
         """
         key = (ended.process_id, ended.decision.epoch)
-        large = self._sizes.get(ended.process_id, 0) > LARGE_GRAPH
+        large = self._large.knows(ended.process_id)
         waits = not ended.failed and (ended.successor is not None or (large and not ended.decision.children))
         with self._lock:
             buffer = self._buffers[key]
             if not ended.failed:
                 buffer.append(ended.light() if waits else ended)
-            if waits and len(buffer) < TOGETHER:
+            if waits and len(buffer) < (PAGE if large else TOGETHER):
                 self._start_flusher()
                 return None
             together = self._buffers.pop(key)
-        taken = self._apply(together, take) if together else None
+        taken = self._hand_on(together, take) if together else None
         if ended.failed:
             self.apply([ended])
         return taken
@@ -110,13 +109,13 @@ class Applier:
                 others[one.process_id, one.decision.epoch].append(one)
         for key, some in others.items():
             with self._lock:
-                large = self._sizes.get(key[0], 0) > LARGE_GRAPH
+                large = self._large.knows(key[0])
                 self._buffers[key] += [one.light() for one in some] if large else some
-                if large and len(self._buffers[key]) < TOGETHER:
+                if large and len(self._buffers[key]) < PAGE:
                     self._start_flusher()
                     continue
                 together = self._buffers.pop(key)
-            self._isolated(together, partial(self._apply, together, None))
+            self._isolated(together, partial(self._hand_on, together))
 
     def _isolated(self, together: Sequence[Ended], step: Callable[[], object]) -> None:
         """One process's records must not hold up the others: what is wrong with them is told. Errors of servers are
@@ -132,20 +131,43 @@ class Applier:
         """Apply decisions of one process and epoch now; what came of the last of them."""
         effect = self._effect(together)
         if effect is None:
-            return [self.apply([ended]) for ended in together][-1]
+            return [self.apply(some) for some in self._apart(together)][-1]
         self._note(together, effect)
         return effect.applied
 
+    def _apart(self, together: Sequence[Ended]) -> list[Sequence[Ended]]:
+        """In what portions these can be applied, which can't be at once."""
+        first = together[0]
+        tasks = self._resources.store.graphs.open_among(
+            first.process_id, first.decision.epoch, [one.task.task_id for one in together]
+        )
+        still_open = [one for one in together if one.task.task_id in tasks]
+        if not 1 < len(still_open) < len(together):
+            return [[one] for one in together]
+        return [still_open, *([one] for one in together if one.task.task_id not in tasks)]
+
     def flush(self) -> None:
         """Apply what waits, and clear the deadlines of what is applied. When it returns, that is done, by whomever; but
-        for deadlines while the majority lags behind."""
+        for deadlines while the majority lags behind, and for what whoever has the turn of a large graph applies."""
         self._apply_beside()
         with self._flushing:
             self._apply_waiting()
+            until = time.monotonic() + FLUSH_TIMEOUT
+            while self._large.has_turns and time.monotonic() < until:
+                self._large.go_on(at_once=True)
             if self._clearing.waits:
                 self._clear(catch_up=True)
 
-    def _apply(self, together: Sequence[Ended], take: Take | None) -> Decision | None:
+    def _hand_on(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
+        """Apply decisions of one process and epoch, or have them applied by whoever has the turn."""
+        if self._large.knows(together[0].process_id):
+            try:
+                return self._large.hand_over(together, take)
+            except BrokerError as error:
+                log.debug("nobody can be handed what ended (%s)", error)
+        return self._apply(together, take)
+
+    def _apply(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
         effect = self._effect(together, take)
         if effect is None:
             self.apply(together)
@@ -162,14 +184,9 @@ class Applier:
 
     def _note(self, together: Sequence[Ended], effect: Effect) -> None:
         """Remember what is applied, and how large the graph is."""
-        process_id = together[0].process_id
+        if effect.size or effect.complete:
+            self._large.note(together[0].process_id, effect.size)
         with self._lock:
-            if effect.size > LARGE_GRAPH:
-                self._sizes[process_id] = effect.size
-            else:
-                self._sizes.pop(process_id, None)
-                while len(self._sizes) > LARGE_GRAPHS:  # of processes that others finish nothing is heard any more
-                    del self._sizes[next(iter(self._sizes))]
             self._start_flusher()
         if self._clearing.note(together, effect):
             self._clear()
@@ -197,7 +214,7 @@ class Applier:
         failed: Exception | None = None
         for together in filter(None, buffers.values()):
             try:
-                self._isolated(together, partial(self.apply, together))
+                self._isolated(together, partial(self._hand_on, together))
             except Exception as error:  # the others may be written all the same
                 failed = error
         if failed is not None:
@@ -225,6 +242,7 @@ class Applier:
             try:
                 with self._flushing:
                     self._apply_waiting()
+                    self._large.go_on()
                     if time.monotonic() > written + self._resources.settings.apply_timeout / 4:
                         self._clear()
                         written = time.monotonic()
@@ -232,5 +250,5 @@ class Applier:
                 log.warning("could not apply (%s): it is done again after the apply timeout", error)
             except Exception as error:  # nothing may end this thread, which applies for all
                 log.error("could not apply (%s): it is tried again after the apply timeout", in_a_line(error))
-            if self._clearing.waits:
+            if self._clearing.waits or self._large.has_turns:
                 self._wake.set()

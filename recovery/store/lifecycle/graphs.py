@@ -100,6 +100,13 @@ class Graphs(GraphRecovery):
         found = self._current.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
         return decode_view(found, finished.candidates) if found else None
 
+    def open_among(self, process_id: str, epoch: int, tasks: Sequence[str]) -> set[str]:
+        """Those of these tasks that are open in a process's graph, if it is of this epoch."""
+        names = {"$map": {"input": {"$objectToArray": "$notFinished"}, "in": "$$this.k"}}
+        among = {"open": {"$setIntersection": [literal(list(tasks)), names]}}
+        found = self._current.find_one({"_id": process_id, "epoch": epoch}, among)
+        return set(found["open"]) if found else set()
+
     def finished(self, process_id: str) -> int:
         """How many tasks this graph has as finished; 0 if there is no graph."""
         among: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
