@@ -12,7 +12,7 @@ hash() { printf %s "$1" | sha256sum | cut -c 1-64; }
 umask 077
 cat > "$1" <<ACL
 user default off
-user worker on #$(hash "${VALKEY_WORKER_PASSWORD:?is not set}") ~* &/0.celery.pidbox -@all +@connection -@dangerous +brpop +llen +lpush +rpush +lrange +rpop +type +watch +unwatch +renamenx +sadd +srem +exists +del +time +zadd +zrem +zrangebyscore +multi +exec +evalsha +script|load +script|exists +publish +psubscribe +punsubscribe
+user worker on #$(hash "${VALKEY_WORKER_PASSWORD:?is not set}") ~* &/0.celery.pidbox -@all +@connection -@dangerous +brpop +llen +lpush +rpush +lrange +rpop +type +watch +unwatch +renamenx +sadd +srem +exists +del +time +zadd +zrem +zrangebyscore +multi +exec +pttl +pexpire +evalsha +script|load +script|exists +publish +psubscribe +punsubscribe
 user beat on #$(hash "${VALKEY_BEAT_PASSWORD:?is not set}") ~recovery.nudge* ~spark* ~_kombu.* -@all +@connection -@dangerous +lpush +ltrim +sadd +llen +multi +exec
 user operator on #$(hash "${VALKEY_OPERATOR_PASSWORD:?is not set}") ~* &/0.celery.pidbox -@all +@connection -@dangerous +lpush +rpush +llen +del +publish +info +time +type
 user client on #$(hash "${VALKEY_CLIENT_PASSWORD:?is not set}") ~* -@all +@connection -@dangerous +lpush +rpush

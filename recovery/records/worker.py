@@ -1,4 +1,4 @@
-"""Who works, and what was seen of the queues: the Worker and QueueStatistics records."""
+"""Who works, and what was seen of the queues: the Worker, QueueStatistics and Polls records."""
 
 from __future__ import annotations
 
@@ -81,3 +81,11 @@ class QueueStatistics(Record):
     """`queuedAt` of the youngest message taken so far."""
     found_empty_at: datetime | None = None
     """When the queue was last known to be empty: what was pushed before is in a worker's hands or lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polls(Record):
+    """What one worker, whose id this is, tells of the queues that it polls or has polled."""
+
+    id: str
+    queues: tuple[QueueStatistics, ...] = ()

@@ -75,7 +75,7 @@ def rescue(
     while lost:
         claims = _claims(resources, lost)
         if not claims.findings:
-            removed = resources.store.workers.remove(lost)
+            removed = resources.store.forget_workers(lost)
             if forgotten is not None:
                 forgotten(removed)
             break

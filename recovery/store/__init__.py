@@ -32,10 +32,11 @@ from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.processes import Processes
+from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
 from recovery.store.lifecycle.schedules import Schedules
 from recovery.store.lifecycle.tasks import Tasks
-from recovery.store.lifecycle.workers import Queues, Workers
+from recovery.store.lifecycle.workers import Workers
 from recovery.store.operations.aborts import Aborts
 from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.destruction import Destruction
@@ -118,7 +119,7 @@ class Store:
         self.aborts = Aborts(self._database)
         self.markers = Markers(self._database[schema.MARKERS])
         self.workers = Workers(self._database[schema.WORKERS])
-        self.queues = Queues(self._database[schema.QUEUES])
+        self.queues = Queues(self._database)
         self.actors = Actors(self._database[schema.ACTORS])
         self.process_types = ProcessTypes(self._database[schema.PROCESS_TYPES])
         self.preferences = CurrentPreferences(self.actors, self.process_types)
@@ -132,7 +133,7 @@ class Store:
         self.exports = Exports(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
-        self.waiting = Waiting(self._database, self.pending, settings.polled_within)
+        self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
         self.hung = Hung(self._database, lambda: self.decisions.catch_up())
         self.unreachable_deadlines = UnreachableDeadlines(self._database)
         self.mending = Mending(self._database)
@@ -165,6 +166,12 @@ class Store:
         `Graphs.clear_deadlines`."""
         over = self.processes.committed_over(process_ids)
         return self.graphs.clear_deadlines(over, overdue=overdue) if over else 0
+
+    def forget_workers(self, worker_ids: Sequence[str]) -> int:
+        """Forget workers that are gone and whose claims were seen to, but not what they told of queues; how many were
+        there. Cut off, it is done again: their records are the last that goes."""
+        self.queues.fold(worker_ids)
+        return self.workers.remove(worker_ids)
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them, as they are now: for repairs, which compare and

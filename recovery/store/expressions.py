@@ -42,9 +42,14 @@ def latest_past(*moments: Any) -> Expression:
 
 
 def read_past(*fields: str) -> Expression:
-    """A stage for readers: of these fields only dates that are not still to come, and null for what else is there."""
+    """A stage that reads these fields so: `past_or_null`."""
+    return {"$set": {field: past_or_null(f"${field}") for field in fields}}
+
+
+def past_or_null(moment: Any) -> Expression:
+    """For readers: a date that is not still to come, and null for what else is there."""
     # A query has one time, and what it reads may have been written while it waited: by so much may that be later.
-    return {"$set": {field: _until(after(1.0), f"${field}") for field in fields}}
+    return _until(after(1.0), moment)
 
 
 def _until(end: Any, moment: Any) -> Expression:

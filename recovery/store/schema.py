@@ -33,6 +33,7 @@ from recovery.records import (
     Operation,
     OperationRange,
     OperationResult,
+    Polls,
     Process,
     ProcessState,
     ProcessTypePreferences,
@@ -55,7 +56,7 @@ from recovery.store.driver_errors import is_denied
 from recovery.store.wrong_types import wrong_types
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
-WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
+WORKERS, ACTORS, QUEUES, POLLS, SCANNERS = "workers", "actors", "queues", "polls", "scanners"
 INTERRUPTIONS = "interruptions"
 SCHEDULES = "schedules"
 MARKERS = "markers"
@@ -106,6 +107,7 @@ KINDS: dict[str, type[Record]] = {
     ACTORS: ActorPreferences,
     PROCESS_TYPES: ProcessTypePreferences,
     QUEUES: QueueStatistics,
+    POLLS: Polls,
     SCANNERS: ScannerRun,
     CENSUS: Census,
     LEFT_COUNTS: LeftCounts,

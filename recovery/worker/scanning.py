@@ -14,13 +14,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
 
 from recovery.engine import Keys, Recovery
-from recovery.errors import BrokerError, StoreError
+from recovery.errors import BrokerError
 from recovery.queue import Broker
 from recovery.scan import (
     DecisionScanner,
@@ -72,6 +73,7 @@ class Scanning:
         self._lifeline, self._operate = lifeline, operate
         self._due = resources.store.due
         self._ran_at: dict[str, float] = {}
+        self._overdue: frozenset[str] | None = None
         self.busy = False
         """Whether scanners run just now, and it is not known what came up meanwhile."""
         self._errands = (CensusTaker(resources.store), CountsTaker(resources.store))
@@ -95,7 +97,8 @@ class Scanning:
     def _run(self) -> None:
         while self._nudged.wait() and not self._ending.is_set():
             self._nudged.clear()
-            if self._lifeline.in_outage_grace():
+            self._overdue = None
+            if self._lifeline.in_outage_grace(self._look):
                 continue  # nudges go on
             self._scan(self._wanted())
             for errand in self._errands:
@@ -104,14 +107,17 @@ class Scanning:
                 except Exception:  # of what another program wrote
                     log.exception("%s failed", type(errand).__name__)
 
+    def _look(self) -> datetime:
+        """Ask what is overdue; the time at that."""
+        looked = self._due.look()
+        self._overdue = looked.collections
+        return looked.at
+
     def _wanted(self) -> list[Scanner[Any]]:
         """Those that have something to do, or have not looked for a while: of the others it is known that nothing is
         overdue for them."""
-        now = time.monotonic()
-        try:
-            due = self._due.collections()
-        except StoreError as error:  # they say what is the matter
-            log.debug("not known what is overdue (%s)", error)
+        now, due = time.monotonic(), self._overdue
+        if due is None:  # the servers are away, and the scanners say so
             return self._scanners
         if schema.OPERATIONS in due or now - self._ran_at.get(schema.OPERATIONS, -math.inf) > LOOK_AT_ALL_EVERY:
             self._ran_at[schema.OPERATIONS] = now

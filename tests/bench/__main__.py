@@ -35,6 +35,7 @@ ALL = (
     "starts",
     "mix",
     "idle",
+    "heartbeats",
     "kill",
     "noticed",
     "wide",

@@ -10,6 +10,8 @@ from celery import Celery
 
 from recovery import Recovery
 
+PART = 1000
+
 app = Recovery()
 
 plain = Celery("plain", broker=os.environ.get("RECOVERY_BROKER_URL"), backend=os.environ.get("PLAIN_BACKEND"))
@@ -79,3 +81,19 @@ def naps(count: int, seconds: float) -> Any:
 @app.process()
 def wide(count: int) -> Any:
     return count_all.schedule([step.schedule() for _ in range(count)])
+
+
+@app.actor()
+def part(count: int) -> Any:
+    return count_all.schedule([step.schedule() for _ in range(count)])
+
+
+@app.actor()
+def add_up(values: list[int]) -> int:
+    return sum(values)
+
+
+@app.process()
+def wide_in_parts(count: int) -> Any:
+    """The same where they are too many for one record: each part schedules a thousand."""
+    return add_up.schedule([part.schedule(PART) for _ in range(count // PART)])

@@ -61,7 +61,7 @@ def test_applied_again_changes_nothing(one_child: tuple[World, Ended]) -> None:
     names = ("processes", "tasks", "decisions", "graphs")
     before = {name: list(world.store.database[name].find()) for name in names}
     messages = world.redis.llen("child")
-    assert world.app.applier.apply([ended]) is Applied.BEFORE
+    assert world.app.applier.apply([ended]) == [Applied.BEFORE]
     assert {name: list(world.store.database[name].find()) for name in names} == before
     assert world.redis.llen("child") == messages
 
@@ -79,9 +79,9 @@ def test_a_child_before_its_parent_waits_for_it(one_child: tuple[World, Ended]) 
     assert task is not None
     assert decision.state is DecisionState.FINISHED
     assert decision.recovery_time is not None, "somebody has to come back to it"
-    assert world.app.applier.apply([Ended(task, decision)]) is Applied.NOT_YET
-    assert world.app.applier.apply([ended]) is Applied.NOW
-    assert world.app.applier.apply([Ended(task, decision)]) is Applied.NOW
+    assert world.app.applier.apply([Ended(task, decision)]) == [Applied.NOT_YET]
+    assert world.app.applier.apply([ended]) == [Applied.NOW]
+    assert world.app.applier.apply([Ended(task, decision)]) == [Applied.NOW]
     world.app.applier.flush()
     check_quiet(world, ended.process_id)
 
@@ -91,7 +91,7 @@ def test_of_another_epoch(one_child: tuple[World, Ended]) -> None:
     graphs = world.store.database["graphs"]
     graphs.update_one({}, {"$set": {"epoch": 1}})
     before = list(graphs.find())
-    assert world.app.applier.apply([ended]) is Applied.STALE
+    assert world.app.applier.apply([ended]) == [Applied.STALE]
     assert list(graphs.find()) == before
 
 
@@ -99,7 +99,7 @@ def test_of_a_graph_that_is_gone(one_child: tuple[World, Ended]) -> None:
     """It is made from the decisions, this one among them."""
     world, ended = one_child
     world.store.database["graphs"].delete_one({})
-    assert world.app.applier.apply([ended]) is Applied.RESTORED
+    assert world.app.applier.apply([ended]) == [Applied.RESTORED]
     graph = world.store.graphs.get(ended.process_id)
     assert graph is not None
     assert graph.finished == ("start",)

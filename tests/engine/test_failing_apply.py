@@ -10,7 +10,7 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import BulkWriteError
 
-from recovery.engine import Applier, Slot, isolation
+from recovery.engine import Applier, Slot, isolation, read_each
 from recovery.engine.lifecycle.attempt import Result
 from recovery.records import DecisionState
 from recovery.repair import Repairer
@@ -175,7 +175,5 @@ def test_the_appliers_own_thread_tells_it_too(world: World, started: str, caplog
 
 
 def world_ended(world: World, process_id: str) -> list[Any]:
-    from recovery.repair.applying import Applying
-
-    (ended,) = Applying(world.app.resources, world.app.applier)._read([f"{process_id}/start"])
+    (ended,) = read_each(world.store, [f"{process_id}/start"], lambda *_: None)
     return [type(ended)(ended.task, ended.decision, successor="next")]  # so that it waits

@@ -103,7 +103,7 @@ def test_the_record_of_an_interruption(shop: Shop, world: World) -> None:
     assert failed.outcome.error is not None
     assert found.fingerprint == failed.outcome.error.fingerprint
     assert found.at is not None
-    assert world.app.applier.apply([ended(world, failed)]) is Applied.BEFORE
+    assert world.app.applier.apply([ended(world, failed)]) == [Applied.BEFORE]
     assert world.store.interruptions.of_process(process_id) == [found]
 
 
@@ -264,7 +264,7 @@ def test_a_failure_from_before_is_not_applied(shop: Shop, world: World) -> None:
     (failed,) = shop.paying(process_id)
     shop.refused = set()
     world.app.restart(process_id)
-    assert world.app.applier.apply([ended(world, failed)]) is Applied.STALE
+    assert world.app.applier.apply([ended(world, failed)]) == [Applied.STALE]
     assert world.process(process_id).state is ProcessState.RUNNING
     world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]

@@ -87,7 +87,7 @@ def test_applied_twice_changes_nothing(store: Store) -> None:
     before = contents(store, "graphs")
     assert store.graphs.apply("p", 0, [finished]) is None
     assert contents(store, "graphs") == before
-    view = store.graphs.view("p", finished)
+    view = store.graphs.view("p", [finished])
     assert view is not None
     assert (view.applied, view.registered, view.ready, view.epoch) == (True, True, ("a",), 0)
 
@@ -111,12 +111,12 @@ def test_the_guard(store: Store, epoch: int, finished: list[Finished]) -> None:
 
 def test_view_tells_what_is_not_registered(store: Store) -> None:
     graph(store, "a")
-    open_view, unknown = (store.graphs.view("p", Finished(task, {}, ())) for task in ("a", "unknown"))
+    open_view, unknown = (store.graphs.view("p", [Finished(task, {}, ())]) for task in ("a", "unknown"))
     assert open_view is not None
     assert unknown is not None
     assert (open_view.registered, open_view.applied) == (True, False)
     assert (unknown.registered, unknown.applied) == (False, False)
-    assert store.graphs.view("none", Finished("a", {}, ())) is None
+    assert store.graphs.view("none", [Finished("a", {}, ())]) is None
 
 
 def test_several_finished_in_one_update(store: Store) -> None:

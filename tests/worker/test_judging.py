@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -63,6 +64,10 @@ def test_what_is_hidden_is_not_gone(me: Worker, monkeypatch: pytest.MonkeyPatch,
     assert not identity.is_gone(me)
 
 
+def deadlines(world: World) -> Mapping[str, Any]:
+    return world.store.workers.look("").deadlines
+
+
 class TestSilence:
     """A database that is away makes all silent at once."""
 
@@ -74,7 +79,7 @@ class TestSilence:
         return world
 
     def scanner(self, world: World, *, silent: Any = None) -> WorkerScanner:
-        return WorkerScanner(world.app.resources, world.app.applier, silent or world.store.workers.deadlines)
+        return WorkerScanner(world.app.resources, world.app.applier, silent or (lambda: deadlines(world)))
 
     def test_who_was_seen_to_be_silent_is_lost(self, world: World) -> None:
         assert self.scanner(world).run_once().looked_at == 1
@@ -84,7 +89,7 @@ class TestSilence:
     def test_so_is_one_with_a_deadline_that_no_worker_has(self, world: World, deadline: Any) -> None:
         found, watch = world.store.database["workers"], Watch(6.0)
         found.update_one({}, {"$set": {"recoveryTime": deadline}}, bypass_document_validation=True)
-        watch.look(world.store.workers.deadlines(), world.store.now(), 0.0)
+        watch.look(deadlines(world), world.store.now(), 0.0)
         assert self.scanner(world, silent=lambda: watch.silent(6.0)).run_once().looked_at == 0
         assert self.scanner(world, silent=lambda: watch.silent(6.1)).run_once().looked_at == 1
         assert world.store.workers.all() == []
@@ -93,12 +98,12 @@ class TestSilence:
         assert self.scanner(world, silent=dict).run_once().looked_at == 0
 
     def test_who_has_beaten_since_is_not(self, world: World, me: Worker) -> None:
-        seen = world.store.workers.deadlines()
+        seen = deadlines(world)
         world.store.workers.beat(me, timeout=-1)
         assert self.scanner(world, silent=lambda: seen).run_once().looked_at == 0
 
     def test_who_was_cut_off_while_he_looked_may_not_judge(self, world: World) -> None:
-        answers = iter([world.store.workers.deadlines(), {}])
+        answers = iter([deadlines(world), {}])
         assert self.scanner(world, silent=lambda: next(answers)).run_once().looked_at == 0
         assert len(world.store.workers.all()) == 1
 

@@ -120,7 +120,8 @@ def test_what_is_forged_is_not_believed(cluster: Cluster, stranger: Stranger) ->
     assert goes_on(cluster)
 
     def taken() -> Any:
-        return (cluster.database["queues"].find_one({"_id": "one_slow"}) or {}).get("takenQueuedAt")
+        found = cluster.app.resources.store.queues.all().get("one_slow")
+        return found and found.taken_queued_at
 
     wait_until(lambda: goes_on(cluster) and taken() is not None, 20, "a time")
     assert taken().year == stranger.now.year

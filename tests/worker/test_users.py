@@ -16,6 +16,7 @@ import pytest
 import redis
 from kombu import Connection
 
+from recovery.queue import Turns
 from recovery.queue.aside import ASIDE
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
@@ -73,6 +74,12 @@ def refusals(server: Valkey) -> list[Any]:
     with redis.Redis.from_url(as_user(server, "watcher"), decode_responses=True) as client:
         found = client.acl_log(100)
         return sorted({(one["username"], one["reason"], one["object"]) for one in found})
+
+
+def test_a_worker_may_have_a_turn(guarded: Valkey) -> None:
+    turns = Turns(as_user(guarded, "worker"), 60.0)
+    assert turns.join("p", ["a"]) and not turns.join("p", ["b"])
+    assert turns.go_on("p", 1, 10).waiting == ("b",)
 
 
 @pytest.mark.soak

@@ -127,24 +127,27 @@ class Applier:
                 raise
             tell(together[0].decision.id, error)
 
-    def apply(self, together: Sequence[Ended]) -> Applied:
-        """Apply decisions of one process and epoch now; what came of the last of them."""
+    def apply(self, together: Sequence[Ended]) -> list[Applied]:
+        """Apply decisions of one process and epoch now; what came of each. One that failed comes alone."""
         effect = self._effect(together)
         if effect is None:
-            return [self.apply(some) for some in self._apart(together)][-1]
+            came_of: dict[str, Applied] = {}
+            for some in self._apart(together):
+                came_of |= zip((one.decision.id for one in some), self.apply(some), strict=True)
+            return [came_of[one.decision.id] for one in together]
         self._note(together, effect)
-        return effect.applied
+        return [effect.applied] * len(together)
 
-    def _apart(self, together: Sequence[Ended]) -> list[Sequence[Ended]]:
+    def _apart(self, together: Sequence[Ended]) -> Sequence[Sequence[Ended]]:
         """In what portions these can be applied, which can't be at once."""
         first = together[0]
         tasks = self._resources.store.graphs.open_among(
             first.process_id, first.decision.epoch, [one.task.task_id for one in together]
         )
-        still_open = [one for one in together if one.task.task_id in tasks]
-        if not 1 < len(still_open) < len(together):
+        portions = [[one for one in together if (one.task.task_id in tasks) == is_open] for is_open in (True, False)]
+        if not all(portions):
             return [[one] for one in together]
-        return [still_open, *([one] for one in together if one.task.task_id not in tasks)]
+        return portions
 
     def flush(self) -> None:
         """Apply what waits, and clear the deadlines of what is applied. When it returns, that is done, by whomever; but

@@ -51,19 +51,22 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
     if view is not None:
         return _go_on(resources, together, view, take, Applied.NOW)
     if len(together) > 1:
-        return None
+        view = resources.store.graphs.view(first.process_id, finished)
+        if view is None or view.epoch != first.decision.epoch or not view.applied:
+            return None
+        return _go_on(resources, together, view, take, Applied.RESTORED if missing else Applied.BEFORE)
     return _applied_before(resources, first, finished[0], take, Applied.RESTORED if missing else Applied.BEFORE)
 
 
 def _applied_before(
     resources: Resources, ended: Ended, finished: Finished, take: Take | None, applied: Applied
 ) -> Effect:
-    view = resources.store.graphs.view(ended.process_id, finished)
+    view = resources.store.graphs.view(ended.process_id, [finished])
     if view is None and rebuild_graph(resources, ended.process_id):
-        view = resources.store.graphs.view(ended.process_id, finished)  # made from the decisions, this one among them
+        view = resources.store.graphs.view(ended.process_id, [finished])  # made from the decisions, this one among them
         applied = Applied.RESTORED
     elif view is not None and view.complete and not view.applied and made_whole(resources, ended.process_id):
-        view = resources.store.graphs.view(ended.process_id, finished)  # it was lost from the graph
+        view = resources.store.graphs.view(ended.process_id, [finished])  # it was lost from the graph
         applied = Applied.RESTORED
     if view is not None and view.epoch > ended.decision.epoch and applied is Applied.RESTORED:
         resources.store.redos.discard(ended.process_id, view.epoch, list(finished.children))

@@ -50,7 +50,7 @@ def unlist_stale(resources: Resources, process: Process, decision: Decision) -> 
 def _unknown(resources: Resources, decision: Decision) -> Applied:
     """Why the graph does not take a failure."""
     store = resources.store
-    view = store.graphs.view(decision.process_id, Finished(decision.task_id, {}, ()))
+    view = store.graphs.view(decision.process_id, [Finished(decision.task_id, {}, ())])
     if view is None:
         # Made from the decisions, this one among them.
         return interrupt(resources, decision) if rebuild_graph(resources, decision.process_id) else Applied.STALE

@@ -29,8 +29,9 @@ LARGE_GRAPHS = 1000
 """Of so many processes it is remembered that their graph is large."""
 PAGE = 1000
 """Finished tasks that are applied in one update, at most."""
-PAUSE, LEAST_PAUSE, MOST_PAUSE = 9, 0.1, 2.0
-"""Between two steps of a turn: as many times what the last took, and seconds. Others end tasks meanwhile."""
+PAUSE, MIN_PAUSE, MAX_PAUSE = 4, 0.1, 1.0
+"""Between two steps of a turn that did not have a whole page: as many times what the last took, and seconds. Others end
+tasks meanwhile."""
 KEPT = 2000
 """Of so many tasks whoever has the turn keeps what it knows; others' are read."""
 
@@ -128,7 +129,8 @@ class LargeGraphs:
         finally:
             with self._lock:
                 now = time.monotonic()
-                turn.due = now + min(max(PAUSE * (now - began), LEAST_PAUSE), MOST_PAUSE)
+                pause = min(max(PAUSE * (now - began), MIN_PAUSE), MAX_PAUSE)
+                turn.due = now if len(turn.applied) == PAGE else now + pause
                 if over and self._mine.get(process_id) is turn:
                     del self._mine[process_id]
         return taken

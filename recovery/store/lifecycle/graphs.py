@@ -42,12 +42,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A graph as far as an applied task is concerned."""
+    """A graph as far as applied tasks are concerned."""
 
     epoch: int
     registered: bool
-    """Whether the graph knows the task at all: its parent has been applied."""
+    """Whether the graph knows the first of them at all: its parent has been applied."""
     applied: bool
+    """Whether it has all of them as finished."""
     ready: tuple[str, ...]
     complete: bool
     finished: int
@@ -78,11 +79,11 @@ class Graphs(GraphRecovery):
         """
         guard: Document = {"_id": process_id, "epoch": epoch}
         guard |= {f"notFinished.{one.task}": {"$exists": True} for one in finished}
-        candidates = tuple(dict.fromkeys(c for one in finished for c in one.candidates))
+        candidates = candidates_of(finished)
         found = self._current.find_one_and_update(
             guard,
             apply_stages(finished),
-            projection=projection(finished[0].task, candidates),
+            projection=projection(finished, candidates),
             return_document=True,
         )
         return decode_view(found, candidates) if found else None
@@ -95,10 +96,11 @@ class Graphs(GraphRecovery):
         stages = [{"$set": {"notFinished": literal({}), "links": literal({}), "finished": [literal(task)], **TOUCHED}}]
         return update_each(self._current, process_ids, {**guard, "$expr": alone}, stages).count
 
-    def view(self, process_id: str, finished: Finished) -> GraphView | None:
-        """The graph as far as this task is concerned, without a change; None if there is no graph."""
-        found = self._current.find_one({"_id": process_id}, projection(finished.task, finished.candidates))
-        return decode_view(found, finished.candidates) if found else None
+    def view(self, process_id: str, finished: Sequence[Finished]) -> GraphView | None:
+        """The graph as far as these tasks are concerned, without a change; None if there is no graph."""
+        candidates = candidates_of(finished)
+        found = self._current.find_one({"_id": process_id}, projection(finished, candidates))
+        return decode_view(found, candidates) if found else None
 
     def open_among(self, process_id: str, epoch: int, tasks: Sequence[str]) -> set[str]:
         """Those of these tasks that are open in a process's graph, if it is of this epoch."""
@@ -155,13 +157,18 @@ def apply_stages(finished: Sequence[Finished]) -> list[Document]:
     return [{"$set": changes}, {"$unset": removed}]
 
 
-def projection(task: str, candidates: Sequence[str]) -> Document:
+def candidates_of(finished: Sequence[Finished]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(candidate for one in finished for candidate in one.candidates))
+
+
+def projection(finished: Sequence[Finished], candidates: Sequence[str]) -> Document:
     """A projection worked out by the server: what is ready of these, and flags, not the graph."""
+    tasks = [one.task for one in finished]
     return {
         "_id": False,
         "epoch": True,
-        "open": {"$ne": [{"$type": f"$notFinished.{task}"}, "missing"]},
-        "applied": {"$in": [task, "$finished"]},
+        "open": {"$ne": [{"$type": f"$notFinished.{tasks[0]}"}, "missing"]},
+        "applied": {"$setIsSubset": [literal(tasks), "$finished"]},
         "complete": {"$eq": ["$notFinished", {}]},
         "finished": {"$size": "$finished"},
         "size": {"$bsonSize": "$$ROOT"},

@@ -21,7 +21,8 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import ALIVE, near_now
+from recovery.store.expressions import ALIVE
+from recovery.store.lifecycle.queues import Queues
 from recovery.store.views.pending import Pending, ToCome
 
 _TEXT: Document = {"$type": "string"}
@@ -64,7 +65,8 @@ class ActorQueue:
 class Waiting:
     """Queries of what waits for a worker. `polled_within`: seconds for which a worker may be away to restart."""
 
-    def __init__(self, database: Database[Document], pending: Pending, polled_within: float) -> None:
+    def __init__(self, database: Database[Document], pending: Pending, queues: Queues, polled_within: float) -> None:
+        self._queues = queues
         self._pending, self._actors = pending, committed(database[schema.ACTORS])
         self._database, self._polled_within = database, polled_within
 
@@ -81,7 +83,7 @@ class Waiting:
         oldest = self._pending.oldest()
         known = self._told()
         workers = self._workers()
-        served, now = workers.keys() | self._polled(), self._now()
+        served, now = workers.keys() | self._queues.polled_within(self._polled_within), self._now()
         held_up = {name for name in {*known, *oldest, *later} if name not in served and not known.get(name)}
         counted = {name for name in oldest if count_served or known.get(name) or name in held_up}
         to_come = self._pending.count_to_come(held_up)
@@ -113,11 +115,6 @@ class Waiting:
             for queue in filter(lambda queue: isinstance(queue, str), document["queues"]):
                 serving.setdefault(queue, []).append(document["name"])
         return serving
-
-    def _polled(self) -> set[str]:
-        """Queues that were polled a moment ago."""
-        polled: Document = {**_NAMED, "$expr": near_now("$polledAt", self._polled_within)}
-        return {document["_id"] for document in current(self._database[schema.QUEUES]).find(polled, {"_id": True})}
 
     def _now(self) -> datetime:
         hello = self._database.command("hello", codec_options=self._database.codec_options)

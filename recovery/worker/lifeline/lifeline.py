@@ -16,14 +16,15 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
-from recovery.records import HungSlot, Worker
+from recovery.records import HungSlot, QueueStatistics, Worker
 from recovery.records.ids import holder
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
@@ -43,6 +44,16 @@ LOST_SOON = 0.3
 fifth of one; what is left in the queue by then only waits on."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """What a heartbeat found: when it was written, by MongoDB's clock, which of the worker's queues are not consumed,
+    and the workers of the same host."""
+
+    at: datetime
+    paused: frozenset[str]
+    neighbours: Sequence[Worker]
+
+
 class Lifeline:
     """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
 
@@ -54,7 +65,8 @@ class Lifeline:
         """What its record tells of slots that hang."""
         self._app = app
         self._settings = app.settings
-        self._taken: dict[str, datetime | None] = dict.fromkeys(worker.queues)
+        self._taken: dict[str, datetime] = {}
+        self._polled: dict[str, datetime] = {}
         self._ending = threading.Event()
         self._beat_soon = threading.Event()
         self._served_since: float | None = None
@@ -123,12 +135,12 @@ class Lifeline:
         silent = self._watch.silent(time.monotonic())
         return silent if self.may_judge() else {}  # asked last: one that stands still in between must not judge
 
-    def in_outage_grace(self) -> bool:
+    def in_outage_grace(self, ask: Callable[[], datetime] | None = None) -> bool:
         """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
         then is so for that: its workers are given the time to write what they could not, before others are set to do
-        it again. Asked before each scan; asks the database."""
+        it again. Asked before each scan; asks the database, by what is given."""
         try:
-            self._look_at_clock()
+            self._look_at_clock(ask)
         except StoreError as error:
             log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
         return self._failed or time.monotonic() < self._hold_until
@@ -148,10 +160,10 @@ class Lifeline:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
         told = False
         try:
-            paused = self._beat()
+            beat = self._beat()
             told = True
             self._tell_back()
-            self._tell_rest(paused)
+            self._tell_rest(beat)
         except StoreError as error:
             what = "what follows a heartbeat was not done" if told else "heartbeat not written"
             log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
@@ -168,8 +180,8 @@ class Lifeline:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
             self._away_since = None
 
-    def _beat(self) -> frozenset[str]:
-        """Write this worker's record and look at the others'; which of its queues are not consumed."""
+    def _beat(self) -> _Beat:
+        """Write this worker's record and look at the others'."""
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
         with time_limit(self._settings.heartbeat_timeout / 2):
@@ -177,8 +189,9 @@ class Lifeline:
                 store.preferences.invalidate()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
             record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
-            store.workers.beat(record, self._settings.heartbeat_timeout)
-            self._watch.look(store.workers.deadlines(), self._look_at_clock(), time.monotonic())
+            at = self._look_at_clock(lambda: store.workers.beat(record, self._settings.heartbeat_timeout))
+            looked = store.workers.look(self.worker.host)
+            self._watch.look(looked.deadlines, at, time.monotonic())
         now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all
@@ -190,43 +203,52 @@ class Lifeline:
         if self._failed:
             self._hold_back()
         self._failed = False
-        return paused
+        return _Beat(at, paused, looked.neighbours)
 
-    def _tell_rest(self, paused: frozenset[str]) -> None:
+    def _tell_rest(self, beat: _Beat) -> None:
         """What follows: it may fail, again and again, without this worker being cut off."""
         if self._stepped:
             self._beat_for_claims()
-        self._tell_polled(paused)
+        self._tell_polled(beat)
         if self._settings.events:
-            self._look_around()
+            self._look_around(beat.neighbours)
 
-    def _tell_polled(self, paused: frozenset[str]) -> None:
+    def _tell_polled(self, beat: _Beat) -> None:
         """Write which queues are polled, by Redis's own word."""
-        consumed = self._taken.keys() - paused
+        consumed = set(self.worker.queues) - beat.paused
         polled = self._polls.recent(consumed)
         # No beat is late for it.
         if (full := self._polls.full(consumed - polled)) and self._app.resources.broker.is_there(
             within=self._settings.heartbeat_interval / 2
         ):
             polled |= full
-        taken = {queue: self._taken[queue] for queue in polled}
+        self._polled |= dict.fromkeys(polled, beat.at)
         store, settings = self._app.resources.store, self._settings
         # No longer than that: who beats too rarely does not judge.
         with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
             again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
-            store.queues.polled(taken)
+            store.queues.polled_by(self.worker.id, self._statistics())
             for queue in again if settings.events else ():
                 store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
-        for queue, youngest in taken.items():
-            # Kept there from now on. A time that no message can have must not hide here those that come after it.
-            if self._taken[queue] == youngest:
-                self._taken[queue] = None
 
-    def _look_at_clock(self) -> datetime:
-        """The time by MongoDB's clock. Where it stepped, scans are held back for as long as others take to notice."""
+    def _statistics(self) -> list[QueueStatistics]:
+        """What is known of each queue that was ever polled here."""
+        at = time.monotonic()
+        for queue, youngest in list(self._taken.items()):
+            # A time that no message can have, taken while the clock was not known, must not hide what comes after it.
+            if self._clock.is_to_come(youngest, at) and self._taken[queue] == youngest:
+                del self._taken[queue]
+        return [
+            QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=self._taken.get(queue))
+            for queue, polled_at in sorted(self._polled.items())
+        ]
+
+    def _look_at_clock(self, ask: Callable[[], datetime] | None = None) -> datetime:
+        """The time by MongoDB's clock, as what is asked tells it. Where it stepped, scans are held back for as long as
+        others take to notice."""
         with self._clock_lock:
             asked = time.monotonic()
-            now = self._app.resources.store.now()
+            now = (ask or self._app.resources.store.now)()
             if self._clock.look(now, asked, time.monotonic()):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
                 self._hold_back()
@@ -249,9 +271,8 @@ class Lifeline:
         if now > self._hold_until + HOLD_EVERY * timeout:
             self._hold_until = now + timeout
 
-    def _look_around(self) -> None:
+    def _look_around(self, neighbours: Sequence[Worker]) -> None:
         """Have what workers of this host had claimed requeued whose process is gone."""
-        neighbours = self._app.resources.store.workers.on_host(self.worker.host)
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)
             self._rescue.gone(gone)

@@ -1,0 +1,254 @@
+"""Large graphs: one applies for all, in few updates; whoever has the turn may end, and Redis may be away, or lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recovery.engine import Applied, Applier, Slot, read_each
+from recovery.engine.lifecycle import applier as applier_module
+from recovery.engine.lifecycle import large_graphs
+from recovery.queue import Turns
+from recovery.queue.turns import KEY
+from recovery.records import Graph
+from recovery.stack.ports import free_port
+from tests.world import World, arguments, check_quiet
+
+LEAVES = 40
+
+
+@pytest.fixture
+def wide(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A process of which 40 tasks are queued, and whose graph is large. The appliers' own threads do nothing."""
+    monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 100)
+    monkeypatch.setattr(applier_module, "GATHER_DELAY", 600.0)
+    leaf = world.app.actor("leaf")(lambda number: 60 // (number + 1))
+    total = world.app.actor("total")(sum)
+    kind = world.app.process("wide")(lambda: total.schedule([leaf.schedule(number) for number in range(LEAVES)]))
+    process_id = world.app.start(kind)
+    world.pump(serve={"wide": world.app.actors["wide"]})
+    return process_id
+
+
+def graph(world: World, process_id: str) -> Graph:
+    found = world.store.graphs.get(process_id)
+    assert found is not None
+    return found
+
+
+def left(world: World, process_id: str) -> int:
+    """How many tasks are open; one waits for all others."""
+    return len(graph(world, process_id).not_finished)
+
+
+def knowing(world: World, process_id: str, turns: Turns | None = None) -> Applier:
+    """An applier as in another pool process, which knows that this process's graph is large."""
+    resources = world.app.resources
+    made = Applier(replace(resources, turns=turns) if turns is not None else resources)
+    made._large.note(process_id, large_graphs.LARGE_GRAPH + 1)
+    return made
+
+
+def run(world: World, applier: Applier, count: int) -> None:
+    """Run so many of the leaves in a slot of this applier."""
+    slot = Slot(world.app.resources, applier, world.app.actors, "w#1")
+    for _ in range(count):
+        message = world.pop(["leaf"])
+        assert message is not None
+        slot.run(world.app.actors["leaf"], *arguments(message))
+
+
+def while_applying(monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any]) -> None:
+    """Have something done while the next apply is under way, once."""
+    real = applier_module.apply
+
+    def apply(*args: Any) -> Any:
+        monkeypatch.setattr(applier_module, "apply", real)
+        does()
+        return real(*args)
+
+    monkeypatch.setattr(applier_module, "apply", apply)
+
+
+def end(world: World, process_id: str) -> None:
+    process = world.bring_to_end(process_id)
+    assert (process.state, process.result) == ("finished", str(sum(60 // (n + 1) for n in range(LEAVES))))
+    check_quiet(world, process_id)
+
+
+def test_one_applies_for_all(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = appliers = [knowing(world, wide) for _ in range(8)]
+    for one in appliers:
+        run(world, one, 5)
+    before, seen = graph(world, wide), []
+
+    def the_others_hand_over() -> None:
+        for one in others:
+            one.flush()
+        seen.append(graph(world, wide))
+
+    while_applying(monkeypatch, the_others_hand_over)
+    first.flush()
+    assert seen == [before], "no other wrote it while the first did"
+    after = graph(world, wide)
+    assert after.version == before.version + 2, "five of its own, and those of the others at once"
+    assert left(world, wide) == 1
+    end(world, wide)
+
+
+def test_who_has_the_turn_goes_on_after_a_pause(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own tasks, which it knows, and others', which it reads."""
+    first, other = knowing(world, wide), knowing(world, wide)
+    run(world, first, 10)
+    run(world, other, 10)
+    while_applying(monkeypatch, other._apply_waiting)
+    first._apply_waiting()
+    assert first._large.has_turns and not other._large.has_turns
+    run(world, first, 10)
+    run(world, other, 10)
+    version = graph(world, wide).version
+    for one in (first, other):
+        one._apply_waiting()
+    first._large.go_on()
+    assert graph(world, wide).version == version, "it pauses"
+    first._large.go_on(at_once=True)
+    assert graph(world, wide).version == version + 2, "its own, and those that it read"
+    assert left(world, wide) == 1
+    first._large.go_on(at_once=True)
+    assert not first._large.has_turns
+    end(world, wide)
+
+
+def test_who_had_the_turn_is_gone(world: World, wide: str) -> None:
+    """What was handed over meanwhile is applied when it is overdue; the turn is another's after a while."""
+    turns = Turns(world.settings.broker_url, lifetime=0.5)
+    assert turns.join(wide, ["start"])
+    one = knowing(world, wide, turns)
+    version = graph(world, wide).version
+    run(world, one, LEAVES)
+    one.flush()
+    assert graph(world, wide).version == version
+    end(world, wide)
+
+
+def test_a_turn_that_was_lost_and_taken_by_one_who_is_gone(
+    world: World, wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = knowing(world, wide), knowing(world, wide)
+    run(world, first, 20)
+    run(world, other, 20)
+
+    def the_other_takes_it_and_is_gone() -> None:
+        world.redis.delete(KEY.format(wide))
+        monkeypatch.setattr(other._large, "_step", lambda *_: None)
+        other.flush()
+
+    while_applying(monkeypatch, the_other_takes_it_and_is_gone)
+    first.flush()
+    assert left(world, wide) == 1, "the first took out the other's, and applied them"
+    end(world, wide)
+
+
+def test_redis_is_away(world: World, wide: str) -> None:
+    one = knowing(world, wide, Turns(f"redis://127.0.0.1:{free_port()}/0", 60.0))
+    run(world, one, LEAVES)
+    one.flush()
+    assert left(world, wide) == 1
+    end(world, wide)
+
+
+def test_redis_goes_away_during_a_turn(world: World, wide: str) -> None:
+    one = knowing(world, wide)
+    run(world, one, 20)
+    one._large._turns = Turns(world.settings.broker_url, 60.0)
+    one._apply_waiting()
+    run(world, one, 20)
+    turn = large_graphs._Turn(busy=False)
+    one._large._mine[wide] = turn
+    world.redis.lpush(KEY.format(wide), "start")
+    one._apply_waiting()
+    one._large._turns = Turns(f"redis://127.0.0.1:{free_port()}/0", 60.0)
+    one._large.go_on(at_once=True)
+    assert left(world, wide) == 1, "what it knows is applied"
+    assert not one._large.has_turns
+    end(world, wide)
+
+
+def test_what_somebody_put_into_the_list(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = knowing(world, wide)
+    run(world, one, 20)
+    waits, running = (min(graph(world, wide).links), max(graph(world, wide).not_finished))
+    nonsense = [waits, running, "start", "no such task", b"\xff\xfe", "", "x" * 2_000_000]
+    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), *nonsense))
+    one.flush()
+    after = graph(world, wide)
+    assert len(after.not_finished) == 21, "the 20 leaves that did not run, and who waits for them"
+    assert not one._large.has_turns
+    end(world, wide)
+
+
+def test_a_failed_task_in_the_list_stays_open(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.app.actors["leaf"] = replace(world.app.actors["leaf"], function=lambda number: 1 // (number - 30))
+    one, message = knowing(world, wide), None
+    slot = Slot(world.app.resources, one, world.app.actors, "w#1")
+    while not graph(world, wide).failed:
+        message = world.pop(["leaf"])
+        assert message is not None
+        slot.run(world.app.actors["leaf"], *arguments(message))
+    assert message is not None
+    failed = arguments(message)[0].partition("/")[2]
+    run(world, one, 1)
+    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), failed))
+    one.flush()
+    after = graph(world, wide)
+    assert failed in after.not_finished and failed in after.failed and failed not in after.finished
+    assert world.bring_to_end(wide).state == "broken"
+
+
+def test_some_of_a_page_are_applied_before(world: World, wide: str) -> None:
+    """Those that are not take one update, and those that are are looked at again."""
+    one = knowing(world, wide)
+    run(world, one, 10)
+    (ended,) = one._buffers.values()
+    one._buffers.clear()
+    for some in (ended[:1], ended[3:4]):
+        assert one.apply(some) == [Applied.NOW]
+    before = graph(world, wide)
+    one.apply(ended)
+    after = graph(world, wide)
+    assert after.version == before.version + 1
+    assert len(after.finished) == len(before.finished) + 8
+    end(world, wide)
+
+
+def test_one_that_can_not_be_read_holds_up_no_other(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = knowing(world, wide), knowing(world, wide)
+    run(world, first, 1)
+    run(world, other, LEAVES - 1)
+    damaged: Sequence[Any] = next(iter(other._buffers.values()))
+    key = damaged[3].decision.id
+    spoilt = {"q": {"_id": key}, "u": {"$set": {"outcome.finishedAt": "yesterday"}}}
+    world.store.database.command("update", "decisions", updates=[spoilt], bypassDocumentValidation=True)
+    assert [one.decision.id for one in read_each(world.store, [key], lambda *_: None)] == []
+    while_applying(monkeypatch, other.flush)
+    first.flush()
+    assert left(world, wide) == 2 and damaged[3].task.task_id in graph(world, wide).not_finished
+
+
+def test_steps_one_after_the_other_do_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large graph that nobody else writes: each step, which schedules the next, is applied when it has ended."""
+    monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 100)
+    monkeypatch.setattr(applier_module, "GATHER_DELAY", 600.0)
+    step = world.app.actor("step")(lambda left: step.schedule(left - 1) if left else "end")
+    process_id = world.app.start(world.app.process("steps")(lambda: step.schedule(50)))
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    while message := world.pop(world.app.actors):
+        slot.run(world.app.actors[message["headers"]["task"]], *arguments(message))
+    world.app.applier.flush()
+    assert world.app.result(process_id, timeout=0) == "end"
+    assert graph(world, process_id).version == 52
+    assert not world.app.applier._large.has_turns
+    check_quiet(world, process_id)
