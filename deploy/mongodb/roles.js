@@ -21,7 +21,6 @@ const roles = [
     {"collection": "operationRanges", "actions": ["collStats", "find", "listIndexes"]},
     {"collection": "operationResults", "actions": ["collStats", "find", "listIndexes"]},
     {"collection": "operations", "actions": ["collStats", "find", "listIndexes"]},
-    {"collection": "polls", "actions": ["collStats", "find", "listIndexes"]},
     {"collection": "processTypes", "actions": ["collStats", "find", "listIndexes"]},
     {"collection": "processes", "actions": ["collStats", "find", "listIndexes"]},
     {"collection": "queues", "actions": ["collStats", "find", "listIndexes"]},
@@ -54,7 +53,6 @@ const roles = [
     {"collection": "operationRanges", "actions": ["collStats", "find", "insert", "listIndexes", "update"]},
     {"collection": "operationResults", "actions": ["collStats", "find", "insert", "listIndexes", "update"]},
     {"collection": "operations", "actions": ["bypassDocumentValidation", "collStats", "find", "insert", "listIndexes", "update"]},
-    {"collection": "polls", "actions": ["collStats", "find", "insert", "listIndexes", "remove", "update"]},
     {"collection": "processTypes", "actions": ["collStats", "find", "insert", "listIndexes", "update"]},
     {"collection": "processes", "actions": ["bypassDocumentValidation", "collStats", "find", "insert", "listIndexes", "remove", "update"]},
     {"collection": "queues", "actions": ["collStats", "find", "insert", "listIndexes", "update"]},
@@ -77,7 +75,6 @@ const roles = [
     {"collection": "operationRanges", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "update"]},
     {"collection": "operationResults", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "update"]},
     {"collection": "operations", "actions": ["bypassDocumentValidation", "collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "update"]},
-    {"collection": "polls", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "listIndexes", "update"]},
     {"collection": "processTypes", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "listIndexes", "update"]},
     {"collection": "processes", "actions": ["bypassDocumentValidation", "collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "remove", "update"]},
     {"collection": "queues", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "remove", "update"]},
@@ -85,7 +82,7 @@ const roles = [
     {"collection": "scanners", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "update"]},
     {"collection": "schedules", "actions": ["bypassDocumentValidation", "collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "remove", "update"]},
     {"collection": "tasks", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "insert", "listIndexes", "remove"]},
-    {"collection": "workers", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "listIndexes"]},
+    {"collection": "workers", "actions": ["collMod", "collStats", "createCollection", "createIndex", "find", "listIndexes", "update"]},
   ]],
 ];
 

@@ -35,7 +35,7 @@ from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
 from recovery.records.trace import Trace
 from recovery.records.values import Encoded, Promise
-from recovery.records.worker import FreedSlots, HungSlot, Polls, QueueStatistics, Worker, is_same_deadline
+from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -67,7 +67,6 @@ __all__ = [
     "OperationState",
     "Outcome",
     "Phase",
-    "Polls",
     "Process",
     "ProcessState",
     "ProcessTypePreferences",

@@ -1,4 +1,4 @@
-"""Who works, and what was seen of the queues: the Worker, QueueStatistics and Polls records."""
+"""Who works, and what was seen of the queues: the Worker and QueueStatistics records."""
 
 from __future__ import annotations
 
@@ -34,40 +34,6 @@ class FreedSlots(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker(Record):
-    """A worker that lives, or did at its last heartbeat. Its id is new at every start.
-
-    `host` names the kernel and the process namespace, so a worker of the same `host` can tell by `pid` and
-    `pid_started` that this one is gone, without waiting for its deadline.
-    """
-
-    id: str
-    name: str
-    host: str
-    pid: int
-    pid_started: int
-    queues: tuple[str, ...] = ()
-    paused: tuple[str, ...] = ()
-    """Those of its queues that it does not consume now, since their actors are blocked."""
-    spark: bool | None = None
-    """Whether it drives Spark: it takes operations that are left to it."""
-    hung: tuple[HungSlot, ...] = ()
-    """Of its slots those that hang, for as long as they are not freed."""
-    version: str | None = None
-    """Of the library that it runs. Absent of versions that did not tell."""
-    drill_kill: bool | None = None
-    """Whether a drill may have it killed, or a process of its pool; absent if not."""
-    started_at: datetime | None = None
-    recovery_time: datetime | None = None
-
-
-def is_same_deadline(one: Any, other: Any) -> bool:
-    """Whether a worker's deadline, as it stands in its record, did not change: it did not beat. Of what is no date, and
-    so no worker's, all is the same."""
-    return one == other if isinstance(one, datetime) else not isinstance(other, datetime)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatistics(Record):
     """What workers tell of a queue: when they polled it last, and how old the last message taken was.
 
@@ -84,8 +50,36 @@ class QueueStatistics(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polls(Record):
-    """What one worker, whose id this is, tells of the queues that it polls or has polled."""
+class Worker(Record):
+    """A worker that lives, or did at its last heartbeat. Its id is new at every start.
+
+    `host` names the kernel and the process namespace, so a worker of the same `host` can tell by `pid` and
+    `pid_started` that this one is gone, without waiting for its deadline.
+    """
 
     id: str
-    queues: tuple[QueueStatistics, ...] = ()
+    name: str
+    host: str
+    pid: int
+    pid_started: int
+    queues: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+    """Those of its queues that it does not consume now, since their actors are blocked."""
+    polls: tuple[QueueStatistics, ...] = ()
+    """What it knows of the queues that it polls, or has polled."""
+    spark: bool | None = None
+    """Whether it drives Spark: it takes operations that are left to it."""
+    hung: tuple[HungSlot, ...] = ()
+    """Of its slots those that hang, for as long as they are not freed."""
+    version: str | None = None
+    """Of the library that it runs. Absent of versions that did not tell."""
+    drill_kill: bool | None = None
+    """Whether a drill may have it killed, or a process of its pool; absent if not."""
+    started_at: datetime | None = None
+    recovery_time: datetime | None = None
+
+
+def is_same_deadline(one: Any, other: Any) -> bool:
+    """Whether a worker's deadline, as it stands in its record, did not change: it did not beat. Of what is no date, and
+    so no worker's, all is the same."""
+    return one == other if isinstance(one, datetime) else not isinstance(other, datetime)

@@ -63,6 +63,7 @@ from recovery.store.views.due import Due
 from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
 from recovery.store.views.labels import Labels
+from recovery.store.views.members import Members
 from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.ranges import Ranges
@@ -157,6 +158,7 @@ class Store:
         self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
         self.layout = Layout(self._database)
         self.destruction = Destruction(self._database)
+        self.members = Members(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
         self.due = Due(self._database)
 

@@ -66,7 +66,7 @@ ROLES: Mapping[str, Rights] = {
         *_LOOK,
         *_REPAIR,
         (_SETTINGS, "insert update"),
-        ((schema.WORKERS, schema.POLLS), "insert update remove"),
+        ((schema.WORKERS,), "insert update remove"),
         ((schema.LEFT_COUNTS,), "remove"),
     ),
     OPERATOR: _rights(
@@ -76,7 +76,7 @@ ROLES: Mapping[str, Rights] = {
         ((schema.SAVED_SEARCHES,), "insert update remove"),
         ((schema.ACTORS,), "insert"),  # an upsert: an actor that was not to be forgotten is put back
         ((schema.ACTORS, schema.QUEUES, schema.SCHEDULES), "remove"),
-        ((schema.POLLS,), "update"),  # of a queue that is forgotten
+        ((schema.WORKERS,), "update"),  # what they told of a queue that is forgotten
         (schema.VALIDATORS, "createCollection createIndex collMod"),
     ),
 }

@@ -33,7 +33,6 @@ from recovery.records import (
     Operation,
     OperationRange,
     OperationResult,
-    Polls,
     Process,
     ProcessState,
     ProcessTypePreferences,
@@ -56,7 +55,7 @@ from recovery.store.driver_errors import is_denied
 from recovery.store.wrong_types import wrong_types
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"
-WORKERS, ACTORS, QUEUES, POLLS, SCANNERS = "workers", "actors", "queues", "polls", "scanners"
+WORKERS, ACTORS, QUEUES, SCANNERS = "workers", "actors", "queues", "scanners"
 INTERRUPTIONS = "interruptions"
 SCHEDULES = "schedules"
 MARKERS = "markers"
@@ -107,7 +106,6 @@ KINDS: dict[str, type[Record]] = {
     ACTORS: ActorPreferences,
     PROCESS_TYPES: ProcessTypePreferences,
     QUEUES: QueueStatistics,
-    POLLS: Polls,
     SCANNERS: ScannerRun,
     CENSUS: Census,
     LEFT_COUNTS: LeftCounts,

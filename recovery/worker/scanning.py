@@ -53,7 +53,7 @@ below a second; where each task of it fails or is applied by itself, a thousand 
 what a dead machine had claimed is found so much later."""
 
 
-LOOK_AT_ALL_EVERY = 10.0
+LOOK_AT_ALL_EVERY = 30.0
 """Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
 has one that is none, wait until it is found."""
 

@@ -1,4 +1,7 @@
-"""What a cluster without work asks for: of MongoDB, of Redis, and of the CPU, by one worker that scans and its beat."""
+"""What a cluster without work asks for: of MongoDB, of Redis, and of the CPU, by one worker that scans and its beat.
+
+What this program and its drivers ask for by themselves is measured before, and not counted.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,19 @@ def run(stack: Stack, settings: Settings) -> list[Row]:
     app.actors = apps.app.actors
     client: Any = MongoClient(settings.mongo_uri)
     redis: Any = Redis.from_url(settings.broker_url)
+    store = app.resources.store  # its driver watches the servers from here on, as this one's does
+    store.now()
+    _wait(SETTLE)
+    before = _seen(client, redis, [])
+    _wait(SECONDS)
+    alone = {name: (value - before[name]) / SECONDS for name, value in _seen(client, redis, []).items()}
     with workers.ours(stack, settings, 1, ["-c", "2"], beat=True) as children:
         app.result(app.start("wide", 10), timeout=60)
         _wait(SETTLE)
         seen = _seen(client, redis, [child.pid for child in children])
         _wait(SECONDS)
         now = _seen(client, redis, [child.pid for child in children])
-    each = {name: (now[name] - seen[name]) / SECONDS for name in now}
+    each = {name: (now[name] - seen[name]) / SECONDS - alone.get(name, 0.0) for name in now}
     told = ", ".join(f"{name[6:]} {value:.1f}" for name, value in each.items() if name.startswith("mongo ") and value)
     operations = sum(value for name, value in each.items() if name.startswith("mongo "))
     return [
@@ -49,9 +58,8 @@ def _seen(client: Any, redis: Any, pids: list[int]) -> dict[str, float]:
     commands = client.admin.command("serverStatus")["metrics"]["commands"]
     ours = ("find", "aggregate", "update", "insert", "delete", "findAndModify", "hello", "getMore")
     found = {f"mongo {name}": float(commands[name]["total"]) for name in ours}
-    worker, beat = pids
-    found |= {"worker": _cpu(worker), "beat": _cpu(beat), "redis": float(redis.info()["total_commands_processed"])}
-    return found
+    found |= dict(zip(("worker", "beat"), map(_cpu, pids), strict=False))
+    return found | {"redis": float(redis.info()["total_commands_processed"])}
 
 
 def _cpu(pid: int) -> float:

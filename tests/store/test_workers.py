@@ -49,7 +49,7 @@ def test_who_lives(store: Store, deadline: Any, alive: bool) -> None:
         "not silent": not store.workers.silent(10),
     }
     assert said == dict.fromkeys(said, alive)
-    seen = store.workers.look("").deadlines
+    seen = store.members.look("").deadlines
     found = store.workers.unchanged(seen)
     assert [*(worker.id for worker in found.records), *(damage.record for damage in found.damaged)] == ["w1"]
     store.workers.beat(WORKER, 60)
@@ -60,7 +60,7 @@ def test_silence_is_told(store: Store) -> None:
     store.workers.beat(WORKER, -1)
     store.workers.beat(WORKER.evolve(id="w2", host="h2"), 60)
     assert [worker.id for worker in store.workers.silent(10)] == ["w1"]
-    assert [worker.id for worker in store.workers.look("h2").neighbours] == ["w2"]
+    assert [worker.id for worker in store.members.look("h2").neighbours] == ["w2"]
     store.workers.remove(["w1", "none"])
     assert [worker.id for worker in store.workers.all()] == ["w2"]
     store.workers.beat(WORKER, 60)
@@ -110,7 +110,7 @@ def test_nor_is_one_that_stands_there(store: Store, moment: object) -> None:
     found = store.queues.all()
     assert found.keys() == {"add", "sum"}
     assert found["add"] == QueueStatistics(id="add")
-    assert store.queues.polled_again(["sum", "add"], 10) == ["add"]
+    assert store.queues.polled_again(["sum", "add"], 10, "w") == ["add"]
     assert is_close(store.queues.all()["add"].polled_at, store.now())
 
 

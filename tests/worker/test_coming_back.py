@@ -103,7 +103,7 @@ def test_what_follows_a_heartbeat_holds_nothing_back(emptied: Settings, monkeypa
     world = World(emptied, heartbeat_timeout=6.0)
     celery: Any = Celery(set_as_current=False)
     one = Lifeline(world.app, identify("one", ("add",)), QueueConsumption(SimpleNamespace(app=celery), ("add",)))
-    monkeypatch.setattr(Queues, "polled_by", _away)
+    monkeypatch.setattr(Queues, "polled_again", _away)
     one.beat_once()
     assert [worker.name for worker in world.store.workers.all()] == ["one"]
     assert not one.in_outage_grace()

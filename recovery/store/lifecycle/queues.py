@@ -1,8 +1,7 @@
 """Queries and updates of what is known of queues: which are polled, and how old the last message was that was taken.
 
-Each worker tells that in one record of its own (`polls`) with every heartbeat, so what heartbeats cost does not grow
-with the queues, and no two write one record. Readers take the latest of all. When a worker is gone what it told is
-added to the queues' own records.
+Each worker tells that in its own record, with every heartbeat: that is one write, whatever it serves, and no two write
+one record. Readers take the latest of all. When a worker is gone what it told is added to the queues' own records.
 
 Of these times the latest counts, so one that is still to come would stay for good, and hide what comes after it or
 prove what is not so. It is neither believed nor kept, whoever tells it and whatever stands there already.
@@ -17,12 +16,12 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.database import Database
 
-from recovery.records import Polls, QueueStatistics, to_document
+from recovery.records import QueueStatistics, Worker
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import latest_past, literal, near_now, past_or_null
+from recovery.store.expressions import latest_past, near_now, past_or_null
 from recovery.store.reading import readable
 
 _NAMED: Document = {"_id": {"$type": "string"}}
@@ -31,15 +30,10 @@ _TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt")
 
 @translated
 class Queues:
-    """The collections `queues` and `polls`."""
+    """The collection `queues`, and what of it stands in `workers`."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._current, self._polls = current(database[schema.QUEUES]), current(database[schema.POLLS])
-
-    def polled_by(self, worker: str, queues: Sequence[QueueStatistics]) -> None:
-        """All that a worker knows of the queues that it polls, or has polled. One small write."""
-        document = to_document(Polls(id=worker, queues=tuple(queues)))
-        self._polls.update_one({"_id": worker}, [{"$replaceWith": literal(document)}], upsert=True)
+        self._current, self._workers = current(database[schema.QUEUES]), current(database[schema.WORKERS])
 
     def polled(self, taken: Mapping[str, datetime | None]) -> None:
         """Somebody polls these queues now; {queue: `queuedAt` of the youngest message taken, if any}."""
@@ -47,9 +41,8 @@ class Queues:
 
     def fold(self, workers: Sequence[str]) -> None:
         """Add to the queues' records what these workers told, which are gone."""
-        for polls in readable(Polls, self._polls.find({"_id": {"$in": list(workers)}})):
-            self._add({queue.id: (queue.polled_at, queue.taken_queued_at) for queue in polls.queues})
-        self._polls.delete_many({"_id": {"$in": list(workers)}})
+        for worker in readable(Worker, self._workers.find({"_id": {"$in": list(workers)}})):
+            self._add({queue.id: (queue.polled_at, queue.taken_queued_at) for queue in worker.polls})
 
     def _add(self, moments: Mapping[str, tuple[Any, datetime | None]]) -> None:
         self._latest({queue: {"polledAt": at, "takenQueuedAt": taken} for queue, (at, taken) in moments.items()})
@@ -67,13 +60,13 @@ class Queues:
         if updates:
             self._current.bulk_write(updates, ordered=False)
 
-    def polled_again(self, queues: Iterable[str], seconds: float) -> list[str]:
-        """Those of these queues that nobody had polled for so long, and that are polled now: the first who asks is
+    def polled_again(self, queues: Iterable[str], seconds: float, worker: str) -> list[str]:
+        """Those of these queues, which this worker polls now, that nobody had polled for so long: the first who asks is
         told."""
-        known = set(queues)
-        if not known:
+        asked = set(queues)
+        if not asked:
             return []
-        asleep = known & self.all().keys() - self.polled_within(seconds)
+        asleep = asked & self.all().keys() - self.polled_within(seconds, {"_id": {"$ne": worker}})
         return [queue for queue in sorted(asleep) if self._wake(queue, seconds)]
 
     def _wake(self, queue: str, seconds: float) -> bool:
@@ -95,21 +88,27 @@ class Queues:
         ]
         return {one.id: one for one in readable(QueueStatistics, self._current.aggregate(stages))}
 
-    def polled_within(self, seconds: float) -> set[str]:
-        """Queues that were polled so short a time ago."""
+    def polled_within(self, seconds: float, by: Document | None = None) -> set[str]:
+        """Queues that were polled so short a time ago, by any worker or one of those that this query finds."""
         polled: Document = {**_NAMED, "$expr": near_now("$polledAt", seconds)}
-        stages: list[Document] = [{"$match": polled}, {"$project": {"_id": True}}, {"$unionWith": _told(polled)}]
+        stages: list[Document] = [{"$match": polled}, {"$project": {"_id": True}}, {"$unionWith": _told(polled, by)}]
         return {document["_id"] for document in self._current.aggregate(stages)}
 
     def remove(self, queue: str) -> None:
         """Forget a queue that nobody polls: without statistics nothing is concluded from it."""
-        self._polls.update_many({"queues._id": queue}, {"$pull": {"queues": {"_id": queue}}})
+        self._workers.update_many({"polls._id": queue}, {"$pull": {"polls": {"_id": queue}}})
         self._current.delete_one({"_id": queue})
 
 
-def _told(match: Document) -> Document:
+def _told(match: Document, by: Document | None = None) -> Document:
     """What workers tell of each queue, as if it stood in the queue's record."""
-    elements = {"$filter": {"input": "$queues", "cond": {"$eq": [{"$type": "$$this"}, "object"]}}}
-    queues: Document = {"$cond": [{"$isArray": ["$queues"]}, elements, []]}
-    each = [{"$project": {"queues": queues}}, {"$unwind": "$queues"}, {"$replaceWith": "$queues"}, {"$match": match}]
-    return {"coll": schema.POLLS, "pipeline": each}
+    elements = {"$filter": {"input": "$polls", "cond": {"$eq": [{"$type": "$$this"}, "object"]}}}
+    polls: Document = {"$cond": [{"$isArray": ["$polls"]}, elements, []]}
+    each: list[Document] = [
+        {"$match": by or {}},
+        {"$project": {"polls": polls}},
+        {"$unwind": "$polls"},
+        {"$replaceWith": "$polls"},
+        {"$match": match},
+    ]
+    return {"coll": schema.WORKERS, "pipeline": each}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,18 +14,6 @@ from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, after, literal
 from recovery.store.reading import Read, read, readable
-
-_NEIGHBOUR: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidStarted"), True)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One look at all workers."""
-
-    deadlines: Mapping[str, Any]
-    """{worker: what stands as deadline in its record}; of another program's perhaps no date."""
-    neighbours: Sequence[Worker]
-    """Those that said they run on the host that was asked for, without what they serve."""
 
 
 @translated
@@ -50,12 +37,6 @@ class Workers:
     def all(self) -> list[Worker]:
         """All workers that have a record, alive or not."""
         return list(readable(Worker, self._current.find()))
-
-    def look(self, host: str) -> Look:
-        """All workers, as a heartbeat looks at them."""
-        found = list(self._current.find({}, _NEIGHBOUR))
-        neighbours = readable(Worker, [document for document in found if document.get("host") == host])
-        return Look({document["_id"]: document.get("recoveryTime") for document in found}, list(neighbours))
 
     def unchanged(self, deadlines: Mapping[str, Any]) -> Read[Worker]:
         """Those of these workers whose deadlines still are what is given."""

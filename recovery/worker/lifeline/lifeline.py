@@ -17,8 +17,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import LastRun, Recovery
@@ -44,16 +43,6 @@ LOST_SOON = 0.3
 fifth of one; what is left in the queue by then only waits on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Beat:
-    """What a heartbeat found: when it was written, by MongoDB's clock, which of the worker's queues are not consumed,
-    and the workers of the same host."""
-
-    at: datetime
-    paused: frozenset[str]
-    neighbours: Sequence[Worker]
-
-
 class Lifeline:
     """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
 
@@ -67,6 +56,8 @@ class Lifeline:
         self._settings = app.settings
         self._taken: dict[str, datetime] = {}
         self._polled: dict[str, datetime] = {}
+        self._returned: set[str] = set()
+        self._redis_answers = False
         self._ending = threading.Event()
         self._beat_soon = threading.Event()
         self._served_since: float | None = None
@@ -160,10 +151,10 @@ class Lifeline:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
         told = False
         try:
-            beat = self._beat()
+            paused, neighbours = self._beat()
             told = True
             self._tell_back()
-            self._tell_rest(beat)
+            self._tell_rest(paused, neighbours)
         except StoreError as error:
             what = "what follows a heartbeat was not done" if told else "heartbeat not written"
             log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
@@ -180,17 +171,21 @@ class Lifeline:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
             self._away_since = None
 
-    def _beat(self) -> _Beat:
-        """Write this worker's record and look at the others'."""
+    def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
+        """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of
+        its host."""
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
         with time_limit(self._settings.heartbeat_timeout / 2):
-            if self._consuming.pause(store.actors.blocked()):
+            looked = store.members.look(self.worker.host)
+            if self._consuming.pause(looked.blocked):
                 store.preferences.invalidate()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
-            record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung())
+            if self._clock.least(0.0) is None:
+                self._look_at_clock()
+            polls = self._look_at_polls(paused)
+            record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung(), polls=polls)
             at = self._look_at_clock(lambda: store.workers.beat(record, self._settings.heartbeat_timeout))
-            looked = store.workers.look(self.worker.host)
             self._watch.look(looked.deadlines, at, time.monotonic())
         now = time.monotonic()
         if now - began > self._settings.heartbeat_interval:
@@ -203,45 +198,47 @@ class Lifeline:
         if self._failed:
             self._hold_back()
         self._failed = False
-        return _Beat(at, paused, looked.neighbours)
+        return paused, looked.neighbours
 
-    def _tell_rest(self, beat: _Beat) -> None:
+    def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
         """What follows: it may fail, again and again, without this worker being cut off."""
         if self._stepped:
             self._beat_for_claims()
-        self._tell_polled(beat)
+        self._look_at_returned(paused)
         if self._settings.events:
-            self._look_around(beat.neighbours)
+            self._look_around(neighbours)
 
-    def _tell_polled(self, beat: _Beat) -> None:
-        """Write which queues are polled, by Redis's own word."""
-        consumed = set(self.worker.queues) - beat.paused
+    def _look_at_polls(self, paused: frozenset[str]) -> tuple[QueueStatistics, ...]:
+        """What is known of each queue that was ever polled here, by Redis's own word."""
+        consumed, now = set(self.worker.queues) - paused, time.monotonic()
         polled = self._polls.recent(consumed)
-        # No beat is late for it.
-        if (full := self._polls.full(consumed - polled)) and self._app.resources.broker.is_there(
-            within=self._settings.heartbeat_interval / 2
-        ):
-            polled |= full
-        self._polled |= dict.fromkeys(polled, beat.at)
-        store, settings = self._app.resources.store, self._settings
-        # No longer than that: who beats too rarely does not judge.
-        with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
-            again = store.queues.polled_again(polled & self._polls.returned(), settings.polled_within)
-            store.queues.polled_by(self.worker.id, self._statistics())
-            for queue in again if settings.events else ():
-                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
-
-    def _statistics(self) -> list[QueueStatistics]:
-        """What is known of each queue that was ever polled here."""
-        at = time.monotonic()
+        polled |= self._polls.full(consumed - polled) if self._redis_answers else set()
+        if (moment := self._clock.least(now)) is not None:
+            since = moment - timedelta(seconds=self._settings.polled_within)
+            self._returned |= {queue for queue in polled if queue not in self._polled or self._polled[queue] < since}
+            self._polled |= dict.fromkeys(polled, moment)
         for queue, youngest in list(self._taken.items()):
             # A time that no message can have, taken while the clock was not known, must not hide what comes after it.
-            if self._clock.is_to_come(youngest, at) and self._taken[queue] == youngest:
+            if self._clock.is_to_come(youngest, now) and self._taken[queue] == youngest:
                 del self._taken[queue]
-        return [
+        return tuple(
             QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=self._taken.get(queue))
             for queue, polled_at in sorted(self._polled.items())
-        ]
+        )
+
+    def _look_at_returned(self, paused: frozenset[str]) -> None:
+        """See to what waits in queues that are polled again, and whether what all slots' being busy leaves unpolled
+        would be answered."""
+        consumed, store, settings = set(self.worker.queues) - paused, self._app.resources.store, self._settings
+        full = self._polls.full(consumed - self._polls.recent(consumed))
+        # After the heartbeat: none is late for it.
+        self._redis_answers = bool(full) and self._app.resources.broker.is_there(settings.heartbeat_interval / 2)
+        returned, self._returned = self._returned, set()
+        # No longer than that: who beats too rarely does not judge.
+        with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
+            again = store.queues.polled_again(returned, settings.polled_within, self.worker.id)
+            for queue in again if settings.events else ():
+                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
 
     def _look_at_clock(self, ask: Callable[[], datetime] | None = None) -> datetime:
         """The time by MongoDB's clock, as what is asked tells it. Where it stepped, scans are held back for as long as

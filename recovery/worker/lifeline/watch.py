@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from recovery.limits import SILENCE_FAR_OFF
@@ -32,6 +32,10 @@ class ServerClock:
             return False  # says too little; the next one is compared with the last good one
         before, self._ahead = self._ahead, (now.timestamp() - answered, now.timestamp() - asked)
         return before is not None and self._ahead[0] - before[1] > STEP
+
+    def least(self, at: float) -> datetime | None:
+        """What MongoDB's clock shows at least, at `at` by ours; None if nothing is known."""
+        return datetime.fromtimestamp(at + self._ahead[0], UTC) if self._ahead is not None else None
 
     def is_to_come(self, moment: datetime, at: float) -> bool:
         """Whether it is later than MongoDB's clock can show now, at `at` by ours; False if nothing is known."""

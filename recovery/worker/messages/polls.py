@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
 from typing import Any
 
 RECENT = 2.0
@@ -23,7 +22,6 @@ class Polls:
     def __init__(self) -> None:
         self._answered: dict[str, float] = {}
         self._channels: dict[str, Any] = {}
-        self._returned: SimpleQueue[str] = SimpleQueue()
         self.on_return: Callable[[], None] = _nothing
         """Called when a queue's poll was answered for the first time, or for the first time in a while. Cheap."""
 
@@ -35,11 +33,9 @@ class Polls:
     def answered(self, queues: Sequence[str]) -> None:
         """Redis answered a poll of these queues. Called as often."""
         now = time.monotonic()
-        returned = [queue for queue in queues if not self._is_recent(queue, now)]
+        returned = not all(self._is_recent(queue, now) for queue in queues)
         for queue in queues:
             self._answered[queue] = now
-        for queue in returned:
-            self._returned.put(queue)
         if returned:
             self.on_return()
 
@@ -47,10 +43,6 @@ class Polls:
         """Those of these queues whose last poll was answered just now."""
         now = time.monotonic()
         return {queue for queue in queues if self._is_recent(queue, now)}
-
-    def returned(self) -> set[str]:
-        """Queues whose poll was answered after a while in which it was not, since this was asked last."""
-        return {self._returned.get() for _ in range(self._returned.qsize())}
 
     def full(self, queues: Iterable[str]) -> set[str]:
         """Those that are not asked for just now, since all slots are busy."""
