@@ -94,8 +94,13 @@ class TaskRepairs:
         self.postponed += later
         return now
 
-    def _wait(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        self._store.requeues.postpone_waiting([f.record for f in findings])
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        waiting: dict[bool, list[str]] = defaultdict(list)
+        for finding in findings:
+            actor = around.actor(finding.decision.actor) if finding.decision is not None else None
+            waiting[bool(actor and actor.requeue_rate)].append(finding.record)
+        for paced, ids in waiting.items():
+            self._store.requeues.postpone_waiting(ids, paced=paced)
         return Changed()  # looked at, nothing repaired
 
     def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:

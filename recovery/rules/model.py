@@ -181,6 +181,15 @@ class Surroundings:
         # One that is still to come is of a clock that was set back since: it would prove too much.
         return known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
 
+    def lost_before(self, queue: str) -> datetime | None:
+        """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, or
+        the queue has been empty since. None: nothing is known to be."""
+        known = self.queues.get(queue)
+        # A message of a time to come is of a clock that was set back since, and proves nothing.
+        taken = known.taken_queued_at if known and known.taken_queued_at and known.taken_queued_at <= self.now else None
+        proven = [moment for moment in (taken, self.empty_at(queue)) if moment is not None]
+        return max(proven) - self.message_margin if proven else None
+
     def is_empty(self, queue: str) -> bool:
         """Whether a queue has no message, and workers look for its messages."""
         return self.depths.get(queue) == 0 and self.is_polled(queue)

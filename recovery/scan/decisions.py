@@ -13,6 +13,7 @@ from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis, look_around
 from recovery.rules import Finding, judge_decision, of_aborted
+from recovery.scan.lost_messages import LostMessages
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 
 
@@ -35,6 +36,7 @@ class DecisionScanner(Scanner[Decision]):
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
         self._latest = False
+        self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling = set()
@@ -43,6 +45,7 @@ class DecisionScanner(Scanner[Decision]):
     def begin(self) -> None:
         super().begin()
         self._latest = False
+        self._lost.advance()
 
     def find(self, limit: int) -> Page[Decision]:
         decisions, latest = self.resources.store.decisions, self._latest

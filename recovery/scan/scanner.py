@@ -87,7 +87,8 @@ class Scanner(ABC, Generic[Item]):
         self._goes_on = False
 
     def begin(self) -> None:
-        """Forget what was looked at before. Not called for a run that goes on with one that ended for its time."""
+        """Forget what was looked at before, and see what there is to do. Not called for a run that goes on with one
+        that ended for its time."""
         self._recent.clear()
 
     @abstractmethod
@@ -154,9 +155,9 @@ class Scanner(ABC, Generic[Item]):
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
         error, more = None, False
-        if not self._goes_on:
-            self.begin()
         try:
+            if not self._goes_on:
+                self.begin()
             with self.repairer.hand_over.ahead():
                 while page := self.find(self.page):
                     looked_at += len(page)

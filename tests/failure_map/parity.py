@@ -287,12 +287,14 @@ def by_scanners(world: World, only: str | None = None) -> Found:
 
 
 def due_decisions(cases: Iterable[Case], now: datetime) -> set[str]:
-    """Decisions that the decision scanner looks at, and their processes: those whose deadline is past, or lacking."""
+    """Decisions that the decision scanner looks at, and their processes: those whose deadline is past, or lacking, or
+    whose message is lost."""
     found = set[str]()
     for case in cases:
         for decision in case.documents[schema.DECISIONS]:
             deadline, live = decision.get("recoveryTime"), decision.get("state") in ("queued", "working", "delayed")
-            if (live and deadline is None) or (isinstance(deadline, datetime) and deadline <= now):
+            lost = case.rule is Rule.MESSAGE_LOST and decision.get("state") == "queued"
+            if lost or (live and deadline is None) or (isinstance(deadline, datetime) and deadline <= now):
                 found |= {decision["_id"], case.process_id}
     return found
 

@@ -17,7 +17,6 @@ from recovery.scan import DecisionScanner
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
-from recovery.store.lifecycle.requeues import LONGEST_WAIT
 from tests.faults import Died
 from tests.scan.making import DAY, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put
@@ -231,10 +230,10 @@ def test_redis_is_lost_and_all_messages_are_found_in_one_run(world: World, other
     world.store.database["decisions"].update_many(
         {"_id": {"$in": ids[:4]}}, {"$set": {"state": others.value, "recoveryTime": past}}
     )
-    # These come due after the scan; by then the queue is full of what the scan pushed.
-    world.store.database["decisions"].update_many(
-        {"_id": {"$in": ids[8:]}}, {"$set": {"recoveryTime": world.store.now() + DAY}}
-    )
+    # These come due after the scan; by then the queue is full of what the scan pushed. They lost theirs too often to be
+    # looked at before.
+    later = {"recoveryTime": world.store.now() + timedelta(seconds=1), "losses": 9}
+    world.store.database["decisions"].update_many({"_id": {"$in": ids[8:]}}, {"$set": later})
     world.store.queues.polled({"add": None})
     first, second = scanner(world, "decisions"), scanner(world, "decisions")
     first.page = 3
@@ -277,8 +276,9 @@ def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
     result = scanner(world, "decisions").run_once()
     assert (result.looked_at, result.repaired) == (5, {})
     assert len(messages(world)) == 1
-    most = timedelta(seconds=LONGEST_WAIT * world.settings.message_timeout)
-    assert is_close(get(world).recovery_time, world.store.now() + most), "looked at again, however old it is"
+    looked_at = get(world).recovery_time
+    assert looked_at is not None
+    assert DAY * 0.8 < looked_at - world.store.now() < DAY * 1.2, "looked at again, however old it is"
 
 
 @pytest.mark.parametrize("state", [QUEUED, WORKING, DecisionState.DELAYED])

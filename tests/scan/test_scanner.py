@@ -139,7 +139,9 @@ def test_whoever_fills_an_empty_queue_has_told_that_it_was_empty(world: World, n
     past = world.store.now() - DAY
     for collection in ("graphs", "processes"):
         world.store.database[collection].update_one({"_id": "p0000"}, {"$set": {"recoveryTime": past}})
-    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past + 2 * DAY}})
+    # It lost its message too often to be looked at before its deadline.
+    later = {"recoveryTime": past + DAY * 1.0001, "losses": 9}
+    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": later})
     world.store.queues.polled({"add": None})
     assert scanner(world, name).run_once().repaired == {Rule.MESSAGE_LOST: 1}
     world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past}})

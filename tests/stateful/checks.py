@@ -15,6 +15,7 @@ from typing import Any
 
 from pymongo.database import Database
 
+from recovery.store.lifecycle.requeues import WAITS_FOR
 from tests.stateful.cluster import LONGEST
 from tests.stateful.documents import Documents, read_all
 from tests.stateful.programs import HOLDER_ONLY
@@ -229,7 +230,8 @@ def _have_deadlines(found: Documents) -> None:
         for document in collection.values():
             if (deadline := document.get("recoveryTime")) is not None:
                 process = processes[document["_id"].partition("/")[0]]
-                farthest = now + timedelta(seconds=LONGEST) + 2 * (now - process["startedAt"])
+                longest = 1.2 * WAITS_FOR if document.get("state") == "queued" else LONGEST
+                farthest = now + timedelta(seconds=longest) + 2 * (now - process["startedAt"])
                 assert deadline < farthest, f"at {now} a deadline in the far future: {document}"
 
 

@@ -254,12 +254,20 @@ def test_a_failed_one_is_finished_and_due_to_be_applied_at_once(store: Store) ->
 
 
 @pytest.mark.parametrize(("age", "later"), [(1, 10), (60, 60), (3600, 300)])
-def test_a_message_still_to_come_is_looked_for_when_it_is_twice_as_old(store: Store, age: int, later: int) -> None:
+def test_one_of_an_actor_with_a_pace_is_looked_for_when_it_is_twice_as_old(store: Store, age: int, later: int) -> None:
     now = store.now()
     queued_at = now - timedelta(seconds=age)
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=queued_at, recovery_time=now - DAY))
-    assert store.requeues.postpone_waiting(["p/t"]) == 1
+    assert store.requeues.postpone_waiting(["p/t"], paced=True) == 1
     assert is_about(get(store, "p/t").recovery_time, now, later)
+
+
+def test_a_message_still_to_come_is_looked_for_in_a_day(store: Store) -> None:
+    """That it is lost is known of its queue."""
+    now = store.now()
+    put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=now, recovery_time=now - DAY))
+    assert store.requeues.postpone_waiting(["p/t"]) == 1
+    assert is_about(get(store, "p/t").recovery_time, now, 86_400)
 
 
 @pytest.mark.parametrize(("losses", "later"), [(None, 10), (1, 10), (5, 10), (6, 20), (8, 80), (9, 160), (1000, 300)])

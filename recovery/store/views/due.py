@@ -10,6 +10,7 @@ from datetime import datetime
 
 from pymongo.database import Database
 
+from recovery.records import DecisionState
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
@@ -22,7 +23,8 @@ class Look:
 
     at: datetime
     collections: frozenset[str]
-    """Names of the collections in which a record is overdue; that of the operations, if one is live."""
+    """Names of the collections in which a record is overdue, or a task queued; that of the operations, if one is
+    live."""
 
 
 @translated
@@ -38,6 +40,9 @@ class Due:
         of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
         stages: list[Document] = [{"$documents": [{"at": "$$NOW"}]}]
         stages += [{"$unionWith": {"coll": name, "pipeline": _one(name, query)}} for name, query in of_all.items()]
+        # A message may be lost of what is queued.
+        queued: Document = {"state": DecisionState.QUEUED.value, "actor": {"$gte": ""}}
+        stages += [{"$unionWith": {"coll": schema.DECISIONS, "pipeline": _one(schema.DECISIONS, queued)}}]
         first, *found = self._database.aggregate(stages)
         return Look(first["at"], frozenset(one["_id"] for one in found))
 
