@@ -71,6 +71,7 @@ class Scanning:
             ScheduleScanner(resources, applier, Keys(app.actors)),
         ]
         self._lifeline, self._operate = lifeline, operate
+        lifeline.nudge = self.nudge
         self._due = resources.store.due
         self._ran_at: dict[str, float] = {}
         self._overdue: frozenset[str] | None = None
@@ -117,7 +118,8 @@ class Scanning:
         """Those that have something to do, or have not looked for a while: of the others it is known that nothing is
         overdue for them."""
         now, due = time.monotonic(), self._overdue
-        if due is None:  # the servers are away, and the scanners say so
+        if due is None:  # the servers are away, mostly, and the scanners say so
+            self._operate()
             return self._scanners
         if schema.OPERATIONS in due or now - self._ran_at.get(schema.OPERATIONS, -math.inf) > LOOK_AT_ALL_EVERY:
             self._ran_at[schema.OPERATIONS] = now

@@ -49,11 +49,11 @@ def run(settings: Settings) -> list[Row]:
     def loop() -> float:
         return _rate(database, broker, LOOP, lambda: _one_by_one(database, celery, ids[:LOOP]))
 
-    def bare() -> float:
+    def limit() -> float:
         messages = [encode(Queued(i, "a", new_pass(), LONG_AGO)) for i in ids]
-        return _rate(database, broker, OVERDUE, lambda: _bare(database, broker, ids, messages))
+        return _rate(database, broker, OVERDUE, lambda: bare(database["decisions"], broker, ids, messages))
 
-    works = {"ours": scan, "one by one": loop, "bare limit": bare}
+    works = {"ours": scan, "one by one": loop, "bare limit": limit}
     in_turn(works, 1)
     found = in_turn(works, REPEATS)
     detail = medians(found, "a second")
@@ -114,8 +114,8 @@ def _one_by_one(database: Any, celery: Celery, ids: list[str]) -> None:
         celery.send_task(found["actor"], args=(decision_id, found["pass"]), queue=found["actor"])
 
 
-def _bare(database: Any, broker: redis.Redis, ids: list[str], messages: list[str]) -> None:
-    decisions = database["decisions"].with_options(write_concern=WriteConcern(1))
+def bare(decisions: Any, broker: redis.Redis, ids: list[str], messages: list[str]) -> None:
+    decisions = decisions.with_options(write_concern=WriteConcern(1))
 
     def push(first: int) -> None:
         with broker.pipeline(transaction=False) as pipeline:

@@ -101,6 +101,8 @@ def test_one_applies_for_all(world: World, wide: str, monkeypatch: pytest.Monkey
 
 def test_who_has_the_turn_goes_on_after_a_pause(world: World, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Own tasks, which it knows, and others', which it reads."""
+    for name in ("MIN_PAUSE", "MAX_PAUSE"):
+        monkeypatch.setattr(large_graphs, name, 600.0)
     first, other = knowing(world, wide), knowing(world, wide)
     run(world, first, 10)
     run(world, other, 10)

@@ -21,7 +21,7 @@ from recovery import addresses, certificates
 from recovery.cli.main import execute
 from recovery.errors import CertificateRefused, RecoveryError, ServerUnavailable, SettingsError
 from recovery.queue import Broker
-from recovery.queue.broker import _client
+from recovery.queue.clients import client
 from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.ports import HOST, free_port
@@ -399,4 +399,4 @@ def test_an_executor_that_misses_a_file_says_so(servers: Servers) -> None:
 @pytest.fixture(autouse=True)
 def _no_client_is_left() -> Iterator[None]:
     yield
-    _client.cache_clear()
+    client.cache_clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from bson.min_key import MinKey
 from pymongo.database import Database
 
 from recovery.records import DecisionState
@@ -38,12 +39,14 @@ class Due:
         """What is overdue now."""
         of_all = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
         of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
-        stages: list[Document] = [{"$documents": [{"at": "$$NOW"}]}]
+        # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
+        stages: list[Document] = [{"$match": {"_id": {"$lt": MinKey()}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
+        stages += [{"$project": {"at": "$$NOW"}}]
         stages += [{"$unionWith": {"coll": name, "pipeline": _one(name, query)}} for name, query in of_all.items()]
         # A message may be lost of what is queued.
         queued: Document = {"state": DecisionState.QUEUED.value, "actor": {"$gte": ""}}
         stages += [{"$unionWith": {"coll": schema.DECISIONS, "pipeline": _one(schema.DECISIONS, queued)}}]
-        first, *found = self._database.aggregate(stages)
+        first, *found = self._database[schema.OPERATIONS].aggregate(stages)
         return Look(first["at"], frozenset(one["_id"] for one in found))
 
 

@@ -59,7 +59,9 @@ class Lifeline:
         self._returned: set[str] = set()
         self._redis_answers = False
         self._ending = threading.Event()
-        self._beat_soon = threading.Event()
+        self._beat_soon, self._scan_soon = threading.Event(), threading.Event()
+        self.nudge: Callable[[], None] = _nothing
+        """Has the scanners of this worker run, if it has some."""
         self._served_since: float | None = None
         self._served_last = 0.0
         self._failed = False
@@ -73,9 +75,14 @@ class Lifeline:
 
     def start(self) -> None:
         """Begin to beat."""
-        self._polls.on_return = self._beat_soon.set  # what is polled again is told at once
+        self._polls.on_return = self._polls_returned
         self._beating.start()
         self._rescue.start()
+
+    def _polls_returned(self) -> None:
+        """What is polled again is told at once, and looked at: Redis was away, perhaps, and has lost all of it."""
+        self._scan_soon.set()
+        self._beat_soon.set()
 
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
@@ -154,6 +161,9 @@ class Lifeline:
             paused, neighbours = self._beat()
             told = True
             self._tell_back()
+            if self._scan_soon.is_set() and self._settings.events:
+                self._scan_soon.clear()
+                self.nudge()
             self._tell_rest(paused, neighbours)
         except StoreError as error:
             what = "what follows a heartbeat was not done" if told else "heartbeat not written"
@@ -273,3 +283,7 @@ class Lifeline:
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)
             self._rescue.gone(gone)
+
+
+def _nothing() -> None:
+    return

@@ -26,6 +26,9 @@ from recovery.worker.messages.taking import TakingChannel
 PAUSE = 4.0
 """Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.connection`)."""
 
+STEP = 0.1
+"""Seconds by which each is longer than the one before, from one on: Redis may be back at once, or not for hours."""
+
 
 class Channel(TakingChannel):
     """A channel of this transport."""
@@ -66,11 +69,11 @@ class TryingConnection(Connection):  # type: ignore[misc]
         errback: Any = None,
         max_retries: int | None = None,
         interval_start: float = 1,
-        interval_step: float = 1,
+        interval_step: float = STEP,
         interval_max: float = PAUSE,
         **options: Any,
     ) -> Any:
-        pauses = interval_start, interval_step, min(interval_max, PAUSE)
+        pauses = interval_start, min(interval_step, STEP), min(interval_max, PAUSE)
         return super()._ensure_connection(errback, max_retries, *pauses, **options)
 
 
