@@ -18,6 +18,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 
+import recovery.queue
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import Store, schema
@@ -48,11 +49,12 @@ def emptied(lasting: Settings) -> Settings:
 
 
 def empty(settings: Settings) -> None:
-    """Have all collections and the broker empty."""
+    """Have all collections empty, and the broker as one that nothing was pushed to yet."""
     store = Store(settings)
     for name in _filled(store.database):
         store.database[name].with_options(write_concern=RESTORABLE).delete_many({})
     _broker(settings.broker_url).flushdb()
+    recovery.queue.Kept(settings.broker_url).note()  # it lost nothing
     store.catch_up(10)
 
 
@@ -73,7 +75,7 @@ class Kept:
                 self._collection(name).insert_many(records)
         self._store.catch_up(10)
         for key, value in self._keys.items():
-            self._broker.restore(key, 0, value)
+            self._broker.restore(key, 0, value, replace=True)
 
     def changed(self) -> list[str]:
         """Collections that are not as they were."""

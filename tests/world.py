@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +14,8 @@ import redis
 from recovery import Recovery, Settings
 from recovery.engine import Actor, Host, Slot
 from recovery.engine.lifecycle import attempt
+from recovery.errors import BrokerError
+from recovery.queue import Kept
 from recovery.records import Decision, Process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store import Store
@@ -37,11 +39,18 @@ class World:
         self.settings = settings.model_copy(update=short | changes)
         self.app = app or Recovery(self.settings)
         self.redis = redis.Redis.from_url(settings.broker_url)
+        with suppress(BrokerError):  # some tests are of one that takes nothing
+            Kept(settings.broker_url).note()
         self._told = 0
 
     @property
     def store(self) -> Store:
         return self.app.resources.store
+
+    def lose_messages(self) -> None:
+        """All that wait, and nothing shows that it was all."""
+        self.redis.flushdb()
+        Kept(self.settings.broker_url).note()
 
     def tell(self) -> None:
         """What workers do when they start: save the settings of their actors."""

@@ -2,13 +2,26 @@
 
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
 round trip; `connection` says how all of us connect; `message` makes the texts; `remote` tells all workers that there
-is something new; `turns` says who applies what ends in a large process.
+is something new; `turns` says who applies what ends in a large process, `kept` whether Redis lost its
+data.
 """
 
 from recovery.queue.broker import Broker
+from recovery.queue.kept import Kept
 from recovery.queue.message import MessageId, encode, parse_id, remake
 from recovery.queue.remote import SETTINGS_CHANGED
 from recovery.queue.signing import Signer, signer
 from recovery.queue.turns import Turns
 
-__all__ = ["SETTINGS_CHANGED", "Broker", "MessageId", "Signer", "Turns", "encode", "parse_id", "remake", "signer"]
+__all__ = [
+    "SETTINGS_CHANGED",
+    "Broker",
+    "Kept",
+    "MessageId",
+    "Signer",
+    "Turns",
+    "encode",
+    "parse_id",
+    "remake",
+    "signer",
+]

@@ -74,10 +74,10 @@ def due(decision: Decision, around: Surroundings) -> Finding | None:
 def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     """MESSAGE_LOST, or why the message may still come: SERVERS_WERE_DOWN, NO_ACTORS, ACTORS_LAG.
 
-    Lost is what must have been taken by now: a younger message was (queues are first in, first out), or the
-    queue has been found empty since, and is polled. That it is empty no longer is no matter: what is in it was
-    pushed later. While a queue lags, nothing is lost and nothing is pushed: a second message would only make the
-    queue longer. Nor while its actor is blocked.
+    Lost is what was there when Redis lost its data, and what must have been taken by now: a younger message was
+    (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
+    longer is no matter: what is in it was pushed later. While a queue lags, nothing is lost and nothing is pushed:
+    a second message would only make the queue longer. Nor while its actor is blocked.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
     if decision.actor in around.blocked:
@@ -86,6 +86,9 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
         return Finding(
             Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, "queued without a time: never pushed", decision
         )
+    if (emptied := around.redis_lost_before(decision.actor)) and queued_at <= emptied:
+        evidence = f"queued {_clock(queued_at)}, and Redis had lost its data at {_clock(emptied)}"
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
     taken = queue.taken_queued_at if queue else None
     # One of a time to come is of a clock that was set back since, and proves nothing.
     if taken and taken - queued_at > around.message_margin and taken <= around.now:

@@ -182,13 +182,21 @@ class Surroundings:
         return known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
 
     def lost_before(self, queue: str) -> datetime | None:
-        """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, or
-        the queue has been empty since. None: nothing is known to be."""
+        """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, the
+        queue has been empty since, or Redis lost its data. None: nothing is known to be."""
         known = self.queues.get(queue)
         # A message of a time to come is of a clock that was set back since, and proves nothing.
         taken = known.taken_queued_at if known and known.taken_queued_at and known.taken_queued_at <= self.now else None
         proven = [moment for moment in (taken, self.empty_at(queue)) if moment is not None]
-        return max(proven) - self.message_margin if proven else None
+        earlier = [moment - self.message_margin for moment in proven if moment.year > 1]  # there are none before
+        if (emptied := self.redis_lost_before(queue)) is not None:
+            earlier.append(emptied)
+        return max(earlier, default=None)
+
+    def redis_lost_before(self, queue: str) -> datetime | None:
+        """When Redis was found to have lost its data, last; None: never, as far as is known."""
+        known = self.queues.get(queue)
+        return known.lost_before if known and known.lost_before and known.lost_before <= self.now else None
 
     def is_empty(self, queue: str) -> bool:
         """Whether a queue has no message, and workers look for its messages."""

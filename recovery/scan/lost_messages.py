@@ -7,18 +7,25 @@ rest.
 
 A range is looked through again for a while, since another scanner may have judged by what was known before; and all of
 it by each process that begins to scan.
+
+That Redis lost its data is seen by what it lacks (`recovery.queue.kept`), and then told of each queue in MongoDB.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from recovery.engine import Resources
+from recovery.errors import BrokerError
+from recovery.queue import Kept
 from recovery.repair import look_around
+
+log = logging.getLogger(__name__)
 
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
@@ -54,6 +61,7 @@ class LostMessages:
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
         self._resources, self._clock = resources, clock
+        self._kept = Kept(resources.settings.broker_url)
         self._passed: dict[str, _Passed] = {}
 
     def advance(self) -> int:
@@ -63,6 +71,7 @@ class LostMessages:
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in oldest}
         if not oldest:
             return 0
+        self._look_at_redis(oldest)
         around, now, advanced = look_around(self._resources, queues=oldest), self._clock(), 0
         for actor, queued_at in oldest.items():
             until = around.lost_before(actor)
@@ -76,3 +85,23 @@ class LostMessages:
             passed.add(reached, until, now)
             advanced += count
         return advanced
+
+    def _look_at_redis(self, queues: Collection[str]) -> None:
+        """Where Redis lost its data, tell so of each queue in which tasks wait, and only then note that it is known."""
+        store, kept, broker = self._resources.store, self._kept, self._resources.broker
+        try:
+            if kept.is_noted():
+                return
+            before = store.now()
+            if kept.is_noted():
+                return  # by another scanner: what that one pushed again was queued before this moment, perhaps
+            waiting = store.pending.count_queued(queues)
+            depths = broker.depths(waiting)  # all is there where Redis is served for the first time, or the key is gone
+            lost = [queue for queue, count in waiting.items() if depths[queue] < count]
+            store.queues.lost(lost, before)
+            kept.note()
+        except BrokerError as error:
+            log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it
+            return
+        for queue in lost:
+            log.warning("Redis lost its data: what waits in %s is pushed again (%d tasks)", queue, waiting[queue])

@@ -44,7 +44,7 @@ def run(stack: Stack, settings: Settings) -> list[Row]:
             ran = {"_id": {"$in": ids}, "state": {"$in": ["working", "finished"]}}
             wait_until(partial(decisions.find_one, ran, {"_id": True}), TIMEOUT, "a task to run again")
             first = time.monotonic() - began
-            wait_until(lambda n=number: _lost(decisions, n) >= 0.95 * len(ids), TIMEOUT, "all to be pushed again")
+            wait_until(partial(_are_lost, decisions, number, 0.95 * len(ids)), TIMEOUT, "all to be pushed again")
             again = list(decisions.find({"losses": number}, {"queuedAt": True}))
             moments = sorted(one["queuedAt"] for one in again)
             firsts.append(first)
@@ -68,8 +68,8 @@ def _lose(stack: Stack) -> float:
     return time.monotonic()
 
 
-def _lost(decisions: Any, times: int) -> int:
-    return int(decisions.count_documents({"losses": {"$gte": times}}))
+def _are_lost(decisions: Any, times: int, least: float) -> bool:
+    return bool(decisions.count_documents({"losses": {"$gte": times}}) >= least)
 
 
 def _bare(stack: Stack, decisions: Any, ids: list[str]) -> float:

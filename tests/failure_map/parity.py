@@ -79,7 +79,7 @@ def random_cases(settings: Settings, chance: random.Random, count: int) -> Itera
 
 
 def empty(world: World) -> None:
-    world.redis.flushdb()
+    world.lose_messages()
     for name in schema.VALIDATORS:
         world.store.database[name].delete_many({})
 

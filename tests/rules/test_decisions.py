@@ -90,6 +90,23 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
         Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, a message of 12:00:00 was taken",
     ),
     (
+        "Redis lost its data",
+        decision(QUEUED, queued_at=NOW), around(queue={"lost_before": NOW}, depths={"add": 9}),
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 12:00:00, and Redis had lost its data at 12:00:00",
+    ),
+    (
+        "Redis lost its data before it was queued",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "lost_before": LONG_AGO - TICK}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
+        "Redis lost its data by a clock that was set back since",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "lost_before": SOON}, depths={"add": 9}),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
         "its queue is empty",
         decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW}, depths={"add": 0}),
         Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 11:59:58",
@@ -308,18 +325,19 @@ MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedel
         worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
         outcome=st.sampled_from([None, Outcome(pass_key="k")]),
     ),
-    polled_at=MOMENTS, taken_queued_at=MOMENTS, found_empty_at=MOMENTS,
+    polled_at=MOMENTS, taken_queued_at=MOMENTS, found_empty_at=MOMENTS, lost_before=MOMENTS,
     depth=st.sampled_from([{}, {"add": 0}, {"add": 3}]),
     lost=st.sampled_from([frozenset[str](), frozenset({"w1"}), frozenset({"w1#7"})]),
     blocked=st.booleans(), actor=st.sampled_from([None, {"task_timeout": 60}, FORCED]),
 )  # fmt: skip
 def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None,
-    found_empty_at: datetime | None, depth: dict[str, int], lost: frozenset[str], blocked: bool,
-    actor: dict[str, Any] | None,
+    found_empty_at: datetime | None, lost_before: datetime | None, depth: dict[str, int],
+    lost: frozenset[str], blocked: bool, actor: dict[str, Any] | None,
 ) -> None:  # fmt: skip
     """No live decision whose deadline is past, or is missing, is left to nobody."""
     queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at, "found_empty_at": found_empty_at}
+    queue["lost_before"] = lost_before
     known = {"blocked": frozenset({"add"} if blocked else ()), "lost_workers": lost}
     found = judge_decision(judged, around(queue=queue, actor=actor, depths=depth, **known))
     live = judged.state in (DELAYED, QUEUED, WORKING)

@@ -29,7 +29,7 @@ FIELDS = [
     *(("graphs", name) for name in ("recoveryTime", "touchedAt", "notFinished.start")),
     *(("processes", name) for name in ("recoveryTime", "startedAt", "timedOutAt")),
     *(("workers", name) for name in ("recoveryTime", "startedAt")),
-    *(("queues", name) for name in ("polledAt", "takenQueuedAt", "foundEmptyAt")),
+    *(("queues", name) for name in ("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore")),
 ]
 MOMENTS = {
     "year 273792727": DatetimeMS(8_640_000_000_000_000_000),
@@ -62,7 +62,8 @@ def pair(world: World) -> Iterator[tuple[str, str]]:
     world.store.workers.beat(worker("far"), 60)
     world.store.queues.polled({"order": past})
     world.store.queues.found_empty({"order": past})
-    world.redis.flushdb()
+    world.store.queues.lost(["order"], past - timedelta(seconds=1))
+    world.lose_messages()
     yield ids
 
 

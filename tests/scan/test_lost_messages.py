@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from recovery.engine import Resources
+from recovery.queue import Kept
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
+from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -31,6 +34,7 @@ class Clock:
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
     schema.create(made.store.database)
+    Kept(emptied.broker_url).note()
     return made
 
 
@@ -144,3 +148,70 @@ def test_it_costs_what_is_lost(resources: Resources, store: Store, now: datetime
     seen = list(store.database["system.profile"].find({"ns": store.database["decisions"].full_name}))
     assert sum(one.get("docsExamined", 0) for one in seen) <= 2, seen
     assert sum(one.get("keysExamined", 0) for one in seen) <= 20, seen
+
+
+def test_redis_lost_its_data(resources: Resources, store: Store, now: datetime) -> None:
+    """What was queued a moment before is found as well, and what is queued since is not."""
+    resources.broker._redis.flushdb()
+    resources.broker._redis.lpush("add", "some message")
+    queued(store, now, "just now", "and another", deadline=now + DAY)
+    lost = LostMessages(resources)
+    assert lost.advance() == 2
+    queued(store, store.now() + SECOND, "since", deadline=now + DAY)
+    assert lost.advance() == LostMessages(resources).advance() == 0
+    resources.broker._redis.flushdb()
+    assert LostMessages(resources).advance() == 0, "it was queued by a clock that was ahead"
+    assert store.queues.all()["add"].lost_before is not None
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_redis_that_has_all_and_lacks_the_key(resources: Resources, store: Store, now: datetime, others: int) -> None:
+    """Of a version that wrote none, or somebody removed it; or nothing was queued when it was emptied."""
+    resources.broker._redis.flushdb()
+    resources.broker._redis.lpush("add", *["some message"] * (2 + others))
+    queued(store, now, "one", "two", deadline=now + DAY)
+    assert LostMessages(resources).advance() == 0
+    assert Kept(resources.settings.broker_url).is_noted()
+    resources.broker._redis.delete("add")
+    assert LostMessages(resources).advance() == 0, "one queue that is gone is not all data"
+
+
+def test_who_sees_it_ends_before_it_is_told(
+    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources.broker._redis.flushdb()
+    queued(store, now, "one", deadline=now + DAY)
+    lost = LostMessages(resources)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.queues, "lost", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            lost.advance()
+    assert LostMessages(resources).advance() == 1
+
+
+def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second, which stood still, takes nothing for lost that the first has pushed again."""
+    resources.broker._redis.flushdb()
+    queued(store, now, "one", deadline=now + DAY)
+    first, second = LostMessages(resources), LostMessages(resources)
+    real = store.now
+
+    def meanwhile() -> datetime:
+        monkeypatch.setattr(store, "now", real)
+        assert first.advance() == 1
+        again = {"queuedAt": "$$NOW", "recoveryTime": now + DAY}
+        store.database["decisions"].update_one({"_id": "p/one"}, [{"$set": again}])
+        return real()
+
+    monkeypatch.setattr(store, "now", meanwhile)
+    assert second.advance() == 0
+    assert LostMessages(resources).advance() == 0
+
+
+def test_redis_is_away(resources: Resources, store: Store, now: datetime) -> None:
+    resources.broker._redis.flushdb()
+    queued(store, now, "one", deadline=now + DAY)
+    elsewhere = resources.settings.model_copy(update={"broker_url": f"redis://{HOST}:{free_port()}/0"})
+    away = replace(resources, settings=elsewhere)
+    assert LostMessages(away).advance() == 0
+    assert LostMessages(resources).advance() == 1

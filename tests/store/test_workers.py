@@ -103,7 +103,7 @@ def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> 
 @pytest.mark.parametrize("moment", [FAR, DatetimeMS(2**63 - 1), "9999", 7, {"$gt": 1}], ids=str)
 def test_nor_is_one_that_stands_there(store: Store, moment: object) -> None:
     """Or what is no time at all: it hides no other queue, either."""
-    odd = dict.fromkeys(("polledAt", "takenQueuedAt", "foundEmptyAt"), moment)
+    odd = dict.fromkeys(("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore"), moment)
     spoilt = [{"_id": "add", **odd}, {"_id": {"a": 1}}]
     store.database["queues"].insert_many(spoilt, bypass_document_validation=True)
     store.queues.polled({"sum": None})

@@ -25,7 +25,7 @@ from recovery.store.expressions import latest_past, near_now, past_or_null
 from recovery.store.reading import readable
 
 _NAMED: Document = {"_id": {"$type": "string"}}
-_TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt")
+_TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore")
 
 
 @translated
@@ -77,6 +77,10 @@ class Queues:
     def found_empty(self, moments: Mapping[str, datetime]) -> None:
         """These queues were empty, {queue: when}; of several moments the latest is kept."""
         self._latest({queue: {"foundEmptyAt": moment} for queue, moment in moments.items()})
+
+    def lost(self, queues: Iterable[str], moment: datetime) -> None:
+        """Redis lost all messages of these queues that were pushed before this moment."""
+        self._latest({queue: {"lostBefore": moment} for queue in queues})
 
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. The server puts together what workers tell."""
