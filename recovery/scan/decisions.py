@@ -13,6 +13,7 @@ from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis, look_around
 from recovery.rules import Finding, judge_decision, of_aborted
+from recovery.scan.ahead import ReadAhead
 from recovery.scan.lost_messages import LostMessages
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 
@@ -20,9 +21,9 @@ from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 class DecisionScanner(Scanner[Decision]):
     """Looks at overdue decisions, a page of `scan_batch` at a time.
 
-    The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue
-    last: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
-    page takes longer than a run may: the next run goes on with the other end.
+    The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue just
+    now: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
+    page takes longer than a run may: the next run goes on with those.
 
     What stays overdue after its repair (its records are damaged, or another program wrote it) is postponed: a page of
     such would hide all others.
@@ -35,24 +36,27 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
-        self._latest = False
+        self._recent_first, self._odd_left = False, True
         self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        self._seen_filling = set()
-        return super().run_once(seconds)
+        self._seen_filling, self._odd_left = set(), True
+        with ReadAhead(self.resources.store.decisions, self.page, recent_first=self._recent_first) as self._ahead:
+            result = super().run_once(seconds)
+        self._recent_first = result.more and not self._recent_first
+        return result
 
     def begin(self) -> None:
         super().begin()
-        self._latest = False
         self._lost.advance()
 
     def find(self, limit: int) -> Page[Decision]:
-        decisions, latest = self.resources.store.decisions, self._latest
-        self._latest = not latest
-        odd = decisions.without_deadline(limit)
-        found = odd + decisions.overdue(limit - len(odd), latest=latest) if len(odd) < limit else odd
-        return Page(found.records, found.damaged)
+        if self._odd_left:
+            odd = self.resources.store.decisions.without_deadline(limit)
+            self._odd_left = len(odd) >= limit
+            if odd:
+                return Page(odd.records, odd.damaged, more=True)
+        return self._ahead.page()
 
     def key(self, item: Decision) -> str:
         return item.id

@@ -132,7 +132,7 @@ def test_of_a_thousand_findings_the_servers_are_asked_a_few_times(world: World, 
     past = world.store.now() - shapes.OLD
     put(world.store, *(Decision(id=f"{n:032}/start", actor="part", state=DecisionState.WORKING, recovery_time=past,
                                 worker="w") for n in range(1000)))  # fmt: skip
-    overdue = world.store.decisions.overdue(2000)
+    overdue = next(world.store.decisions.overdue_pages(2000))
     around = look_around(world.app.resources)
     findings = [finding for decision in overdue.records if (finding := judge_decision(decision, around))]
 

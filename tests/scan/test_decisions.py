@@ -54,7 +54,7 @@ def test_a_named_result(world: World) -> None:
     assert scanner(world, "decisions").run_once().repaired == {}
 
 
-@pytest.mark.parametrize(("seconds", "runs"), [(60.0, 1), (0.0, 4)], ids=["fast pages", "pages slower than a run"])
+@pytest.mark.parametrize(("seconds", "runs"), [(60.0, 1), (0.0, 5)], ids=["fast pages", "pages slower than a run"])
 def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settings, seconds: float, runs: int) -> None:
     # However slow the machine is, nothing that was requeued is overdue again before the scan has ended.
     world = World(emptied, message_timeout=600.0)
@@ -282,15 +282,13 @@ def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [QUEUED, WORKING, DecisionState.DELAYED])
-def test_a_missing_deadline_is_stamped_and_then_the_record_is_repaired(world: World, state: DecisionState) -> None:
+def test_a_missing_deadline_is_stamped_and_the_record_repaired(world: World, state: DecisionState) -> None:
     """Another program wrote it; the validators were passed by."""
     overdue(world, state, 2, recovery_time=None)
     world.store.queues.polled({"add": world.store.now()})
     one = scanner(world, "decisions")
-    assert one.run_once().repaired == {Rule.DEADLINE_MISSING: 2}
-    assert is_close(get(world).recovery_time, world.store.now())
     rule = {QUEUED: Rule.MESSAGE_LOST, WORKING: Rule.WORK_TIMEOUT, DecisionState.DELAYED: Rule.DUE}[state]
-    assert one.run_once().repaired == {rule: 2}
+    assert one.run_once().repaired == {Rule.DEADLINE_MISSING: 2, rule: 2}
     assert len(messages(world)) == 2
 
 

@@ -64,7 +64,7 @@ def taken(store: Store, moment: datetime) -> None:
 
 
 def overdue(store: Store) -> set[str]:
-    return {decision.id.removeprefix("p/") for decision in store.decisions.overdue(100).records}
+    return {decision.id.removeprefix("p/") for decision in next(store.decisions.overdue_pages(100)).records}
 
 
 def test_what_was_queued_before_one_that_was_taken(resources: Resources, store: Store, now: datetime) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -59,8 +59,12 @@ def store(stack: Stack) -> Iterator[Store]:
 
 
 CASES: list[tuple[str, str, Callable[[Store], list[Any]]]] = [
-    ("decisions", "deadline", lambda store: store.decisions.overdue(1000)),
-    ("decisions", "deadline", lambda store: store.decisions.overdue(1000, latest=True)),
+    ("decisions", "deadline", lambda store: next(store.decisions.overdue_pages(1000))),
+    (
+        "decisions",
+        "deadline",
+        lambda store: next(store.decisions.overdue_pages(1000, within=1e9, since=datetime(2020, 1, 1, tzinfo=UTC))),
+    ),
     ("decisions", "deadlineMissing", lambda store: store.decisions.without_deadline(1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead"], 1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead#1", "nobody", "nobody#2"], 1000)),
@@ -94,8 +98,13 @@ def test_the_longest_overdue_come_first_and_no_more_than_asked_for(store: Store)
         store.database["decisions"].update_one(
             {"_id": one}, {"$set": {"recoveryTime": store.now() - timedelta(hours=10 - place)}}
         )
-    assert [decision.id for decision in store.decisions.overdue(3).records] == ids[::-1][:3]
-    assert [decision.id for decision in store.decisions.overdue(3, latest=True).records] == ids[:3]
+    for wanted, found in [
+        (ids[::-1], store.decisions.overdue_pages(3)),
+        (ids[4::-1], store.decisions.overdue_pages(3, within=8.5 * 3600)),
+        (ids[2::-1], store.decisions.overdue_pages(3, since=store.now() - timedelta(hours=6.5))),
+    ]:
+        pages = [[decision.id for decision in page.records] for page in found]
+        assert pages == [wanted[first : first + 3] for first in range(0, len(wanted), 3)]
     assert len(store.decisions.without_deadline(3)) == len(store.decisions.held_by(["dead"], 3)) == 3
 
 

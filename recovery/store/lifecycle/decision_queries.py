@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 
 from pymongo.collection import Collection
@@ -20,7 +20,7 @@ from recovery.store.briefs import decision_of, without_outcome
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, literal, record_range, size_of, without
+from recovery.store.expressions import OVERDUE, after, literal, record_range, size_of, without
 from recovery.store.reading import Read, read, readable
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -202,13 +202,24 @@ class DecisionQueries:
             if outcome.get("pass") == passes[found["_id"]]:
                 yield found["_id"], outcome.get("value")
 
-    def overdue(self, limit: int, *, latest: bool = False) -> Read[Decision]:
-        """Live decisions whose deadline is past, the longest first; or the `latest` first. Index `deadline`.
+    def overdue_pages(
+        self, size: int, *, within: float | None = None, since: datetime | None = None
+    ) -> Iterator[Read[Decision]]:
+        """Live decisions whose deadline is past, the longest first, `size` at a time: read when they are asked for, as
+        they are then. Only those that fell overdue `within` so many seconds, and after `since`, if that is given. Index
+        `deadline`.
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
-        found = self._current.find(OVERDUE, _BRIEF).sort("recoveryTime", -1 if latest else 1).limit(limit)
-        return read(Decision, found)
+        query = OVERDUE
+        if within is not None:
+            lately = {"$gt": ["$recoveryTime", after(-within)]}
+            query = {**OVERDUE, "$expr": {"$and": [OVERDUE["$expr"], lately]}}
+        if since is not None:
+            query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
+        with self._current.find(query, _BRIEF).sort("recoveryTime", 1).batch_size(size) as found:
+            while page := read(Decision, islice(found, size)):
+                yield page
 
     def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
