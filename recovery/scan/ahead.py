@@ -1,15 +1,20 @@
-"""Reading ahead: the next page of overdue decisions is read while one is repaired."""
+"""Reading ahead: the next page of overdue decisions is read, and judged, while one is repaired."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 
 from recovery.records import Decision
+from recovery.repair import Diagnosis
+from recovery.rules import SPOILT
 from recovery.scan.scanner import Page
 from recovery.store import Decisions
 from recovery.store.reading import Read
+
+Judge = Callable[[Page[Decision]], Diagnosis]
 
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
@@ -23,8 +28,8 @@ class ReadAhead:
     overdue meanwhile is for the next run.
     """
 
-    def __init__(self, decisions: Decisions, size: int, *, recent_first: bool) -> None:
-        self._decisions, self._size, self._recent_next = decisions, size, recent_first
+    def __init__(self, decisions: Decisions, size: int, judge: Judge, *, recent_first: bool) -> None:
+        self._decisions, self._size, self._judge, self._recent_next = decisions, size, judge, recent_first
         self._longest = decisions.overdue_pages(size)
         self._recent: Iterator[Read[Decision]] | None = None
         self._reached: datetime | None = None
@@ -62,7 +67,13 @@ class ReadAhead:
                 self._recent = iter(())  # all is read, or both have met
             self._at_work = frozenset(one.id for one in found.records)
             if new or found.damaged or not more:
-                return Page(new, found.damaged, more=more)
+                return self._judged(Page(new, found.damaged, more=more))
+
+    def _judged(self, page: Page[Decision]) -> Page[Decision]:
+        try:
+            return replace(page, diagnosis=self._judge(page)) if page.items else page
+        except SPOILT:  # whoever repairs the page judges them one by one
+            return page
 
     def _read_recent(self) -> Read[Decision]:
         if self._recent is None:

@@ -41,7 +41,8 @@ class DecisionScanner(Scanner[Decision]):
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        with ReadAhead(self.resources.store.decisions, self.page, recent_first=self._recent_first) as self._ahead:
+        decisions, recent = self.resources.store.decisions, self._recent_first
+        with ReadAhead(decisions, self.page, self.judge, recent_first=recent) as self._ahead:
             result = super().run_once(seconds)
         self._recent_first = result.more and not self._recent_first
         return result

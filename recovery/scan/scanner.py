@@ -65,6 +65,8 @@ class Page(Generic[Item]):
     """When it was begun to read them, where that took long enough to count."""
     more: bool = False
     """Whether others were found and not read."""
+    diagnosis: Diagnosis | None = None
+    """What is wrong with the items, where it was judged as they were read."""
 
     def __len__(self) -> int:
         return len(self.items) + len(self.damaged)
@@ -118,7 +120,7 @@ class Scanner(ABC, Generic[Item]):
         if not page.items:
             return Counter()
         try:
-            diagnosis = self.judge(page)
+            diagnosis = page.diagnosis or self.judge(page)
             self._note_empty(diagnosis.around)
             return self.repairer.repair(diagnosis.findings, diagnosis.around)
         except SPOILT as error:
@@ -128,7 +130,7 @@ class Scanner(ABC, Generic[Item]):
                 return Counter()
         done: Done = Counter()
         for item in page.items:
-            done += self._look_at(replace(page, items=[item]))
+            done += self._look_at(replace(page, items=[item], diagnosis=None))
         return done
 
     def _mend(self, damaged: Sequence[DamagedRecord]) -> Done:
