@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -136,7 +135,7 @@ class World:
 
 def arguments(message: dict[str, Any]) -> list[str]:
     """The decision's id and the pass that a message brings."""
-    found: list[str] = json.loads(base64.b64decode(message["body"]))[0]
+    found: list[str] = json.loads(message["body"])[0]
     return found
 
 

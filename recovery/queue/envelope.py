@@ -22,7 +22,7 @@ from recovery.queue.message import MessageId, parse_id
 from recovery.queue.signing import HEADER, Signer
 
 MAX_BYTES = 16 * 1024
-"""Of a text. Ours have some 1,200, with the longest names 2,000; Python's values take up to twenty times as much."""
+"""Of a text. Ours have some 500, with the longest names 1,000; Python's values take up to twenty times as much."""
 MAX_ID = 200
 """Characters of an id of a message that is no attempt's: whoever sends it may choose it."""
 

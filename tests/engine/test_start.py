@@ -11,6 +11,7 @@ import pytest
 
 from recovery import Recovery
 from recovery.errors import CustomIdTaken, InputError, NotEncodable, ProcessNotFound, TooLarge, UnknownProcessType
+from recovery.queue.kept import KEY
 from recovery.records import DecisionState, Promise
 from tests.world import World
 
@@ -65,7 +66,7 @@ def test_refused_and_nothing_stored(world: World, kind: type[InputError], told: 
         start(world.app)
     assert told in str(refused.value)
     assert world.counts() == NOTHING
-    assert not world.redis.keys()
+    assert world.redis.keys() == [KEY.encode()]
 
 
 def test_started_is_saved_registered_and_queued(world: World) -> None:

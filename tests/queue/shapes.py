@@ -12,6 +12,8 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recovery.queue import remake
+
 ARGUMENT = "the-argument-of-a-stranger"
 """In each text: it must be in no log."""
 Change = Callable[[dict[str, Any]], None]
@@ -124,9 +126,19 @@ def _packed() -> str:
     return base64.b64encode(gzip.compress(b'["' + b"x" * 200_000_000 + b'"]', 6)).decode()
 
 
+def of_celery(good: str | bytes) -> dict[str, Any]:
+    """The same message with all that Celery itself sends, as earlier versions did."""
+    ours = json.loads(good)
+    told, tag = ours["headers"], ours["properties"]["delivery_tag"]
+    message = remake(told["task"], told["id"], json.loads(ours["body"])[0], {}, told["task"], tag)
+    properties = {**message["properties"], "body_encoding": "base64"}
+    body = base64.b64encode(message["body"].encode()).decode()
+    return {**message, "headers": {**message["headers"], **told}, "properties": properties, "body": body}
+
+
 def damaged(good: str | bytes) -> Iterator[tuple[str, bytes]]:
     """(what is damaged, the text), made from the text of a message that is right."""
-    message = json.loads(good)
+    message = of_celery(good)
     for name, change in CHANGES.items():
         changed = copy.deepcopy(message)
         change(changed)

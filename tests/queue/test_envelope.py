@@ -11,7 +11,7 @@ import pytest
 from recovery.queue import encode, envelope, remake
 from recovery.queue.envelope import MAX_BYTES, Refusal, Refused
 from recovery.queue.signing import UNSIGNED
-from tests.queue.shapes import ANY, ARGUMENT, bomb, damaged, encoded
+from tests.queue.shapes import ANY, ARGUMENT, bomb, damaged, encoded, of_celery
 from tests.queue.test_message import ACTOR, body, queued
 
 GOOD = queued()
@@ -48,11 +48,13 @@ def test_of_a_damaged_one_only_the_id_counts(what: str, text: bytes) -> None:
 
 
 def test_what_is_remade_says_what_celerys_own_says() -> None:
-    sent = json.loads(TEXT)
+    """And what a client of an earlier version sent."""
+    sent = of_celery(TEXT)
     made = remake(ACTOR, sent["headers"]["id"], [GOOD.id, GOOD.pass_key], {}, ACTOR, sent["properties"]["delivery_tag"])
     assert made["headers"] == sent["headers"]
     assert made["properties"] == {**sent["properties"], "body_encoding": "utf-8"}
     assert json.loads(made["body"]) == body(sent)
+    assert envelope.attempt(json.dumps(sent).encode(), ACTOR, UNSIGNED) == envelope.attempt(TEXT, ACTOR, UNSIGNED)
 
 
 @pytest.mark.parametrize(

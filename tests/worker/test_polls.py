@@ -132,7 +132,7 @@ def test_a_connection_is_tried_again_every_few_seconds(silent: str) -> None:
 
     def note(_error: Exception, pause: float) -> None:
         pauses.append(pause)
-        if len(pauses) == 8:
+        if len(pauses) == 40:
             raise KeyboardInterrupt
 
     options = {"socket_timeout": 0.01}
@@ -140,5 +140,5 @@ def test_a_connection_is_tried_again_every_few_seconds(silent: str) -> None:
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("kombu.utils.functional.sleep", lambda _: None)
         connection.ensure_connection(note)
-    assert pauses == [1, 2, 3, 4, 4, 4, 4, 4]
+    assert [round(pause, 1) for pause in pauses[:4]] == [1.0, 1.1, 1.2, 1.3], "it is back soon, perhaps"
     assert max(pauses) == PAUSE
