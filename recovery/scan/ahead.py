@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,7 @@ from recovery.records import Decision
 from recovery.repair import Diagnosis
 from recovery.rules import SPOILT
 from recovery.scan.scanner import Page
-from recovery.store import Decisions
+from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.reading import Read
 
 Judge = Callable[[Page[Decision]], Diagnosis]
@@ -21,17 +22,21 @@ RECENT = 10.0
 
 
 class ReadAhead:
-    """The pages of one run: by turns of what is overdue longest, and of what fell overdue just now.
+    """The pages of one run: by turns of what is overdue longest, of what fell overdue just now, and of what `lost` its
+    message, whatever its deadline.
 
-    Either is one query, whose answer is read page by page, forward: to ask anew for each page, or to read backward, the
+    Each is one query, whose answer is read page by page, forward: to ask anew for each page, or to read backward, the
     server would go through what was overdue and is not any more, which it does not forget at once. So what becomes
     overdue meanwhile is for the next run.
     """
 
-    def __init__(self, decisions: Decisions, size: int, judge: Judge, *, recent_first: bool) -> None:
-        self._decisions, self._size, self._judge, self._recent_next = decisions, size, judge, recent_first
-        self._longest = decisions.overdue_pages(size)
-        self._recent: Iterator[Read[Decision]] | None = None
+    def __init__(
+        self, decisions: Decisions, size: int, judge: Judge, lost: Iterator[Read[Decision]], *, longest_first: bool
+    ) -> None:
+        self._decisions, self._size, self._judge = decisions, size, judge
+        self._longest, self._recent = decisions.overdue_pages(size), self._read_recent()
+        turns = self._longest, lost, self._recent
+        self._turns = deque(turns if longest_first else reversed(turns))
         self._reached: datetime | None = None
         self._at_work: frozenset[str] = frozenset()
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead")
@@ -44,7 +49,7 @@ class ReadAhead:
         self._beside.shutdown()
 
     def page(self) -> Page[Decision]:
-        """The next page; it is the last if there is not `more`. Raises StoreError."""
+        """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
         under_way = self._next or self._beside.submit(self._read)
         self._next = None
         page = under_way.result()
@@ -53,21 +58,27 @@ class ReadAhead:
         return page
 
     def _read(self) -> Page[Decision]:
-        while True:
-            recent, self._recent_next = self._recent_next, not self._recent_next
-            found: Read[Decision] = self._read_recent() if recent else Read()
-            if more := len(found) > 0:
-                full = len(found) == self._size
-            else:
-                recent, found = False, next(self._longest, Read())
-                full = more = len(found) == self._size
-                self._reached = found.records[-1].recovery_time if found.records else None
+        while self._turns:
+            turn = self._turns.popleft()
+            found: Read[Decision] = next(turn, Read())
             new = [one for one in found.records if one.id not in self._at_work]
-            if recent and (not full or 2 * len(new) < len(found)):
-                self._recent = iter(())  # all is read, or both have met
-            self._at_work = frozenset(one.id for one in found.records)
-            if new or found.damaged or not more:
-                return self._judged(Page(new, found.damaged, more=more))
+            if self._goes_on(turn, found, len(new)):
+                self._turns.append(turn)
+            if new or found.damaged:
+                self._at_work = frozenset(one.id for one in found.records)
+                return self._judged(Page(new, found.damaged, more=bool(self._turns)))
+        return Page()
+
+    def _goes_on(self, turn: Iterator[Read[Decision]], found: Read[Decision], new: int) -> bool:
+        full = len(found) == self._size
+        if turn is self._longest:
+            self._reached = found.records[-1].recovery_time if found.records else None
+            if not full and self._recent in self._turns:
+                self._turns.remove(self._recent)  # they were among these
+            return full
+        if turn is self._recent:
+            return full and 2 * new > len(found)  # else both have met
+        return len(found) > 0
 
     def _judged(self, page: Page[Decision]) -> Page[Decision]:
         try:
@@ -75,7 +86,5 @@ class ReadAhead:
         except SPOILT:  # whoever repairs the page judges them one by one
             return page
 
-    def _read_recent(self) -> Read[Decision]:
-        if self._recent is None:
-            self._recent = self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached)
-        return next(self._recent, Read())
+    def _read_recent(self) -> Iterator[Read[Decision]]:
+        yield from self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached)

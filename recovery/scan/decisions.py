@@ -36,20 +36,16 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
-        self._recent_first, self._odd_left = False, True
+        self._longest_first, self._odd_left = True, True
         self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        decisions, recent = self.resources.store.decisions, self._recent_first
-        with ReadAhead(decisions, self.page, self.judge, recent_first=recent) as self._ahead:
+        decisions, lost = self.resources.store.decisions, self._lost.pages(self.page)
+        with ReadAhead(decisions, self.page, self.judge, lost, longest_first=self._longest_first) as self._ahead:
             result = super().run_once(seconds)
-        self._recent_first = result.more and not self._recent_first
+        self._longest_first = not (result.more and self._longest_first)
         return result
-
-    def begin(self) -> None:
-        super().begin()
-        self._lost.advance()
 
     def find(self, limit: int) -> Page[Decision]:
         if self._odd_left:

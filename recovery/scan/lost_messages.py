@@ -2,8 +2,8 @@
 
 Messages are taken in the order in which they were pushed. So of a queue it is known up to when all that is still
 queued has lost its message (`Surroundings.lost_before`), and one range of an index has these tasks: what waits and lost
-nothing costs nothing, whether a thousand wait or ten million. They are made overdue, and the Decision scanner does the
-rest.
+nothing costs nothing, whether a thousand wait or ten million. The Decision scanner looks at them, whatever their
+deadlines.
 
 A range is looked through again for a while, since another scanner may have judged by what was known before; and all of
 it by each process that begins to scan.
@@ -16,40 +16,36 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.queue import Kept
+from recovery.records import Decision
 from recovery.repair import look_around
+from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
+from recovery.store.reading import Read
 
 log = logging.getLogger(__name__)
 
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
 postponed what it found waiting."""
-AT_ONCE = 10_000
-"""Tasks of one actor that one look makes overdue, about."""
 
 
 @dataclass(slots=True)
 class _Passed:
-    """Up to when one queue was looked through, and when that was: what is older than AGAIN_FOR is behind us. `cut`:
-    where the last look stopped, since it had found enough."""
+    """Up to when one queue was looked through, and when that was: what is older than AGAIN_FOR is behind us."""
 
     behind: datetime | None = None
     lately: deque[tuple[float, datetime]] = field(default_factory=deque)
-    cut: datetime | None = None
 
-    def add(self, until: datetime, wanted: datetime, now: float) -> None:
+    def add(self, until: datetime, now: float) -> None:
         self.lately.append((now, until))
-        self.cut = until if until < wanted else None
 
     def since(self, now: float) -> datetime | None:
-        if self.cut is not None:
-            return self.cut
         while self.lately and self.lately[0][0] < now - AGAIN_FOR:
             _, moment = self.lately.popleft()
             self.behind = moment if self.behind is None else max(self.behind, moment)
@@ -64,15 +60,16 @@ class LostMessages:
         self._kept = Kept(resources.settings.broker_url)
         self._passed: dict[str, _Passed] = {}
 
-    def advance(self) -> int:
-        """Make overdue what has lost its message; how many were. Costs a look at each queue in which tasks wait."""
+    def pages(self, size: int) -> Iterator[Read[Decision]]:
+        """What has lost its message, `size` at a time. Costs a look at each queue in which tasks wait."""
         store = self._resources.store
         oldest = store.pending.oldest()
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in oldest}
         if not oldest:
-            return 0
+            return
         self._look_at_redis(oldest)
-        around, now, advanced = look_around(self._resources, queues=oldest), self._clock(), 0
+        patience = 2 * LONGEST_WAIT * self._resources.settings.message_timeout
+        around, now = look_around(self._resources, queues=oldest), self._clock()
         for actor, queued_at in oldest.items():
             until = around.lost_before(actor)
             # What is requeued in pace is so by its deadlines.
@@ -81,10 +78,11 @@ class LostMessages:
             if isinstance(queued_at, datetime) and queued_at > until:
                 continue
             passed = self._passed.setdefault(actor, _Passed())
-            count, reached = store.requeues.advance_lost(actor, passed.since(now), until, AT_ONCE)
-            passed.add(reached, until, now)
-            advanced += count
-        return advanced
+            since = passed.since(now)
+            yield from store.decisions.lost_pages(
+                actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience
+            )
+            passed.add(until, now)  # not if whoever asked has ended before
 
     def _look_at_redis(self, queues: Collection[str]) -> None:
         """Where Redis lost its data, tell so of each queue in which tasks wait, and only then note that it is known."""

@@ -33,7 +33,7 @@ from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.queues import Queues
-from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
+from recovery.store.lifecycle.requeues import LONGEST_WAIT, LOSSES_WITHOUT_DELAY, Requeues
 from recovery.store.lifecycle.schedules import Schedules
 from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Workers
@@ -73,6 +73,7 @@ from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
 from recovery.store.views.waiting import ActorQueue, Waiting
 
 __all__ = [
+    "LONGEST_WAIT",
     "LOSSES_WITHOUT_DELAY",
     "PORTION",
     "PORTION_BYTES",

@@ -63,8 +63,8 @@ def taken(store: Store, moment: datetime) -> None:
     store.workers.beat(Worker(id="w", name="w", host="", pid=1, pid_started=1, polls=(told,)), 60)
 
 
-def overdue(store: Store) -> set[str]:
-    return {decision.id.removeprefix("p/") for decision in next(store.decisions.overdue_pages(100)).records}
+def found(lost: LostMessages, size: int = 100) -> list[str]:
+    return [decision.id.removeprefix("p/") for page in lost.pages(size) for decision in page.records]
 
 
 def test_what_was_queued_before_one_that_was_taken(resources: Resources, store: Store, now: datetime) -> None:
@@ -73,11 +73,9 @@ def test_what_was_queued_before_one_that_was_taken(resources: Resources, store: 
     queued(store, now - 31 * SECOND, "close", deadline=now + DAY)
     queued(store, now - 10 * SECOND, "young", deadline=now + DAY)
     lost = LostMessages(resources)
-    assert lost.advance() == 0, "nothing is known"
+    assert found(lost) == [], "nothing is known"
     taken(store, now - 30 * SECOND)
-    assert lost.advance() == 2
-    assert overdue(store) == {"old", "another"}
-    assert lost.advance() == 0
+    assert sorted(found(lost)) == ["another", "old"]
 
 
 def test_all_of_a_queue_that_is_polled_and_empty(resources: Resources, store: Store, now: datetime) -> None:
@@ -85,17 +83,16 @@ def test_all_of_a_queue_that_is_polled_and_empty(resources: Resources, store: St
     queued(store, now - 5 * SECOND, "young", deadline=now + 5 * SECOND)
     queued(store, now - SECOND, "on its way", deadline=now + 5 * SECOND)
     store.queues.polled({"add": None})
-    assert LostMessages(resources).advance() == 2
-    assert overdue(store) == {"old", "young"}
+    assert found(LostMessages(resources)) == ["old", "young"]
 
 
 def test_what_was_lost_often_is_left_to_its_deadline(resources: Resources, store: Store, now: datetime) -> None:
     queued(store, now - 60 * SECOND, "often", losses=6, deadline=now + 200 * SECOND)
     queued(store, now - 60 * SECOND, "seldom", losses=5, deadline=now + 200 * SECOND)
     queued(store, now - 60 * SECOND, "waited since", losses=6, deadline=now + DAY)
+    queued(store, now - 60 * SECOND, "overdue anyway", deadline=now - SECOND)
     store.queues.polled({"add": None})
-    assert LostMessages(resources).advance() == 2
-    assert overdue(store) == {"seldom", "waited since"}
+    assert sorted(found(LostMessages(resources))) == ["seldom", "waited since"]
 
 
 @pytest.mark.parametrize("why", ["blocked", "pace"])
@@ -105,20 +102,21 @@ def test_of_an_actor_that_is_held_back(resources: Resources, store: Store, now: 
         store.actors.block("add")
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     store.queues.polled({"add": None})
-    assert LostMessages(resources).advance() == 0
+    assert found(LostMessages(resources)) == []
 
 
-def test_more_than_are_looked_at_at_once(
-    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lost_messages, "AT_ONCE", 3)
+def test_who_ends_before_the_last_page_goes_on_with_the_rest(resources: Resources, store: Store, now: datetime) -> None:
+    clock = Clock()
     for number in range(10):
         queued(store, now - (60 - number) * SECOND, str(number), deadline=now + DAY)
     store.queues.polled({"add": None})
-    lost = LostMessages(resources)
-    seen = [lost.advance() for _ in range(4)]
-    assert sum(seen) == 10 and seen[0] == 4
-    assert len(overdue(store)) == 10
+    lost = LostMessages(resources, clock)
+    first = [decision.id for decision in next(lost.pages(3)).records]
+    assert first == ["p/0", "p/1", "p/2"]
+    store.database["decisions"].update_many({"_id": {"$in": first}}, {"$set": {"queuedAt": now + DAY}})
+    clock.now += 2 * lost_messages.AGAIN_FOR
+    store.queues.polled({"add": None})
+    assert found(lost, 3) == [str(number) for number in range(3, 10)]
 
 
 def test_one_that_another_scanner_postponed_meanwhile(resources: Resources, store: Store, now: datetime) -> None:
@@ -127,13 +125,12 @@ def test_one_that_another_scanner_postponed_meanwhile(resources: Resources, stor
     lost = LostMessages(resources, clock)
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     store.queues.polled({"add": None})
-    assert lost.advance() == 1
-    for passed, found in [(1.0, 1), (lost_messages.AGAIN_FOR - 2, 1), (5.0, 0)]:
-        store.database["decisions"].update_many({}, {"$set": {"recoveryTime": now + DAY}})
+    assert found(lost) == ["old"]
+    for passed, again in [(1.0, ["old"]), (lost_messages.AGAIN_FOR - 2, ["old"]), (5.0, [])]:
         clock.now += passed
         store.queues.polled({"add": None})
-        assert lost.advance() == found, passed
-    assert LostMessages(resources, clock).advance() == 1, "who begins to scan looks at all"
+        assert found(lost) == again, passed
+    assert found(LostMessages(resources, clock)) == ["old"], "who begins to scan looks at all"
 
 
 def test_it_costs_what_is_lost(resources: Resources, store: Store, now: datetime) -> None:
@@ -143,7 +140,7 @@ def test_it_costs_what_is_lost(resources: Resources, store: Store, now: datetime
     queued(store, now - 10 * SECOND, *(f"young {number}" for number in range(2000)), deadline=now + DAY)
     taken(store, now - 30 * SECOND)
     store.database.command("profile", 2)
-    assert LostMessages(resources).advance() == 1
+    assert len(found(LostMessages(resources))) == 1
     store.database.command("profile", 0)
     seen = list(store.database["system.profile"].find({"ns": store.database["decisions"].full_name}))
     assert sum(one.get("docsExamined", 0) for one in seen) <= 2, seen
@@ -156,11 +153,11 @@ def test_redis_lost_its_data(resources: Resources, store: Store, now: datetime) 
     resources.broker._redis.lpush("add", "some message")
     queued(store, now, "just now", "and another", deadline=now + DAY)
     lost = LostMessages(resources)
-    assert lost.advance() == 2
+    assert len(found(lost)) == 2
     queued(store, store.now() + SECOND, "since", deadline=now + DAY)
-    assert lost.advance() == LostMessages(resources).advance() == 0
+    assert found(lost) == found(LostMessages(resources)) == ["just now", "and another"]
     resources.broker._redis.flushdb()
-    assert LostMessages(resources).advance() == 0, "it was queued by a clock that was ahead"
+    assert "since" not in found(LostMessages(resources)), "it was queued by a clock that was ahead"
     assert store.queues.all()["add"].lost_before is not None
 
 
@@ -170,10 +167,10 @@ def test_a_redis_that_has_all_and_lacks_the_key(resources: Resources, store: Sto
     resources.broker._redis.flushdb()
     resources.broker._redis.lpush("add", *["some message"] * (2 + others))
     queued(store, now, "one", "two", deadline=now + DAY)
-    assert LostMessages(resources).advance() == 0
+    assert found(LostMessages(resources)) == []
     assert Kept(resources.settings.broker_url).is_noted()
     resources.broker._redis.delete("add")
-    assert LostMessages(resources).advance() == 0, "one queue that is gone is not all data"
+    assert found(LostMessages(resources)) == [], "one queue that is gone is not all data"
 
 
 def test_who_sees_it_ends_before_it_is_told(
@@ -185,8 +182,8 @@ def test_who_sees_it_ends_before_it_is_told(
     with monkeypatch.context() as patch:
         patch.setattr(store.queues, "lost", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
-            lost.advance()
-    assert LostMessages(resources).advance() == 1
+            found(lost)
+    assert len(found(LostMessages(resources))) == 1
 
 
 def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,14 +195,14 @@ def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypat
 
     def meanwhile() -> datetime:
         monkeypatch.setattr(store, "now", real)
-        assert first.advance() == 1
+        assert len(found(first)) == 1
         again = {"queuedAt": "$$NOW", "recoveryTime": now + DAY}
         store.database["decisions"].update_one({"_id": "p/one"}, [{"$set": again}])
         return real()
 
     monkeypatch.setattr(store, "now", meanwhile)
-    assert second.advance() == 0
-    assert LostMessages(resources).advance() == 0
+    assert len(found(second)) == 0
+    assert found(LostMessages(resources)) == []
 
 
 def test_redis_is_away(resources: Resources, store: Store, now: datetime) -> None:
@@ -213,5 +210,5 @@ def test_redis_is_away(resources: Resources, store: Store, now: datetime) -> Non
     queued(store, now, "one", deadline=now + DAY)
     elsewhere = resources.settings.model_copy(update={"broker_url": f"redis://{HOST}:{free_port()}/0"})
     away = replace(resources, settings=elsewhere)
-    assert LostMessages(away).advance() == 0
-    assert LostMessages(resources).advance() == 1
+    assert found(LostMessages(away)) == []
+    assert len(found(LostMessages(resources))) == 1

@@ -33,7 +33,7 @@ from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
-from recovery.queue import MessageId, parse_id
+from recovery.queue import Kept, MessageId, parse_id
 from recovery.records import Decision, Process, Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
@@ -145,6 +145,7 @@ class Cluster:
         for name in schema.VALIDATORS:
             self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
         self.redis.flushdb()
+        Kept(settings.broker_url).note()
         self.tell()
 
     def tell(self) -> None:

@@ -12,6 +12,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 
 from pymongo.collection import Collection
+from pymongo.cursor import Cursor
 
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR, split_record_id
@@ -20,7 +21,7 @@ from recovery.store.briefs import decision_of, without_outcome
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, after, literal, record_range, size_of, without
+from recovery.store.expressions import OVERDUE, after, literal, number_of, record_range, size_of, without
 from recovery.store.reading import Read, read, readable
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -217,9 +218,20 @@ class DecisionQueries:
             query = {**OVERDUE, "$expr": {"$and": [OVERDUE["$expr"], lately]}}
         if since is not None:
             query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
-        with self._current.find(query, _BRIEF).sort("recoveryTime", 1).batch_size(size) as found:
-            while page := read(Decision, islice(found, size)):
-                yield page
+        yield from _pages(self._current.find(query, _BRIEF).sort("recoveryTime", 1), size)
+
+    def lost_pages(
+        self, actor: str, since: datetime | None, until: datetime, size: int, *, losses: int, patience: float
+    ) -> Iterator[Read[Decision]]:
+        """queued tasks of an actor whose messages are lost, which is what was queued up to `until`, and after `since`
+        if that is given; not what is overdue anyway. Those that had more than so many `losses` are left to their
+        deadlines, where these are no more than `patience` seconds off. Index `pending`."""
+        queued: Document = {"$lte": until} | ({"$gt": since} if since is not None else {})
+        seldom_lost = {"$lte": [number_of("$losses"), losses]}
+        only_waits = {"$gt": ["$recoveryTime", after(patience)]}
+        waits = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$or": [seldom_lost, only_waits]}]}
+        query = {"state": DecisionState.QUEUED.value, "actor": actor, "queuedAt": queued, "$expr": waits}
+        yield from _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size)
 
     def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
@@ -234,6 +246,12 @@ class DecisionQueries:
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
         return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)))
+
+
+def _pages(cursor: Cursor[Document], size: int) -> Iterator[Read[Decision]]:
+    with cursor.batch_size(size) as found:
+        while page := read(Decision, islice(found, size)):
+            yield page
 
 
 def _outcome(document: Document) -> Outcome:

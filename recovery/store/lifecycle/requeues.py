@@ -48,8 +48,8 @@ LONGEST_WAIT = 30
 """So many message timeouts: what can't be read is looked at again after them, and what lost its message many times."""
 WAITS_FOR = 86_400.0
 """Seconds after which a queued task is looked at again whose message is still to come: a day. That a message is lost is
-found for all of a queue at once (`advance_lost`), so this is the net below it. A million that wait cost 12 updates a
-second."""
+found for all of a queue at once (`DecisionQueries.lost_pages`), so this is the net below it. A million that wait cost
+12 updates a second."""
 
 LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
@@ -165,21 +165,6 @@ class Requeues:
             wait = {"$min": [{"$max": [least, age("$queuedAt")]}, most]}
         stages = [{"$set": {"recoveryTime": self._in_time({"$add": ["$$NOW", jittered(wait)]})}}]
         return update_each(self._current, ids, {"state": QUEUED, **OVERDUE}, stages).count
-
-    def advance_lost(self, actor: str, since: datetime | None, until: datetime, limit: int) -> tuple[int, datetime]:
-        """queued tasks of an actor whose messages are lost, which is what was queued up to `until`, and after `since`
-        if that is given: look at them now. Of no more than about so many at once: how many were, and up to when.
-        Those that lost theirs again and again are left to their deadlines. Index `pending`."""
-        queued: Document = {"$lte": until} | ({"$gt": since} if since is not None else {})
-        among: Document = {"state": QUEUED, "actor": actor, "queuedAt": queued}
-        found = self._current.find(among, {"_id": False, "queuedAt": True}, hint="pending")
-        for document in found.sort("queuedAt", 1).skip(limit).limit(1):
-            until = queued["$lte"] = document["queuedAt"]
-        seldom_lost = {"$lte": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}
-        only_waits = {"$gt": ["$recoveryTime", after(2 * LONGEST_WAIT * self._message_timeout)]}
-        waits = {"$expr": {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$or": [seldom_lost, only_waits]}]}}
-        stages = [{"$set": {"recoveryTime": "$$NOW"}}]
-        return self._current.update_many({**among, **waits}, stages, hint="pending").modified_count, until
 
     def postpone(self, ids: Sequence[str], least: float, most: float) -> int:
         """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
