@@ -48,7 +48,8 @@ class QueueStatistics(Record):
     found_empty_at: datetime | None = None
     """When the queue was last known to be empty: what was pushed before is in a worker's hands or lost."""
     lost_before: datetime | None = None
-    """When Redis was found to have lost all of its data: so is the message of what was queued before."""
+    """When Redis was found to have lost all of its data: so is the message of what was queued before. 1970 where it was
+    looked at, and had lost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

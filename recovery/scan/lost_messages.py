@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
@@ -29,6 +29,9 @@ from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.reading import Read
 
 log = logging.getLogger(__name__)
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before this Redis lost its data, as is told where it was noted for the first time that it has all."""
 
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
@@ -93,10 +96,14 @@ class LostMessages:
             before = store.now()
             if kept.is_noted():
                 return  # by another scanner: what that one pushed again was queued before this moment, perhaps
-            waiting = store.pending.count_queued(queues)
-            depths = broker.depths(waiting)  # all is there where Redis is served for the first time, or the key is gone
-            lost = [queue for queue, count in waiting.items() if depths[queue] < count]
-            store.queues.lost(lost, before)
+            if any(queue.lost_before is not None for queue in store.queues.all().values()):
+                waiting = store.pending.count_queued(queues)
+                depths = broker.depths(waiting)  # all is there where but the key is gone
+                lost = [queue for queue, count in waiting.items() if depths[queue] < count]
+                store.queues.lost(lost, before)
+            else:  # it was never noted, so it has lost nothing
+                waiting, lost = {}, []
+                store.queues.lost(queues, NEVER)
             kept.note()
         except BrokerError as error:
             log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it

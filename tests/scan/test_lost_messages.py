@@ -11,7 +11,7 @@ from recovery.engine import Resources
 from recovery.queue import Kept
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.scan import lost_messages
-from recovery.scan.lost_messages import LostMessages
+from recovery.scan.lost_messages import NEVER, LostMessages
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
@@ -30,11 +30,17 @@ class Clock:
         return self.now
 
 
+def noted(resources: Resources) -> None:
+    """Redis has lost nothing, and that is known."""
+    Kept(resources.settings.broker_url).note()
+    resources.store.queues.lost(["another"], NEVER)
+
+
 @pytest.fixture
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
     schema.create(made.store.database)
-    Kept(emptied.broker_url).note()
+    noted(made)
     return made
 
 
@@ -171,6 +177,17 @@ def test_a_redis_that_has_all_and_lacks_the_key(resources: Resources, store: Sto
     assert Kept(resources.settings.broker_url).is_noted()
     resources.broker._redis.delete("add")
     assert found(LostMessages(resources)) == [], "one queue that is gone is not all data"
+
+
+def test_a_redis_that_is_served_for_the_first_time(resources: Resources, store: Store, now: datetime) -> None:
+    """Or by an earlier version until now. What is queued just now may be on its way."""
+    resources.broker._redis.flushdb()
+    store.database["queues"].delete_many({})
+    queued(store, now, "one", deadline=now + DAY)
+    assert found(LostMessages(resources)) == []
+    assert Kept(resources.settings.broker_url).is_noted()
+    resources.broker._redis.flushdb()
+    assert found(LostMessages(resources)) == ["one"]
 
 
 def test_who_sees_it_ends_before_it_is_told(

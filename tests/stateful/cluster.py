@@ -40,6 +40,7 @@ from recovery.repair import Repairer
 from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
+from recovery.scan.lost_messages import NEVER
 from recovery.store import Selection, Store, schema
 from tests.faults import installed, reach
 from tests.faults.layer import Told, pause
@@ -146,6 +147,7 @@ class Cluster:
             self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
         self.redis.flushdb()
         Kept(settings.broker_url).note()
+        Store(self.settings).queues.lost(self.app.actors, NEVER)
         self.tell()
 
     def tell(self) -> None:
