@@ -3,12 +3,13 @@
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
 round trip; `connection` says how all of us connect; `message` makes the texts; `remote` tells all workers that there
 is something new; `turns` says who applies what ends in a large process, `kept` whether Redis lost its
-data.
+data, `places` who scans.
 """
 
 from recovery.queue.broker import Broker
 from recovery.queue.kept import Kept
 from recovery.queue.message import MessageId, encode, parse_id, remake
+from recovery.queue.places import Places
 from recovery.queue.remote import SETTINGS_CHANGED
 from recovery.queue.signing import Signer, signer
 from recovery.queue.turns import Turns
@@ -18,6 +19,7 @@ __all__ = [
     "Broker",
     "Kept",
     "MessageId",
+    "Places",
     "Signer",
     "Turns",
     "encode",

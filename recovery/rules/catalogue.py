@@ -101,8 +101,8 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.MESSAGE_LOST: Explanation(
         "Redis lost the message, or it was never pushed.",
-        "`queued`, but Redis lost its data since then, a younger message of the queue was taken already, or the queue was "
-        "polled and empty since then.",
+        "`queued`, but Redis lost its data since then, a younger message of the queue was taken already, or the queue "
+        "was polled and empty since then.",
         "Queued again under a new pass, and pushed.",
         "Redis: was it restarted or flushed, does it evict?",
     ),

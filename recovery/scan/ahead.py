@@ -1,24 +1,41 @@
-"""Reading ahead: the next page of overdue decisions is read, and judged, while one is repaired."""
+"""Reading ahead: the next page of overdue decisions is read, and judged, while one is repaired.
+
+Where several scan at once, on whatever machines, they share what is overdue (`recovery.queue.places`): the first so
+many are of who began first, the next of the second. Who has done with its share takes another, of what is left. What
+one leaves that died is in the others' next shares.
+"""
 
 from __future__ import annotations
 
+import logging
+import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
+from recovery.engine import Resources
+from recovery.errors import BrokerError
+from recovery.queue import Places
 from recovery.records import Decision
 from recovery.repair import Diagnosis
 from recovery.rules import SPOILT
 from recovery.scan.scanner import Page
-from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.reading import Read
+
+log = logging.getLogger(__name__)
 
 Judge = Callable[[Page[Decision]], Diagnosis]
 
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
+
+
+SHARE = 10
+"""Pages of one share: less than a second's work."""
 
 
 class ReadAhead:
@@ -31,10 +48,19 @@ class ReadAhead:
     """
 
     def __init__(
-        self, decisions: Decisions, size: int, judge: Judge, lost: Iterator[Read[Decision]], *, longest_first: bool
+        self,
+        resources: Resources,
+        size: int,
+        judge: Judge,
+        lost: Iterator[Read[Decision]],
+        *,
+        longest_first: bool,
     ) -> None:
-        self._decisions, self._size, self._judge = decisions, size, judge
-        self._longest, self._recent = decisions.overdue_pages(size), self._read_recent()
+        self._store, self._decisions, self._size, self._judge = resources.store, resources.store.decisions, size, judge
+        self._places, self._name = Places(resources.settings.broker_url), _name()
+        self._place: tuple[int, int] | None = None
+        self._share_left = SHARE * size
+        self._longest, self._recent = self._decisions.overdue_pages(size), self._read_recent()
         turns = self._longest, lost, self._recent
         self._turns = deque(turns if longest_first else reversed(turns))
         self._reached: datetime | None = None
@@ -47,6 +73,9 @@ class ReadAhead:
 
     def __exit__(self, *_: object) -> None:
         self._beside.shutdown()
+        if self._place is not None:
+            with suppress(BrokerError):  # after a while it counts no more
+                self._places.leave(self._name)
 
     def page(self) -> Page[Decision]:
         """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
@@ -73,12 +102,33 @@ class ReadAhead:
         full = len(found) == self._size
         if turn is self._longest:
             self._reached = found.records[-1].recovery_time if found.records else None
+            self._share_left -= len(found)
+            if full and (self._place is None or self._share_left <= 0):
+                return self._share()
             if not full and self._recent in self._turns:
-                self._turns.remove(self._recent)  # they were among these
+                self._turns.remove(self._recent)  # they were among these, or another looks at them
             return full
         if turn is self._recent:
             return full and 2 * new > len(found)  # else both have met
         return len(found) > 0
+
+    def _share(self) -> bool:
+        """There is more than a page, or than a share: share it with those who scan just now. Whether what is read now
+        is read on, since nobody does."""
+        before, self._share_left = self._place, SHARE * self._size
+        try:
+            self._place = place, count = self._places.take(self._name)
+        except BrokerError as error:
+            log.debug("nothing is shared with other scanners (%s)", error)
+            self._place = place, count = 0, 1
+        if count == 1 and before in (None, (0, 1)):
+            return True
+        first = place * self._share_left
+        self._longest = self._decisions.overdue_share(self._size, self._store.now(), first, self._share_left)
+        if place:  # what is few is for the first of them
+            self._turns.clear()
+        self._turns.append(self._longest)
+        return False
 
     def _judged(self, page: Page[Decision]) -> Page[Decision]:
         try:
@@ -88,3 +138,8 @@ class ReadAhead:
 
     def _read_recent(self) -> Iterator[Read[Decision]]:
         yield from self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached)
+
+
+def _name() -> str:
+    """In the order in which they begin, as far as the machines' clocks agree."""
+    return f"{time.time():014.3f} {secrets.token_hex(4)}"

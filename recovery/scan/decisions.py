@@ -41,8 +41,8 @@ class DecisionScanner(Scanner[Decision]):
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        decisions, lost = self.resources.store.decisions, self._lost.pages(self.page)
-        with ReadAhead(decisions, self.page, self.judge, lost, longest_first=self._longest_first) as self._ahead:
+        lost, longest_first = self._lost.pages(self.page), self._longest_first
+        with ReadAhead(self.resources, self.page, self.judge, lost, longest_first=longest_first) as self._ahead:
             result = super().run_once(seconds)
         self._longest_first = not (result.more and self._longest_first)
         return result

@@ -37,6 +37,7 @@ ALL = (
     "idle",
     "heartbeats",
     "redis_lost",
+    "scanners",
     "kill",
     "noticed",
     "wide",

@@ -220,6 +220,12 @@ class DecisionQueries:
             query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
         yield from _pages(self._current.find(query, _BRIEF).sort("recoveryTime", 1), size)
 
+    def overdue_share(self, size: int, until: datetime, skip: int, count: int) -> Iterator[Read[Decision]]:
+        """The same of those that fell overdue `until` then, without the first so many of them, and of no more than
+        `count`. What is skipped costs a look at its key in the index."""
+        found = self._current.find({"recoveryTime": {"$lte": until}}, _BRIEF).sort("recoveryTime", 1)
+        yield from _pages(found.skip(skip).limit(count), size)
+
     def lost_pages(
         self, actor: str, since: datetime | None, until: datetime, size: int, *, losses: int, patience: float
     ) -> Iterator[Read[Decision]]:

@@ -1,0 +1,44 @@
+"""Who scans just now, told in Redis: scanners of many workers share what is overdue, and none of them leads.
+
+A hint like all else in Redis: where it is wrong or Redis is away, two look at the same page, and one of them in vain.
+"""
+
+from __future__ import annotations
+
+import os
+
+from redis import Redis
+
+from recovery.queue.clients import client
+from recovery.queue.driver_errors import translated
+
+KEY = "recovery.scanning"
+LIVES = 10
+"""Seconds after which one who said that he scans, and not that he has ended, counts no more."""
+
+
+@translated
+class Places:
+    """The places at one Redis address."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    def _redis(self) -> Redis:
+        return client(self._url, os.getpid())
+
+    def take(self, name: str) -> tuple[int, int]:
+        """The place of `name` among those who scan, from 0, and how many they are. By Redis's clock."""
+        now, _ = self._redis.time()
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.zadd(KEY, {name: now})
+            pipeline.zrangebyscore(KEY, now - LIVES, now + LIVES)
+            pipeline.pexpire(KEY, 10 * LIVES * 1000)
+            _, names, _ = pipeline.execute()
+        there = sorted({name, *(one.decode(errors="replace") for one in names)})
+        return there.index(name), len(there)
+
+    def leave(self, name: str) -> None:
+        """It scans no more."""
+        self._redis.zrem(KEY, name)

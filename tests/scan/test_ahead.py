@@ -1,0 +1,125 @@
+"""Pages are read ahead, and shared: each record is in one page, whoever scans beside and whatever goes on meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recovery.engine import Resources
+from recovery.queue.places import KEY, Places
+from recovery.records import Decision, DecisionState
+from recovery.repair import Diagnosis
+from recovery.rules import Surroundings
+from recovery.scan import ahead
+from recovery.scan.ahead import ReadAhead
+from recovery.scan.scanner import Page
+from recovery.settings import Settings
+from recovery.stack.ports import HOST, free_port
+from recovery.store import schema
+from recovery.store.reading import Read
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.store.writing import put
+
+SIZE = 3
+
+
+@pytest.fixture
+def resources(emptied: Settings) -> Resources:
+    made = Resources.connect(emptied)
+    schema.create(made.store.database)
+    return made
+
+
+def overdue(resources: Resources, *names: str, seconds: float) -> None:
+    """Working tasks, the first of which fell overdue so long ago; each other a millisecond later."""
+    first = resources.store.now() - timedelta(seconds=seconds)
+    put(resources.store, *(
+        Decision(
+            id=f"p/{name}", actor="add", state=DecisionState.WORKING, pass_key="k", worker="w#1",
+            recovery_time=first + timedelta(milliseconds=number),
+        )
+        for number, name in enumerate(names)
+    ))  # fmt: skip
+
+
+def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True) -> ReadAhead:
+    def judge(_: Page[Decision]) -> Diagnosis:
+        return Diagnosis([], Surroundings(resources.store.now()))
+
+    return ReadAhead(resources, SIZE, judge, iter(lost), longest_first=longest_first)
+
+
+def names(page: Page[Decision]) -> list[str]:
+    return [decision.id.removeprefix("p/") for decision in page.items]
+
+
+def repair(resources: Resources, page: Page[Decision]) -> None:
+    """As a scanner does: it is not overdue any more."""
+    later = {"recoveryTime": resources.store.now() + timedelta(days=1)}
+    resources.store.database["decisions"].update_many({"_id": {"$in": [one.id for one in page.items]}}, {"$set": later})
+
+
+def all_of(resources: Resources, pages: ReadAhead) -> list[list[str]]:
+    found = []
+    while page := pages.page():
+        found.append(names(page))
+        repair(resources, page)
+        if not page.more:
+            break
+    return found
+
+
+def test_one_page_is_read_once_and_shared_with_nobody(resources: Resources) -> None:
+    overdue(resources, "a", "b", seconds=3600)
+    with reading(resources) as pages:
+        page = pages.page()
+        assert (names(page), page.more, page.diagnosis is not None) == (["a", "b"], True, True)
+        assert not resources.broker._redis.exists(KEY)
+        assert names(pages.page()) == []
+
+
+def test_the_longest_and_those_of_just_now_by_turns(resources: Resources) -> None:
+    overdue(resources, *"abcdefghi", seconds=3600)
+    overdue(resources, *"uvwxyz", seconds=5)
+    with reading(resources) as pages:
+        assert all_of(resources, pages) == [[*"abc"], [*"uvw"], [*"def"], [*"xyz"], [*"ghi"]]
+    overdue(resources, *"jklmno", seconds=3600)
+    overdue(resources, *"st", seconds=5)
+    with reading(resources, longest_first=False) as pages:
+        assert all_of(resources, pages) == [[*"st"], [*"jkl"], [*"mno"]]
+
+
+def test_where_all_is_of_just_now_nothing_is_in_two_pages(resources: Resources) -> None:
+    overdue(resources, *"abcdefghij", seconds=5)
+    with reading(resources) as pages:
+        found = all_of(resources, pages)
+    assert sorted(name for page in found for name in page) == [*"abcdefghij"]
+
+
+def test_what_lost_its_message_has_its_turn(resources: Resources) -> None:
+    overdue(resources, *"abcdefg", seconds=3600)
+    lost = [Decision(id=f"p/{name}", actor="add", state=DecisionState.QUEUED) for name in "xyz"]
+    with reading(resources, Read(lost[:2]), Read(lost[2:])) as pages:
+        found = all_of(resources, pages)
+    assert found == [[*"abc"], [*"xy"], [*"def"], ["z"], ["g"]]
+
+
+def test_who_scans_beside_has_a_share(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "SHARE", 2)
+    overdue(resources, *"abcdefghijklmnop", seconds=3600)
+    with reading(resources) as first, reading(resources) as second:
+        first._name, second._name = "a", "b"
+        pages = [first.page(), second.page()]
+        assert [names(page) for page in pages] == [[*"abc"], [*"abc"]], "nobody knew of the other yet"
+        repair(resources, pages[0])
+        assert names(second.page()) in ([*"ghi"], [*"jkl"]), "the second share of what was left when it was read ahead"
+        assert names(first.page()) == [*"def"]
+
+
+def test_where_redis_is_away_nothing_is_shared(resources: Resources) -> None:
+    overdue(resources, *"abcdefg", seconds=3600)
+    with reading(resources) as pages:
+        pages._places = Places(f"redis://{HOST}:{free_port()}/0")
+        assert all_of(resources, pages) == [[*"abc"], [*"def"], [*"g"]]
