@@ -25,3 +25,8 @@ MAX_NUMBER = 2**63 - 1
 
 MAX_COUNT = 1_000_000_000
 """The largest count and rate."""
+
+WAITS_FOR = 86_400.0
+"""Seconds after which a queued task is looked at again whose message is still to come, a tenth more or less: a day.
+That a message is lost is found for all of a queue at once (`DecisionQueries.lost_pages`), so this is the net below it.
+A million that wait cost 12 updates a second."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from recovery.limits import LONGEST
+from recovery.limits import LONGEST, WAITS_FOR
 from recovery.records import Decision, DecisionState, Graph, Process
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 SLACK = timedelta(days=1)
 """So far off a time may be by what clocks differ, and by the pace of requeues after an outage."""
 MESSAGE_TIMEOUTS = 5 * 30
-"""Of a message's margin: what is queued is looked at after 30 message timeouts at the latest."""
+"""Of a message's margin: what is queued is looked at after 30 message timeouts at the latest, or once a day."""
 _LATER = 1.2
 """What is healthy is looked at again when it is twice as old, a tenth more or less."""
 
@@ -58,9 +58,8 @@ def _of_decision(decision: Decision, around: Surroundings) -> str | None:
         return _never(outcome.finished_at, "finished", around) if outcome is not None else None
     actor = around.actor(decision.actor)
     if decision.state in (DecisionState.WORKING, DecisionState.QUEUED) and not actor.requeue_rate:
-        longest = MESSAGE_TIMEOUTS * around.message_margin.total_seconds()
-        if decision.state is DecisionState.WORKING:
-            longest = max(longest, actor.worker_timeout)
+        of_state = actor.worker_timeout if decision.state is DecisionState.WORKING else WAITS_FOR
+        longest = max(MESSAGE_TIMEOUTS * around.message_margin.total_seconds(), of_state)
         return _too_late(decision.recovery_time, timedelta(), longest, around)
     if decision.state is DecisionState.DELAYED:
         return _too_long(decision)

@@ -73,6 +73,8 @@ class ReadAhead:
 
     def __exit__(self, *_: object) -> None:
         self._beside.shutdown()
+        self._turns.clear()  # what is not read to its end is closed
+        self._longest = self._recent = iter(())
         if self._place is not None:
             with suppress(BrokerError):  # after a while it counts no more
                 self._places.leave(self._name)

@@ -95,7 +95,7 @@ class LostMessages:
                 return
             before = store.now()
             if kept.is_noted():
-                return  # by another scanner: what that one pushed again was queued before this moment, perhaps
+                return  # by another scanner: what that one queued again was queued before this moment, perhaps
             if any(queue.lost_before is not None for queue in store.queues.all().values()):
                 waiting = store.pending.count_queued(queues)
                 depths = broker.depths(waiting)  # all is there where but the key is gone
@@ -109,4 +109,4 @@ class LostMessages:
             log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it
             return
         for queue in lost:
-            log.warning("Redis lost its data: what waits in %s is pushed again (%d tasks)", queue, waiting[queue])
+            log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])

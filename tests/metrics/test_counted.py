@@ -420,7 +420,7 @@ def a_record_can_not_be_read(world: Counted) -> Iterator[None]:
 @moves(scanned(result="cut off"))
 def a_scan_is_cut_off(world: Counted) -> Iterator[None]:
     yield
-    with patch.object(Decisions, "overdue", side_effect=StoreUnavailable("away")):
+    with patch.object(Decisions, "without_deadline", side_effect=StoreUnavailable("away")):
         world.scan_decisions()
 
 

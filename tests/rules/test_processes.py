@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from recovery.limits import WAITS_FOR
 from recovery.records import Child, Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Repair, Rule, Snapshot, judge_process
 from recovery.rules.graphs import start_not_registered
@@ -338,6 +339,11 @@ HEALTHY: list[tuple[str, Snapshot]] = [
         "records of children that its graph learnt of a moment ago",
         snapshot([finished("start", children=["a"])],
                  {"finished": ("start",), "not_finished": is_open("a"), "touched_at": JUST_NOW}, tasks=["a"]),
+    ),
+    (
+        "its message is still to come: it is looked at in a day",
+        snapshot([decision("start", QUEUED, recovery_time=NOW + 1.1 * timedelta(seconds=WAITS_FOR))],
+                 {"not_finished": is_open("start")}),
     ),
     (
         "finished in the graph a moment after its decision was read",

@@ -15,7 +15,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from recovery.store.lifecycle.requeues import WAITS_FOR
+from recovery.limits import WAITS_FOR
 from tests.stateful.cluster import LONGEST
 from tests.stateful.documents import Documents, read_all
 from tests.stateful.programs import HOLDER_ONLY

@@ -19,7 +19,7 @@ from typing import Any
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from recovery.limits import LONGEST
+from recovery.limits import LONGEST, WAITS_FOR
 from recovery.records import ErrorInfo, TaskLimit, to_document
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
@@ -46,11 +46,6 @@ from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_un
 
 LONGEST_WAIT = 30
 """So many message timeouts: what can't be read is looked at again after them, and what lost its message many times."""
-WAITS_FOR = 86_400.0
-"""Seconds after which a queued task is looked at again whose message is still to come: a day. That a message is lost is
-found for all of a queue at once (`DecisionQueries.lost_pages`), so this is the net below it. A million that wait cost
-12 updates a second."""
-
 LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 _LOST_AGAIN: Document = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bson.min_key import MinKey
 from pymongo.database import Database
 
 from recovery.records import DecisionState
@@ -40,7 +39,7 @@ class Due:
         of_all = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
         of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
         # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
-        stages: list[Document] = [{"$match": {"_id": {"$lt": MinKey()}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
+        stages: list[Document] = [{"$match": {"_id": {"$in": []}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
         stages += [{"$project": {"at": "$$NOW"}}]
         stages += [{"$unionWith": {"coll": name, "pipeline": _one(name, query)}} for name, query in of_all.items()]
         # A message may be lost of what is queued.
