@@ -114,7 +114,8 @@ def test_who_scans_beside_has_a_share(resources: Resources, monkeypatch: pytest.
         pages = [first.page(), second.page()]
         assert [names(page) for page in pages] == [[*"abc"], [*"abc"]], "nobody knew of the other yet"
         repair(resources, pages[0])
-        assert names(second.page()) in ([*"ghi"], [*"jkl"]), "the second share of what was left when it was read ahead"
+        # It was read ahead, perhaps while they were repaired.
+        assert set(names(second.page())).isdisjoint("abcdef"), "the second share of what was left"
         assert names(first.page()) == [*"def"]
 
 
