@@ -13,7 +13,7 @@ from recovery.queue.clients import client
 from recovery.queue.driver_errors import translated
 
 KEY = "recovery.scanning"
-LIVES = 10
+LIVES = 5
 """Seconds after which one who said that he scans, and not that he has ended, counts no more."""
 
 

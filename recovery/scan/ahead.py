@@ -1,8 +1,7 @@
 """Reading ahead: the next page of overdue decisions is read, and judged, while one is repaired.
 
-Where several scan at once, on whatever machines, they share what is overdue (`recovery.queue.places`): the first so
-many are of who began first, the next of the second. Who has done with its share takes another, of what is left. What
-one leaves that died is in the others' next shares.
+Where several scan at once, on whatever machines, they share what is overdue by the ids of its processes
+(`recovery.queue.places`). What one leaves that died is in the others' shares after a while.
 """
 
 from __future__ import annotations
@@ -24,18 +23,20 @@ from recovery.records import Decision
 from recovery.repair import Diagnosis
 from recovery.rules import SPOILT
 from recovery.scan.scanner import Page
+from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
 
 log = logging.getLogger(__name__)
 
+NOT_KNOWN: Share = (0, 0)
 Judge = Callable[[Page[Decision]], Diagnosis]
 
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
 
 
-SHARE = 10
-"""Pages of one share: less than a second's work."""
+TAKEN_AGAIN = 10
+"""Pages after which it is seen who else scans."""
 
 
 class ReadAhead:
@@ -55,12 +56,14 @@ class ReadAhead:
         lost: Iterator[Read[Decision]],
         *,
         longest_first: bool,
+        alone: bool = True,
     ) -> None:
         self._store, self._decisions, self._size, self._judge = resources.store, resources.store.decisions, size, judge
         self._places, self._name = Places(resources.settings.broker_url), _name()
-        self._place: tuple[int, int] | None = None
-        self._share_left = SHARE * size
-        self._longest, self._recent = self._decisions.overdue_pages(size), self._read_recent()
+        self.share: Share = ALL if alone else NOT_KNOWN
+        """The place among those who scan, and how many they are."""
+        self._pages_left, self._has_place = 1, False
+        self._longest, self._recent = self._read_longest(), self._read_recent()
         turns = self._longest, lost, self._recent
         self._turns = deque(turns if longest_first else reversed(turns))
         self._reached: datetime | None = None
@@ -75,9 +78,14 @@ class ReadAhead:
         self._beside.shutdown()
         self._turns.clear()  # what is not read to its end is closed
         self._longest = self._recent = iter(())
-        if self._place is not None:
+        if self._has_place:
             with suppress(BrokerError):  # after a while it counts no more
                 self._places.leave(self._name)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else scanned when that was seen last."""
+        return self.share == ALL
 
     def page(self) -> Page[Decision]:
         """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
@@ -104,33 +112,27 @@ class ReadAhead:
         full = len(found) == self._size
         if turn is self._longest:
             self._reached = found.records[-1].recovery_time if found.records else None
-            self._share_left -= len(found)
-            if full and (self._place is None or self._share_left <= 0):
-                return self._share()
+            self._pages_left -= 1
+            if full and self._pages_left <= 0 and self._take_place():
+                self._longest = self._read_longest()
+                self._turns.append(self._longest)
+                return False
             if not full and self._recent in self._turns:
-                self._turns.remove(self._recent)  # they were among these, or another looks at them
+                self._turns.remove(self._recent)  # they were among these
             return full
         if turn is self._recent:
             return full and 2 * new > len(found)  # else both have met
         return len(found) > 0
 
-    def _share(self) -> bool:
-        """There is more than a page, or than a share: share it with those who scan just now. Whether what is read now
-        is read on, since nobody does."""
-        before, self._share_left = self._place, SHARE * self._size
+    def _take_place(self) -> bool:
+        """There is more than a page, and others scan just now, perhaps: whether the share is another than before."""
+        before, self._pages_left, self._has_place = self.share, TAKEN_AGAIN, True
         try:
-            self._place = place, count = self._places.take(self._name)
+            self.share = self._places.take(self._name)
         except BrokerError as error:
             log.debug("nothing is shared with other scanners (%s)", error)
-            self._place = place, count = 0, 1
-        if count == 1 and before in (None, (0, 1)):
-            return True
-        first = place * self._share_left
-        self._longest = self._decisions.overdue_share(self._size, self._store.now(), first, self._share_left)
-        if place:  # what is few is for the first of them
-            self._turns.clear()
-        self._turns.append(self._longest)
-        return False
+            self.share = ALL
+        return self.share != before
 
     def _judged(self, page: Page[Decision]) -> Page[Decision]:
         try:
@@ -138,8 +140,13 @@ class ReadAhead:
         except SPOILT:  # whoever repairs the page judges them one by one
             return page
 
+    def _read_longest(self) -> Iterator[Read[Decision]]:
+        if self.share == NOT_KNOWN:
+            self._take_place()
+        yield from self._decisions.overdue_pages(self._size, share=self.share)
+
     def _read_recent(self) -> Iterator[Read[Decision]]:
-        yield from self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached)
+        yield from self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached, share=self.share)
 
 
 def _name() -> str:

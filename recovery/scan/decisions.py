@@ -36,14 +36,15 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
-        self._longest_first, self._odd_left = True, True
+        self._longest_first, self._alone, self._odd_left = True, True, True
         self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        lost, longest_first = self._lost.pages(self.page), self._longest_first
-        with ReadAhead(self.resources, self.page, self.judge, lost, longest_first=longest_first) as self._ahead:
+        order = {"longest_first": self._longest_first, "alone": self._alone}
+        with ReadAhead(self.resources, self.page, self.judge, self._lost.pages(self.page), **order) as self._ahead:
             result = super().run_once(seconds)
+        self._alone = self._ahead.is_alone
         self._longest_first = not (result.more and self._longest_first)
         return result
 

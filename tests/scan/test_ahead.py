@@ -11,7 +11,6 @@ from recovery.queue.places import KEY, Places
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis
 from recovery.rules import Surroundings
-from recovery.scan import ahead
 from recovery.scan.ahead import ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
@@ -44,11 +43,11 @@ def overdue(resources: Resources, *names: str, seconds: float) -> None:
     ))  # fmt: skip
 
 
-def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True) -> ReadAhead:
+def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True, alone: bool = True) -> ReadAhead:
     def judge(_: Page[Decision]) -> Diagnosis:
         return Diagnosis([], Surroundings(resources.store.now()))
 
-    return ReadAhead(resources, SIZE, judge, iter(lost), longest_first=longest_first)
+    return ReadAhead(resources, SIZE, judge, iter(lost), longest_first=longest_first, alone=alone)
 
 
 def names(page: Page[Decision]) -> list[str]:
@@ -106,17 +105,35 @@ def test_what_lost_its_message_has_its_turn(resources: Resources) -> None:
     assert found == [[*"abc"], [*"xy"], [*"def"], ["z"], ["g"]]
 
 
-def test_who_scans_beside_has_a_share(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "SHARE", 2)
-    overdue(resources, *"abcdefghijklmnop", seconds=3600)
-    with reading(resources) as first, reading(resources) as second:
-        first._name, second._name = "a", "b"
-        pages = [first.page(), second.page()]
-        assert [names(page) for page in pages] == [[*"abc"], [*"abc"]], "nobody knew of the other yet"
-        repair(resources, pages[0])
-        # It was read ahead, perhaps while they were repaired.
-        assert set(names(second.page())).isdisjoint("abcdef"), "the second share of what was left"
-        assert names(first.page()) == [*"def"]
+def by_digit(page: Page[Decision]) -> list[str]:
+    return [decision.process_id[-1] for decision in page.items]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["found out", "known from the run before"])
+def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None:
+    first = resources.store.now() - timedelta(hours=1)
+    put(resources.store, *(
+        Decision(
+            id=f"{'0' * 31}{digit}/{task}", actor="add", state=DecisionState.WORKING, pass_key="k", worker="w#1",
+            recovery_time=first,
+        )
+        for task in "xy" for digit in "0123456789abcdef"
+    ))  # fmt: skip
+    with reading(resources, alone=not known) as one, reading(resources, alone=not known) as other:
+        one._name, other._name = "a", "b"
+        pages: list[list[list[str]]] = [[], []]
+        for _ in range(12):
+            for place, reader in enumerate([one, other]):
+                if page := reader.page():
+                    pages[place].append(by_digit(page))
+                    repair(resources, page)
+        if not known:
+            del pages[0][0], pages[1][0]  # before they knew of each other
+        assert {digit for page in pages[1] for digit in page} == {*"13579bdf"}
+        if known:
+            assert sum(map(len, pages[0] + pages[1])) <= 32 + SIZE, "the first did not know of the other, for a page"
+        assert not one.is_alone or not other.is_alone
+    assert next(resources.store.decisions.overdue_pages(1), None) is None
 
 
 def test_where_redis_is_away_nothing_is_shared(resources: Resources) -> None:

@@ -33,6 +33,8 @@ _BRIEF = dict.fromkeys(
     ),
     True,
 )
+Share = tuple[int, int]
+ALL: Share = (0, 1)
 _WITHOUT_TEXTS = dict.fromkeys(
     (
         *("outcome.value", "outcome.error.stack", "call"),
@@ -204,11 +206,11 @@ class DecisionQueries:
                 yield found["_id"], outcome.get("value")
 
     def overdue_pages(
-        self, size: int, *, within: float | None = None, since: datetime | None = None
+        self, size: int, *, within: float | None = None, since: datetime | None = None, share: Share = ALL
     ) -> Iterator[Read[Decision]]:
         """Live decisions whose deadline is past, the longest first, `size` at a time: read when they are asked for, as
-        they are then. Only those that fell overdue `within` so many seconds, and after `since`, if that is given. Index
-        `deadline`.
+        they are then. Only those that fell overdue `within` so many seconds, and after `since`, if that is given; of
+        the processes of a `share`: the place of who asks, and how many share. Index `deadline`.
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
@@ -218,13 +220,9 @@ class DecisionQueries:
             query = {**OVERDUE, "$expr": {"$and": [OVERDUE["$expr"], lately]}}
         if since is not None:
             query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
+        if others := _of_others(*share):
+            query = {**query, "_id": {"$not": {"$regex": others}}}
         yield from _pages(self._current.find(query, _BRIEF).sort("recoveryTime", 1), size)
-
-    def overdue_share(self, size: int, until: datetime, skip: int, count: int) -> Iterator[Read[Decision]]:
-        """The same of those that fell overdue `until` then, without the first so many of them, and of no more than
-        `count`. What is skipped costs a look at its key in the index."""
-        found = self._current.find({"recoveryTime": {"$lte": until}}, _BRIEF).sort("recoveryTime", 1)
-        yield from _pages(found.skip(skip).limit(count), size)
 
     def lost_pages(
         self, actor: str, since: datetime | None, until: datetime, size: int, *, losses: int, patience: float
@@ -252,6 +250,14 @@ class DecisionQueries:
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
         return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)))
+
+
+def _of_others(place: int, count: int) -> str:
+    """A pattern of the ids of whatever is not in a share: by the last digit of its process, which is random. What is of
+    another form is in all shares."""
+    digits = "0123456789abcdef"
+    theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
+    return f"^[0-9a-f]{{31}}[{theirs}]/" if theirs else ""
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[Read[Decision]]:
