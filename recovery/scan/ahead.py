@@ -141,12 +141,17 @@ class ReadAhead:
             return page
 
     def _read_longest(self) -> Iterator[Read[Decision]]:
-        if self.share == NOT_KNOWN:
-            self._take_place()
-        yield from self._decisions.overdue_pages(self._size, share=self.share)
+        yield from self._decisions.overdue_pages(self._size, share=self._own_share())
 
     def _read_recent(self) -> Iterator[Read[Decision]]:
-        yield from self._decisions.overdue_pages(self._size, within=RECENT, since=self._reached, share=self.share)
+        yield from self._decisions.overdue_pages(
+            self._size, within=RECENT, since=self._reached, share=self._own_share()
+        )
+
+    def _own_share(self) -> Share:
+        if self.share == NOT_KNOWN:
+            self._take_place()
+        return self.share
 
 
 def _name() -> str:

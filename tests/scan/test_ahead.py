@@ -109,8 +109,9 @@ def by_digit(page: Page[Decision]) -> list[str]:
     return [decision.process_id[-1] for decision in page.items]
 
 
+@pytest.mark.parametrize("longest_first", [True, False])
 @pytest.mark.parametrize("known", [False, True], ids=["found out", "known from the run before"])
-def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None:
+def test_who_scans_beside_has_a_share(resources: Resources, known: bool, longest_first: bool) -> None:
     first = resources.store.now() - timedelta(hours=1)
     put(resources.store, *(
         Decision(
@@ -119,7 +120,8 @@ def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None
         )
         for task in "xy" for digit in "0123456789abcdef"
     ))  # fmt: skip
-    with reading(resources, alone=not known) as one, reading(resources, alone=not known) as other:
+    order = {"alone": not known, "longest_first": longest_first}
+    with reading(resources, **order) as one, reading(resources, **order) as other:
         one._name, other._name = "a", "b"
         pages: list[list[list[str]]] = [[], []]
         for _ in range(12):
