@@ -7,8 +7,6 @@ Where several scan at once, on whatever machines, they share what is overdue by 
 from __future__ import annotations
 
 import logging
-import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,11 +53,12 @@ class ReadAhead:
         judge: Judge,
         lost: Iterator[Read[Decision]],
         *,
+        name: str,
         longest_first: bool,
         alone: bool = True,
     ) -> None:
         self._store, self._decisions, self._size, self._judge = resources.store, resources.store.decisions, size, judge
-        self._places, self._name = Places(resources.settings.broker_url), _name()
+        self._places, self._name = Places(resources.settings.broker_url), name
         self.share: Share = ALL if alone else NOT_KNOWN
         """The place among those who scan, and how many they are."""
         self._pages_left, self._has_place = 1, False
@@ -78,14 +77,17 @@ class ReadAhead:
         self._beside.shutdown()
         self._turns.clear()  # what is not read to its end is closed
         self._longest = self._recent = iter(())
-        if self._has_place:
-            with suppress(BrokerError):  # after a while it counts no more
-                self._places.leave(self._name)
 
     @property
     def is_alone(self) -> bool:
         """Whether nobody else scanned when that was seen last."""
         return self.share == ALL
+
+    def leave(self) -> None:
+        """Nothing is left: who scans on shares with one less."""
+        if self._has_place:
+            with suppress(BrokerError):  # after a while it counts no more
+                self._places.leave(self._name)
 
     def page(self) -> Page[Decision]:
         """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
@@ -152,8 +154,3 @@ class ReadAhead:
         if self.share == NOT_KNOWN:
             self._take_place()
         return self.share
-
-
-def _name() -> str:
-    """In the order in which they begin, as far as the machines' clocks agree."""
-    return f"{time.time():014.3f} {secrets.token_hex(4)}"

@@ -6,6 +6,7 @@ RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,13 +38,18 @@ class DecisionScanner(Scanner[Decision]):
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
         self._longest_first, self._alone, self._odd_left = True, True, True
+        self._id = secrets.token_hex(8)
         self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        order = {"longest_first": self._longest_first, "alone": self._alone}
-        with ReadAhead(self.resources, self.page, self.judge, self._lost.pages(self.page), **order) as self._ahead:
+        lost, longest_first, alone = self._lost.pages(self.page), self._longest_first, self._alone
+        with ReadAhead(
+            self.resources, self.page, self.judge, lost, name=self._id, longest_first=longest_first, alone=alone
+        ) as self._ahead:
             result = super().run_once(seconds)
+        if not result.more:
+            self._ahead.leave()
         self._alone = self._ahead.is_alone
         self._longest_first = not (result.more and self._longest_first)
         return result

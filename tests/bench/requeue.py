@@ -92,7 +92,7 @@ def _rate(database: Any, broker: redis.Redis, count: int, work: Any) -> float:
     database["decisions"].update_many(
         {}, {"$set": {"state": "working", "recoveryTime": LONG_AGO, "worker": "bench#1", "timeouts": 0}}
     )
-    broker.flushdb()
+    broker.delete("a", "b")
     began = time.perf_counter()
     work()
     return float(count / (time.perf_counter() - began))

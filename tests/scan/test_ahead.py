@@ -47,7 +47,7 @@ def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = T
     def judge(_: Page[Decision]) -> Diagnosis:
         return Diagnosis([], Surroundings(resources.store.now()))
 
-    return ReadAhead(resources, SIZE, judge, iter(lost), longest_first=longest_first, alone=alone)
+    return ReadAhead(resources, SIZE, judge, iter(lost), name="one", longest_first=longest_first, alone=alone)
 
 
 def names(page: Page[Decision]) -> list[str]:
