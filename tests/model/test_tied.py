@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +23,7 @@ from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.records import Decision, DecisionState, ErrorInfo, RetryState, TaskLimit
 from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.scan import ahead
 from recovery.store import Finished, schema
 from tests import world
 from tests.faults import Died, Fault, Kind, Plan, installed, under
@@ -257,6 +259,20 @@ class Trace:
         self.changed.append((name, self._taken[name] - 1))
 
 
+class Here(Executor):
+    """No thread beside: what is asked for is done at once."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 @pytest.fixture(scope="module")
 def known() -> dict[tuple[Any, Any], set[str]]:
     return changes()
@@ -273,7 +289,12 @@ def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
     """Cut off after a step that wrote something, or before a push, and brought on by others: at half of these places,
     by chance, and at all of them in a long run."""
     by_message = way == "by message"
-    with patch.object(Applier, "_start_flusher", lambda _: None), by_message_only() if by_message else nullcontext():
+    # One step at a time, so that it is known which of them changed something.
+    one_thread = (
+        patch.object(Applier, "_start_flusher", lambda _: None),
+        patch.object(ahead, "ThreadPoolExecutor", Here),
+    )
+    with one_thread[0], one_thread[1], by_message_only() if by_message else nullcontext():
         whole = _cut_off(emptied, known, fails, Plan())
         taken = {name for name, _ in whole}
         assert not STEPS.keys() - taken - _not_taken(fails, by_message), "steps that nothing took"

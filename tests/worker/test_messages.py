@@ -14,7 +14,7 @@ import psutil
 import pytest
 import redis
 
-from recovery.queue import encode
+from recovery.queue import encode, kept, places
 from recovery.queue.aside import ASIDE
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import Child
@@ -53,9 +53,9 @@ class Stranger:
         wait_until(lambda: not any(self.redis.llen(queue) for queue in QUEUES), timeout, "all messages taken")
 
     def left(self) -> list[str]:
-        """What is in Redis but for kombu's tables."""
+        """What is in Redis but for kombu's tables and what scanners know by."""
         keys = (key.decode() for key in self.redis.scan_iter())
-        return [key for key in keys if not key.startswith("_kombu.binding")]
+        return [key for key in keys if not key.startswith(("_kombu.binding", kept.KEY, places.KEY))]
 
     def everything(self) -> None:
         """All shapes, everywhere that a worker takes from."""
