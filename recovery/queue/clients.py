@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 from redis import Redis
@@ -11,6 +12,17 @@ from recovery.addresses import public, told
 from recovery.errors import SettingsError
 from recovery.queue.bounded import BoundedParser
 from recovery.queue.connection import ANSWER_TIMEOUT, connect
+
+
+class Addressed:
+    """What stands at one Redis address."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    def _redis(self) -> Redis:
+        return client(self._url, os.getpid())
 
 
 @lru_cache(maxsize=8)

@@ -5,26 +5,15 @@ By list commands alone, which whoever serves queues may use anyway.
 
 from __future__ import annotations
 
-import os
-
-from redis import Redis
-
-from recovery.queue.clients import client
+from recovery.queue.clients import Addressed
 from recovery.queue.driver_errors import translated
 
 KEY = "recovery.kept"
 
 
 @translated
-class Kept:
+class Kept(Addressed):
     """The key at one Redis address."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    @property
-    def _redis(self) -> Redis:
-        return client(self._url, os.getpid())
 
     def is_noted(self) -> bool:
         """Whether Redis has kept everything since this was noted."""

@@ -5,11 +5,7 @@ A hint like all else in Redis: where it is wrong or Redis is away, two look at t
 
 from __future__ import annotations
 
-import os
-
-from redis import Redis
-
-from recovery.queue.clients import client
+from recovery.queue.clients import Addressed
 from recovery.queue.driver_errors import translated
 
 KEY = "recovery.scanning"
@@ -18,15 +14,8 @@ LIVES = 5
 
 
 @translated
-class Places:
+class Places(Addressed):
     """The places at one Redis address."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    @property
-    def _redis(self) -> Redis:
-        return client(self._url, os.getpid())
 
     def take(self, name: str) -> tuple[int, int]:
         """The place of `name` among those who scan, from 0, and how many they are. By Redis's clock."""

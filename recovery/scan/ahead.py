@@ -31,8 +31,6 @@ Judge = Callable[[Page[Decision]], Diagnosis]
 
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
-
-
 TAKEN_AGAIN = 10
 """Pages after which it is seen who else scans."""
 
@@ -57,7 +55,7 @@ class ReadAhead:
         longest_first: bool,
         alone: bool = True,
     ) -> None:
-        self._store, self._decisions, self._size, self._judge = resources.store, resources.store.decisions, size, judge
+        self._decisions, self._size, self._judge = resources.store.decisions, size, judge
         self._places, self._name = Places(resources.settings.broker_url), name
         self.share: Share = ALL if alone else NOT_KNOWN
         """The place among those who scan, and how many they are."""

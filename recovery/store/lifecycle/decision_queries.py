@@ -220,9 +220,10 @@ class DecisionQueries:
             query = {**OVERDUE, "$expr": {"$and": [OVERDUE["$expr"], lately]}}
         if since is not None:
             query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
-        if others := _of_others(*share):
-            query = {**query, "_id": {"$not": {"$regex": others}}}
-        yield from _pages(self._current.find(query, _BRIEF).sort("recoveryTime", 1), size)
+        found = self._current.find(query, _BRIEF)
+        if others := _of_others(*share):  # by `_id` the server might go through all that exists
+            found = self._current.find({**query, "_id": {"$not": {"$regex": others}}}, _BRIEF).hint("deadline")
+        yield from _pages(found.sort("recoveryTime", 1), size)
 
     def lost_pages(
         self, actor: str, since: datetime | None, until: datetime, size: int, *, losses: int, patience: float

@@ -14,12 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from pymongo import UpdateOne
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.records import QueueStatistics, Worker
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.concerns import current
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import latest_past, near_now, past_or_null
 from recovery.store.reading import readable
@@ -34,6 +35,7 @@ class Queues:
 
     def __init__(self, database: Database[Document]) -> None:
         self._current, self._workers = current(database[schema.QUEUES]), current(database[schema.WORKERS])
+        self._committed = committed(database[schema.QUEUES])
 
     def polled(self, taken: Mapping[str, datetime | None]) -> None:
         """Somebody polls these queues now; {queue: `queuedAt` of the youngest message taken, if any}."""
@@ -47,8 +49,8 @@ class Queues:
     def _add(self, moments: Mapping[str, tuple[Any, datetime | None]]) -> None:
         self._latest({queue: {"polledAt": at, "takenQueuedAt": taken} for queue, (at, taken) in moments.items()})
 
-    def _latest(self, moments: Mapping[str, Mapping[str, Any]]) -> None:
-        """Of each time of these queues keep the latest."""
+    def _latest(self, moments: Mapping[str, Mapping[str, Any]], within: Collection[Document] | None = None) -> None:
+        """Of each time of these queues keep the latest; `within` the collection with another concern."""
         updates = [
             UpdateOne(
                 {"_id": queue},
@@ -58,7 +60,7 @@ class Queues:
             for queue, times in moments.items()
         ]
         if updates:
-            self._current.bulk_write(updates, ordered=False)
+            (self._current if within is None else within).bulk_write(updates, ordered=False)
 
     def polled_again(self, queues: Iterable[str], seconds: float, worker: str) -> list[str]:
         """Those of these queues, which this worker polls now, that nobody had polled for so long: the first who asks is
@@ -79,8 +81,9 @@ class Queues:
         self._latest({queue: {"foundEmptyAt": moment} for queue, moment in moments.items()})
 
     def lost(self, queues: Iterable[str], moment: datetime) -> None:
-        """Redis lost all messages of these queues that were pushed before this moment."""
-        self._latest({queue: {"lostBefore": moment} for queue in queues})
+        """Redis lost all messages of these queues that were pushed before this moment. A majority has it then: it is
+        noted in Redis after that, and nobody looks again."""
+        self._latest({queue: {"lostBefore": moment} for queue in queues}, self._committed)
 
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. The server puts together what workers tell."""
