@@ -179,6 +179,12 @@ def test_what_is_told_is_written_with_a_majority_and_every_command_says_how(list
     assert seen[schema.AUDIT_LOG] >= 8, "what was begun, and what came of it"
 
 
+def test_that_redis_lost_its_data_is_written_with_a_majority(listened: World) -> None:
+    listened.store.queues.lost(["echo"], datetime.now(UTC))
+    writes = [command for name, collection, command in commands.sent if name in WRITES and collection == schema.QUEUES]
+    assert [command["writeConcern"] for command in writes] == [ACKNOWLEDGED]
+
+
 READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "DecisionQueries.briefs": lambda store: store.decisions.briefs(["p/t"]),
     "DecisionQueries.effect_sizes": lambda store: store.decisions.effect_sizes(["p/t"]),

@@ -81,7 +81,7 @@ class Queues:
         self._latest({queue: {"foundEmptyAt": moment} for queue, moment in moments.items()})
 
     def lost(self, queues: Iterable[str], moment: datetime) -> None:
-        """Redis lost all messages of these queues that were pushed before this moment. A majority has it then: it is
+        """Redis lost all messages of these queues that were pushed before this moment. Written with a majority: it is
         noted in Redis after that, and nobody looks again."""
         self._latest({queue: {"lostBefore": moment} for queue in queues}, self._committed)
 
