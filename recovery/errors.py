@@ -7,6 +7,7 @@
     │   ├── ServerRefused        answers, and does not let us in
     │   │   └── CertificateRefused   or we don't let it tell us more: a certificate doesn't fit, its own or ours
     │   ├── ServerTooOld         answers, with a version that we can't use
+    │   ├── ServerSharded        MongoDB is a sharded cluster, which we don't run on
     │   ├── OtherVersion         workers or collections are of another version of this library
     │   ├── StoreError           MongoDB did not do what it was asked for
     │   │   ├── StoreUnavailable     it is away, has no primary, or is too busy: try again (a ServerUnavailable, too)
@@ -91,6 +92,10 @@ class CertificateRefused(ServerRefused):
 
 class ServerTooOld(ServerError):
     """A server answers, with a version that we can't use."""
+
+
+class ServerSharded(ServerError):
+    """MongoDB is a sharded cluster: what we rely on is promised by one replica set."""
 
 
 class OtherVersion(ServerError):

@@ -63,8 +63,8 @@ def judge_members(members: condition.Members | None) -> Check:
     """What the members' states mean."""
     name = "replica set"
     if members is None:
-        advice = "grant clusterMonitor to see the members; behind mongos, look at each shard"
-        return warning(name, "its members can't be asked for: not authorized, or behind mongos", advice)
+        advice = "grant clusterMonitor to see the members"
+        return warning(name, "its members can't be asked for: not authorized", advice)
     count = len(members.up) + len(members.down)
     found = f"{len(members.up)} of {count} members up"
     if members.down:

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 NOT_KNOWN: Share = (0, 0)
 Judge = Callable[[Page[Decision]], Diagnosis]
+Lost = Callable[[int, Callable[[], Share]], Iterator[Read[Decision]]]
+"""Pages of a size of what lost its message, of the share of whoever asks."""
 
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
@@ -35,13 +38,23 @@ TAKEN_AGAIN = 10
 """Pages after which it is seen who else scans."""
 
 
-class ReadAhead:
-    """The pages of one run: by turns of what is overdue longest, of what fell overdue just now, and of what `lost` its
-    message, whatever its deadline.
+class Turn(StrEnum):
+    """What a page is of."""
 
-    Each is one query, whose answer is read page by page, forward: to ask anew for each page, or to read backward, the
-    server would go through what was overdue and is not any more, which it does not forget at once. So what becomes
-    overdue meanwhile is for the next run.
+    LONGEST = "longest"
+    """What is overdue longest."""
+    LOST = "lost"
+    """What lost its message, whatever its deadline."""
+    RECENT = "recent"
+    """What fell overdue just now."""
+
+
+class ReadAhead:
+    """The pages of one run, by turns.
+
+    Of each turn there is one query, whose answer is read page by page, forward: to ask anew for each page, or to read
+    backward, the server would go through what was overdue and is not any more, which it does not forget at once. So
+    what becomes overdue meanwhile is for the next run.
     """
 
     def __init__(
@@ -49,20 +62,19 @@ class ReadAhead:
         resources: Resources,
         size: int,
         judge: Judge,
-        lost: Iterator[Read[Decision]],
+        lost: Lost,
         *,
         name: str,
         longest_first: bool,
         alone: bool = True,
     ) -> None:
-        self._decisions, self._size, self._judge = resources.store.decisions, size, judge
+        self._decisions, self._size, self._judge, self._lost = resources.store.decisions, size, judge, lost
         self._places, self._name = Places(resources.settings.broker_url), name
         self.share: Share = ALL if alone else NOT_KNOWN
         """The place among those who scan, and how many they are."""
         self._pages_left, self._has_place = 1, False
-        self._longest, self._recent = self._read_longest(), self._read_recent()
-        turns = self._longest, lost, self._recent
-        self._turns = deque(turns if longest_first else reversed(turns))
+        self._reading = {turn: self._read_of(turn) for turn in Turn}
+        self._turns = deque(Turn if longest_first else reversed(Turn))
         self._reached: datetime | None = None
         self._at_work: frozenset[str] = frozenset()
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead")
@@ -73,8 +85,8 @@ class ReadAhead:
 
     def __exit__(self, *_: object) -> None:
         self._beside.shutdown()
-        self._turns.clear()  # what is not read to its end is closed
-        self._longest = self._recent = iter(())
+        self._turns.clear()
+        self._reading.clear()  # what is not read to its end is closed
 
     @property
     def is_alone(self) -> bool:
@@ -99,7 +111,7 @@ class ReadAhead:
     def _read(self) -> Page[Decision]:
         while self._turns:
             turn = self._turns.popleft()
-            found: Read[Decision] = next(turn, Read())
+            found: Read[Decision] = next(self._reading[turn], Read())
             new = [one for one in found.records if one.id not in self._at_work]
             if self._goes_on(turn, found, len(new)):
                 self._turns.append(turn)
@@ -108,21 +120,20 @@ class ReadAhead:
                 return self._judged(Page(new, found.damaged, more=bool(self._turns)))
         return Page()
 
-    def _goes_on(self, turn: Iterator[Read[Decision]], found: Read[Decision], new: int) -> bool:
+    def _goes_on(self, turn: Turn, found: Read[Decision], new: int) -> bool:
         full = len(found) == self._size
-        if turn is self._longest:
-            self._reached = found.records[-1].recovery_time if found.records else None
-            self._pages_left -= 1
-            if full and self._pages_left <= 0 and self._take_place():
-                self._longest = self._read_longest()
-                self._turns.append(self._longest)
-                return False
-            if not full and self._recent in self._turns:
-                self._turns.remove(self._recent)  # they were among these
-            return full
-        if turn is self._recent:
+        if turn is Turn.RECENT:
             return full and 2 * new > len(found)  # else both have met
-        return len(found) > 0
+        if turn is Turn.LONGEST:
+            self._reached = found.records[-1].recovery_time if found.records else None
+            if not full and Turn.RECENT in self._turns:
+                self._turns.remove(Turn.RECENT)  # they were among these
+        self._pages_left -= full
+        if full and self._pages_left <= 0 and self._take_place():
+            for shared in {turn, *self._turns} - {Turn.RECENT}:
+                self._reading[shared] = self._read_of(shared)
+            return True
+        return full or (turn is Turn.LOST and len(found) > 0)  # there, a page ends with its queue
 
     def _take_place(self) -> bool:
         """There is more than a page, and others scan just now, perhaps: whether the share is another than before."""
@@ -140,13 +151,15 @@ class ReadAhead:
         except SPOILT:  # whoever repairs the page judges them one by one
             return page
 
-    def _read_longest(self) -> Iterator[Read[Decision]]:
-        yield from self._decisions.overdue_pages(self._size, share=self._own_share())
-
-    def _read_recent(self) -> Iterator[Read[Decision]]:
-        yield from self._decisions.overdue_pages(
-            self._size, within=RECENT, since=self._reached, share=self._own_share()
-        )
+    def _read_of(self, turn: Turn) -> Iterator[Read[Decision]]:
+        if turn is Turn.LOST:
+            yield from self._lost(self._size, self._own_share)
+        elif turn is Turn.RECENT:
+            yield from self._decisions.overdue_pages(
+                self._size, within=RECENT, since=self._reached, share=self._own_share()
+            )
+        else:
+            yield from self._decisions.overdue_pages(self._size, share=self._own_share())
 
     def _own_share(self) -> Share:
         if self.share == NOT_KNOWN:

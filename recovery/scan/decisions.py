@@ -43,7 +43,7 @@ class DecisionScanner(Scanner[Decision]):
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        lost, longest_first, alone = self._lost.pages(self.page), self._longest_first, self._alone
+        lost, longest_first, alone = self._lost.pages, self._longest_first, self._alone
         with ReadAhead(
             self.resources, self.page, self.judge, lost, name=self._id, longest_first=longest_first, alone=alone
         ) as self._ahead:

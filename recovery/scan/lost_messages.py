@@ -26,6 +26,7 @@ from recovery.queue import Kept
 from recovery.records import Decision
 from recovery.repair import look_around
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
+from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,9 @@ class LostMessages:
         self._kept = Kept(resources.settings.broker_url)
         self._passed: dict[str, _Passed] = {}
 
-    def pages(self, size: int) -> Iterator[Read[Decision]]:
-        """What has lost its message, `size` at a time. Costs a look at each queue in which tasks wait."""
+    def pages(self, size: int, share: Callable[[], Share] = lambda: ALL) -> Iterator[Read[Decision]]:
+        """What has lost its message, `size` at a time, of a share of all processes. Costs a look at each queue in which
+        tasks wait."""
         store = self._resources.store
         oldest = store.pending.oldest()
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in oldest}
@@ -82,10 +84,13 @@ class LostMessages:
                 continue
             passed = self._passed.setdefault(actor, _Passed())
             since = passed.since(now)
+            ours = share()
             yield from store.decisions.lost_pages(
-                actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience
+                actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience, share=ours
             )
-            passed.add(until, now)  # not if whoever asked has ended before
+            # Not if whoever asked has ended before; and what others have in hand is behind us when they are.
+            if ours == ALL:
+                passed.add(until, now)
 
     def _look_at_redis(self, queues: Collection[str]) -> None:
         """Where Redis lost its data, tell so of each queue in which tasks wait, and only then note that it is known."""

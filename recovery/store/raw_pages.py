@@ -3,7 +3,7 @@
 To decode a document that is like a thousand others takes as long as all else that is done with it. pymongo hands out
 undecoded batches as well (`find_raw_batches`), but makes an object of each document to join them: 0.6 µs each, of which
 0.2 are left here. So the commands are given by hand, and the first one once more where the connection was broken, as
-pymongo does it. They go to one server: behind several mongos a cursor is not found again.
+pymongo does it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -11,11 +12,12 @@ from recovery.queue.places import KEY, Places
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis
 from recovery.rules import Surroundings
-from recovery.scan.ahead import ReadAhead
+from recovery.scan.ahead import Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import schema
+from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -43,11 +45,16 @@ def overdue(resources: Resources, *names: str, seconds: float) -> None:
     ))  # fmt: skip
 
 
-def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True, alone: bool = True) -> ReadAhead:
-    def judge(_: Page[Decision]) -> Diagnosis:
-        return Diagnosis([], Surroundings(resources.store.now()))
+def nothing(resources: Resources) -> Judge:
+    """Nothing is wrong with any."""
+    return lambda _: Diagnosis([], Surroundings(resources.store.now()))
 
-    return ReadAhead(resources, SIZE, judge, iter(lost), name="one", longest_first=longest_first, alone=alone)
+
+def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True, alone: bool = True) -> ReadAhead:
+    found = iter(lost)
+    return ReadAhead(
+        resources, SIZE, nothing(resources), lambda *_: found, name="one", longest_first=longest_first, alone=alone
+    )
 
 
 def names(page: Page[Decision]) -> list[str]:
@@ -136,6 +143,25 @@ def test_who_scans_beside_has_a_share(resources: Resources, known: bool, longest
             assert sum(map(len, pages[0] + pages[1])) <= 32 + SIZE, "the first did not know of the other, for a page"
         assert not one.is_alone or not other.is_alone
     assert next(resources.store.decisions.overdue_pages(1), None) is None
+
+
+def test_what_lost_its_message_is_shared_as_well(resources: Resources) -> None:
+    """Even where nothing is overdue, so that only of these there is more than a page; begun anew once it is known who
+    scans beside."""
+    began: list[Share] = []
+    tasks = [Decision(id=f"p/{number}", actor="add", state=DecisionState.QUEUED) for number in range(3 * SIZE)]
+    left = [tasks[first : first + SIZE] for first in range(0, len(tasks), SIZE)]
+
+    def lost(_: int, share: Callable[[], Share]) -> Iterator[Read[Decision]]:
+        began.append(share())
+        while left:
+            yield Read(left.pop(0))
+
+    Places(resources.settings.broker_url).take("another")
+    with ReadAhead(resources, SIZE, nothing(resources), lost, name="one", longest_first=True) as pages:
+        found = [name for page in all_of(resources, pages) for name in page]
+    assert found == [str(number) for number in range(3 * SIZE)]
+    assert began == [ALL, (1, 2)]
 
 
 def test_where_redis_is_away_nothing_is_shared(resources: Resources) -> None:

@@ -15,6 +15,7 @@ from recovery.scan.lost_messages import NEVER, LostMessages
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
+from recovery.store.lifecycle.decision_queries import ALL, Share
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.store.writing import put
@@ -137,6 +138,33 @@ def test_one_that_another_scanner_postponed_meanwhile(resources: Resources, stor
         store.queues.polled({"add": None})
         assert found(lost) == again, passed
     assert found(LostMessages(resources, clock)) == ["old"], "who begins to scan looks at all"
+
+
+def test_who_scans_beside_has_a_share_of_them(resources: Resources, store: Store, now: datetime) -> None:
+    """What is in the shares of others is not behind us, however long they take for it, and if they die over it."""
+    clock = Clock()
+    for digit in "0123456789abcdef":
+        put(store, Decision(
+            id=f"{'0' * 31}{digit}/start", actor="add", state=DecisionState.QUEUED, queued_at=now - 60 * SECOND,
+            recovery_time=now + DAY,
+        ))  # fmt: skip
+    shares: list[Share] = [(0, 2)]
+    lost = LostMessages(resources, clock)
+
+    def digits() -> set[str]:
+        store.queues.polled({"add": None})
+        return {one.process_id[-1] for page in lost.pages(3, lambda: shares[0]) for one in page.records}
+
+    assert digits() == {*"02468ace"}
+    clock.now += 2 * lost_messages.AGAIN_FOR
+    assert digits() == {*"02468ace"}
+    shares[0] = (1, 2)
+    assert digits() == {*"13579bdf"}
+    clock.now += 2 * lost_messages.AGAIN_FOR
+    shares[0] = ALL
+    assert digits() == {*"0123456789abcdef"}
+    clock.now += 2 * lost_messages.AGAIN_FOR
+    assert digits() == set()
 
 
 def test_it_costs_what_is_lost(resources: Resources, store: Store, now: datetime) -> None:

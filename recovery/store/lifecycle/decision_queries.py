@@ -220,22 +220,31 @@ class DecisionQueries:
             query = {**OVERDUE, "$expr": {"$and": [OVERDUE["$expr"], lately]}}
         if since is not None:
             query = {**query, "recoveryTime": {"$exists": True, "$gt": since}}
-        found = self._current.find(query, _BRIEF)
-        if others := _of_others(*share):  # by `_id` the server might go through all that exists
-            found = self._current.find({**query, "_id": {"$not": {"$regex": others}}}, _BRIEF).hint("deadline")
+        found = self._current.find(query | _within(share), _BRIEF)
+        if share != ALL:  # by `_id` the server might go through all that exists
+            found = found.hint("deadline")
         yield from _pages(found.sort("recoveryTime", 1), size)
 
     def lost_pages(
-        self, actor: str, since: datetime | None, until: datetime, size: int, *, losses: int, patience: float
+        self,
+        actor: str,
+        since: datetime | None,
+        until: datetime,
+        size: int,
+        *,
+        losses: int,
+        patience: float,
+        share: Share = ALL,
     ) -> Iterator[Read[Decision]]:
         """queued tasks of an actor whose messages are lost, which is what was queued up to `until`, and after `since`
         if that is given; not what is overdue anyway. Those that had more than so many `losses` are left to their
-        deadlines, where these are no more than `patience` seconds off. Index `pending`."""
+        deadlines, where these are no more than `patience` seconds off. Of a share of the processes. Index `pending`."""
         queued: Document = {"$lte": until} | ({"$gt": since} if since is not None else {})
         seldom_lost = {"$lte": [number_of("$losses"), losses]}
         only_waits = {"$gt": ["$recoveryTime", after(patience)]}
         waits = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$or": [seldom_lost, only_waits]}]}
         query = {"state": DecisionState.QUEUED.value, "actor": actor, "queuedAt": queued, "$expr": waits}
+        query |= _within(share)
         yield from _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size)
 
     def without_deadline(self, limit: int) -> Read[Decision]:
@@ -253,12 +262,13 @@ class DecisionQueries:
         return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)))
 
 
-def _of_others(place: int, count: int) -> str:
-    """A pattern of the ids of whatever is not in a share: by the last digit of its process, which is random. What is of
+def _within(share: Share) -> Document:
+    """A condition: nothing that is in the others' shares, by the last digit of its process, which is random. What is of
     another form is in all shares."""
+    place, count = share
     digits = "0123456789abcdef"
     theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
-    return f"^[0-9a-f]{{31}}[{theirs}]/" if theirs else ""
+    return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{31}}[{theirs}]/"}}} if theirs else {}
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[Read[Decision]]:

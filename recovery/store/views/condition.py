@@ -58,7 +58,7 @@ class Server:
         return hello["localTime"] - middle, timedelta(seconds=(after - before) / 2)
 
     def members(self) -> Members | None:
-        """The members of the replica set; None where they can't be asked for: behind mongos, or without the right to.
+        """The members of the replica set; None where they can't be asked for, without the right to.
 
         The right is `replSetGetStatus`, which the role clusterMonitor has.
         """

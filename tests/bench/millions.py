@@ -1,0 +1,295 @@
+"""Ten million live records against one million, in databases of their own on one server: what each thing costs.
+
+A process has a finished start, three parts that are queued, five that are delayed, and one task that waits for them: of
+its 22 records 11 are live. What is queued has its message. Nobody serves these queues.
+
+Scans are measured by what they repair or put off, starts by the start, searches by the page of 100; `status`, `doctor`
+and the sweep, which look at all that is live, by the live record. Memory is that of a worker with its scanners and of a
+beat, after a while in which both do what they do by themselves; and of the processes of a sweep.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from multiprocessing import get_context
+from typing import Any
+
+import bson
+import psutil
+import redis
+from bson.raw_bson import RawBSONDocument
+
+from recovery import Recovery, Settings
+from recovery.cli.status import look
+from recovery.health.doctor import examine
+from recovery.queue import encode
+from recovery.records import DecisionState
+from recovery.records.ids import new_process_id, record_id
+from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
+from recovery.search import parse
+from recovery.stack import Stack
+from recovery.store import Queued, Store, schema
+from recovery.sweep.session import spark
+from tests.bench import apps, workers
+from tests.bench.requeue import LONG_AGO
+from tests.bench.rows import Row, medians, ratio_row, row
+from tests.bench.sweep_data import AT_ONCE, TEMPLATE_ID, WRITERS
+from tests.bench.sweep_scale import CORES, _alone, _peaks, _seconds
+from tests.bench.turns import in_turn, ratios
+from tests.bench.workers import seconds
+from tests.sweep.shapes import MERGE, PARTS, SOON, Records, finished, part, running
+from tests.waiting import wait_until
+
+SMALL, LARGE, REPEATS = 1_000_000, 10_000_000, 5
+QUEUED, LIVE = range(3), PARTS + 3
+OVERDUE_TASKS, OVERDUE_PROCESSES, STARTS, PAGES = 10_000, 1_000, 2_000, 100
+WATCHED = 60.0
+CACHE_GB = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of the two databases."""
+
+    app: Recovery
+    live: int
+    ids: list[str]
+    """A sample of its processes, in order of nothing."""
+    turn: Iterator[str]
+
+    @property
+    def database(self) -> Any:
+        return self.app.resources.store.database
+
+
+def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE) -> list[Row]:
+    places, watched = {}, {}
+    for number, (name, live) in enumerate({"small": small, "large": large}.items()):
+        there = settings.model_copy(
+            update={
+                "database": f"{settings.database}_{name}",
+                "broker_url": f"{settings.broker_url.rstrip('/0123456789')}/{number}",
+                "spark_master": f"local[{CORES}]",
+            }
+        )
+        began = time.perf_counter()
+        ids = fill(there, live // LIVE)
+        print(f"  {live:,} live records made in {time.perf_counter() - began:.0f} s", flush=True)
+        app = Recovery(there)
+        app.actors = apps.app.actors
+        random.Random(1).shuffle(ids)
+        places[name] = Place(app, live // LIVE * LIVE, ids, iter(ids))
+        watched[name] = _watched(stack, there)
+    among = f"among {large:,} live / {small:,}"
+    rows = [
+        row(f"memory of a {kind}: {among}", watched["large"][kind] / of_small, "<= 1.1", "ratio", f"{of_small:.0f} MB")
+        for kind, of_small in watched["small"].items()
+    ]
+    for what, (work, unit) in WORKS.items():
+        works = {name: _bound(work, place) for name, place in places.items()}
+        in_turn(works, 1)
+        found = in_turn(works, REPEATS)
+        told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, f"µs {unit}")
+        rows.append(ratio_row(f"{what}: {among}", ratios(found, "large", "small"), "<= 1.3", told))
+        print(rows[-1], flush=True)
+    return rows + _sweeps(places, among)
+
+
+def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:
+    return lambda: work(place)
+
+
+def fill(settings: Settings, processes: int) -> list[str]:
+    """So many processes, with their messages; a sample of their ids."""
+    schema.create(Store(settings).database)
+    share = -(-processes // WRITERS)
+    shares = [min(share, processes - place * share) for place in range(WRITERS)]
+    with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
+        return [one for ids in pool.map(_write, [settings] * WRITERS, shares, range(WRITERS)) for one in ids]
+
+
+def _write(settings: Settings, processes: int, seed: int) -> list[str]:
+    store, broker = Store(settings), redis.Redis.from_url(settings.broker_url)
+    chance, now, sample = random.Random(seed), store.now(), list[str]()
+    for first in range(0, processes, AT_ONCE):
+        ids = [new_process_id() for _ in range(min(AT_ONCE, processes - first))]
+        sample += ids[:: max(1, processes // 100_000)]
+        began = now - timedelta(hours=chance.uniform(1, 24))
+        for name, documents in (
+            waiting(TEMPLATE_ID, began, now + timedelta(hours=chance.uniform(2, 24))).to_documents().items()
+        ):
+            templates = [bson.encode(document) for document in documents]
+            made: list[Any] = [
+                RawBSONDocument(template.replace(TEMPLATE_ID.encode(), one.encode()))
+                for one in ids
+                for template in templates
+            ]
+            if made:
+                store.database[name].insert_many(made, ordered=False)
+        messages = [
+            encode(Queued(record_id(one, part(place)), "part", "0" * 32, began)) for one in ids for place in QUEUED
+        ]
+        broker.lpush("part", *messages)
+    return sample
+
+
+def waiting(process_id: str, began: datetime, until: datetime) -> Records:
+    """What most of what is live is like: queued, delayed, or waiting for others."""
+    records = running(process_id, began)
+    whole = finished(process_id, began)
+    decisions = {"start": whole.decisions["start"]}
+    for place in range(PARTS):
+        queued = place in QUEUED
+        decisions[part(place)] = whole.decisions[part(place)].evolve(
+            state=DecisionState.QUEUED if queued else DecisionState.DELAYED,
+            eta=None if queued else until,
+            recovery_time=until,
+            outcome=None,
+            claimed_at=None,
+            attempts=0,
+            children=(),
+        )
+    decisions[MERGE] = records.decisions[MERGE]
+    open_parts = [part(place) for place in range(PARTS)]
+    assert records.graph is not None
+    graph = records.graph.evolve(
+        not_finished=dict.fromkeys((*open_parts, MERGE), began),
+        links={MERGE: dict.fromkeys(open_parts, True)},
+        finished=("start",),
+        touched_at=began,
+        recovery_time=until + SOON,
+    )
+    process = records.process.evolve(recovery_time=until + SOON, started_at=began)
+    return Records(process, graph, records.tasks, decisions)
+
+
+def _watched(stack: Stack, settings: Settings) -> dict[str, float]:
+    """MB of a worker, with its pool, and of a beat."""
+    with workers.ours(stack, settings, 1, ["-c", "2"], beat=True) as children:
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > WATCHED, WATCHED + 5, "a while beside what is live")
+        return dict(zip(("worker", "beat"), (_memory(child.pid) for child in children), strict=True))
+
+
+def _memory(pid: int) -> float:
+    process = psutil.Process(pid)
+    return float(sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))) / 1e6
+
+
+def _overdue(place: Place, collection: str, keys: list[str], **fields: Any) -> None:
+    """Have these fall overdue, and nothing else."""
+    place.database[collection].update_many({"_id": {"$in": keys}}, {"$set": {"recoveryTime": LONG_AGO, **fields}})
+
+
+def _scan_tasks(place: Place) -> float:
+    """Delayed tasks that are due."""
+    each = len(range(len(QUEUED), PARTS))
+    ids = list(islice(place.turn, OVERDUE_TASKS // each))
+    keys = [record_id(one, part(task)) for one in ids for task in range(len(QUEUED), PARTS)]
+    _overdue(place, schema.DECISIONS, keys, eta=LONG_AGO)
+    took, result = _timed(lambda: DecisionScanner(place.app.resources, place.app.applier).run_once())
+    assert result.repaired.total() == OVERDUE_TASKS, result
+    return took / OVERDUE_TASKS
+
+
+def _scan_graphs(place: Place) -> float:
+    _overdue(place, schema.GRAPHS, list(islice(place.turn, OVERDUE_PROCESSES)))
+    took, result = _timed(lambda: GraphScanner(place.app.resources, place.app.applier).run_once())
+    assert (result.error, result.looked_at) == (None, OVERDUE_PROCESSES), result
+    return took / OVERDUE_PROCESSES
+
+
+def _scan_processes(place: Place) -> float:
+    _overdue(place, schema.PROCESSES, list(islice(place.turn, OVERDUE_PROCESSES)))
+    took, result = _timed(lambda: ProcessScanner(place.app.resources, place.app.applier).run_once())
+    assert (result.error, result.looked_at) == (None, OVERDUE_PROCESSES), result
+    return took / OVERDUE_PROCESSES
+
+
+def _look(place: Place) -> float:
+    """With nothing overdue: one look at all of it."""
+    scanner = DecisionScanner(place.app.resources, place.app.applier)
+
+    def looks() -> None:
+        for _ in range(20):
+            assert scanner.run_once().looked_at == 0
+
+    return seconds(looks) / 20
+
+
+def _start(place: Place) -> float:
+    def start() -> None:
+        assert not any(one.error for one in place.app.start_many("nothing", [[]] * STARTS))
+        assert place.app.registrar.wait(60)
+
+    return seconds(start) / STARTS
+
+
+def _status(place: Place) -> float:
+    took, found = _timed(lambda: look(place.app.resources))
+    assert found["decisions"]["queued"] >= place.live // LIVE * len(QUEUED)
+    return took / place.live
+
+
+def _doctor(place: Place) -> float:
+    took, found = _timed(lambda: list(examine(place.app.resources)))
+    assert not [one for one in found if "could not be asked" in one.found], found
+    return took / place.live
+
+
+def _search(place: Place) -> float:
+    """Pages that begin anywhere, of all that runs of a type."""
+    query = parse("state:running type:orders", place.app.resources.store.now())
+    search, after = place.app.resources.store.search, list(islice(place.turn, PAGES))
+
+    def pages() -> None:
+        for one in after:
+            search.page(query, one, 100)
+
+    return seconds(pages) / PAGES
+
+
+WORKS: Mapping[str, tuple[Callable[[Place], float], str]] = {
+    "scan of overdue tasks": (_scan_tasks, "each"),
+    "scan of overdue graphs": (_scan_graphs, "each"),
+    "scan of overdue processes": (_scan_processes, "each"),
+    "scan, nothing overdue": (_look, "each"),
+    "start_many": (_start, "each"),
+    "search": (_search, "a page"),
+    "status": (_status, "a live record"),
+    "doctor": (_doctor, "a live record"),
+}
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    found = work()
+    return time.perf_counter() - began, found
+
+
+def _sweeps(places: Mapping[str, Place], among: str) -> list[Row]:
+    """Once each, after one that warms up, and for the memory in processes of their own."""
+    settings = {name: place.app.resources.settings for name, place in places.items()}
+    counts = {name: place.database[schema.PROCESSES].estimated_document_count() for name, place in places.items()}
+    with spark(settings["small"]):
+        _seconds(settings["small"], counts["small"])
+        works = {name: _bound_sweep(settings[name], counts[name]) for name in places}
+        found = in_turn(works, 3)
+    told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, "µs a process")
+    rows = [ratio_row(f"sweep, by the process: {among}", ratios(found, "large", "small"), "<= 1.3", told)]
+    peaks = {name: _alone(_peaks, settings[name], counts[name]) for name in places}
+    for kind, of_small in peaks["small"].items():
+        of_large = peaks["large"][kind]
+        detail = f"{of_small:.0f} → {of_large:.0f} MB"
+        rows.append(row(f"memory of a sweep's {kind}: {among}", of_large / of_small, "<= 1.2", "ratio", detail))
+    return rows
+
+
+def _bound_sweep(settings: Settings, processes: int) -> Callable[[], float]:
+    return lambda: _seconds(settings, processes) / processes
