@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -32,6 +33,12 @@ def test_an_unmet_bar_is_named_and_an_error(
 def test_an_unknown_name_runs_nothing() -> None:
     with pytest.raises(SystemExit, match="no benchmark is named nothing; there are: reads,"):
         bench.main(["nothing", "requeue"])
+
+
+def test_each_can_be_run() -> None:
+    """They run seldom: what they import may have got another name."""
+    for name in bench.ALL:
+        assert callable(importlib.import_module(f"tests.bench.{name}").run)
 
 
 def test_bars() -> None:

@@ -46,6 +46,7 @@ ALL = (
     "sweep",
     "sweep_scale",
     "search",
+    "millions",
 )
 WITH_WORKERS = (
     "lag",
@@ -62,6 +63,7 @@ WITH_WORKERS = (
     "noticed",
     "wide",
     "stale",
+    "millions",
 )
 
 

@@ -40,7 +40,7 @@ from tests.bench import apps, workers
 from tests.bench.requeue import LONG_AGO
 from tests.bench.rows import Row, medians, ratio_row, row
 from tests.bench.sweep_data import AT_ONCE, TEMPLATE_ID, WRITERS
-from tests.bench.sweep_scale import CORES, _alone, _peaks, _seconds
+from tests.bench.sweep_scale import CORES, alone, sweep_peaks, sweep_seconds
 from tests.bench.turns import in_turn, ratios
 from tests.bench.workers import seconds
 from tests.sweep.shapes import MERGE, PARTS, SOON, Records, finished, part, running
@@ -50,6 +50,7 @@ SMALL, LARGE, REPEATS = 1_000_000, 10_000_000, 5
 QUEUED, LIVE = range(3), PARTS + 3
 OVERDUE_TASKS, OVERDUE_PROCESSES, STARTS, PAGES = 10_000, 1_000, 2_000, 100
 WATCHED = 60.0
+UNSERVED = "unserved"
 CACHE_GB = 8
 
 
@@ -74,7 +75,7 @@ def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE
         there = settings.model_copy(
             update={
                 "database": f"{settings.database}_{name}",
-                "broker_url": f"{settings.broker_url.rstrip('/0123456789')}/{number}",
+                "broker_url": f"{settings.broker_url.rpartition('/')[0]}/{number}",
                 "spark_master": f"local[{CORES}]",
             }
         )
@@ -91,14 +92,14 @@ def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE
         row(f"memory of a {kind}: {among}", watched["large"][kind] / of_small, "<= 1.1", "ratio", f"{of_small:.0f} MB")
         for kind, of_small in watched["small"].items()
     ]
+    rows += _sweeps(places, among)  # while all is as it was made
     for what, (work, unit) in WORKS.items():
         works = {name: _bound(work, place) for name, place in places.items()}
         in_turn(works, 1)
         found = in_turn(works, REPEATS)
         told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, f"µs {unit}")
         rows.append(ratio_row(f"{what}: {among}", ratios(found, "large", "small"), "<= 1.3", told))
-        print(rows[-1], flush=True)
-    return rows + _sweeps(places, among)
+    return rows
 
 
 def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:
@@ -120,10 +121,10 @@ def _write(settings: Settings, processes: int, seed: int) -> list[str]:
     for first in range(0, processes, AT_ONCE):
         ids = [new_process_id() for _ in range(min(AT_ONCE, processes - first))]
         sample += ids[:: max(1, processes // 100_000)]
-        began = now - timedelta(hours=chance.uniform(1, 24))
-        for name, documents in (
-            waiting(TEMPLATE_ID, began, now + timedelta(hours=chance.uniform(2, 24))).to_documents().items()
-        ):
+        # Messages lie in the order in which they were queued.
+        began = now - timedelta(hours=24 - 23 * first / processes)
+        records = waiting(TEMPLATE_ID, began, now + timedelta(hours=chance.uniform(2, 24)))
+        for name, documents in records.to_documents().items():
             templates = [bson.encode(document) for document in documents]
             made: list[Any] = [
                 RawBSONDocument(template.replace(TEMPLATE_ID.encode(), one.encode()))
@@ -132,10 +133,8 @@ def _write(settings: Settings, processes: int, seed: int) -> list[str]:
             ]
             if made:
                 store.database[name].insert_many(made, ordered=False)
-        messages = [
-            encode(Queued(record_id(one, part(place)), "part", "0" * 32, began)) for one in ids for place in QUEUED
-        ]
-        broker.lpush("part", *messages)
+        queued = [Queued(record_id(one, part(place)), UNSERVED, "0" * 32, began) for one in ids for place in QUEUED]
+        broker.lpush(UNSERVED, *map(encode, queued))
     return sample
 
 
@@ -153,6 +152,7 @@ def waiting(process_id: str, began: datetime, until: datetime) -> Records:
             outcome=None,
             claimed_at=None,
             attempts=0,
+            actor=UNSERVED,
             children=(),
         )
     decisions[MERGE] = records.decisions[MERGE]
@@ -166,7 +166,8 @@ def waiting(process_id: str, began: datetime, until: datetime) -> Records:
         recovery_time=until + SOON,
     )
     process = records.process.evolve(recovery_time=until + SOON, started_at=began)
-    return Records(process, graph, records.tasks, decisions)
+    tasks = {name: task.evolve(actor=decisions[name].actor) for name, task in records.tasks.items()}
+    return Records(process, graph, tasks, decisions)
 
 
 def _watched(stack: Stack, settings: Settings) -> dict[str, float]:
@@ -278,12 +279,12 @@ def _sweeps(places: Mapping[str, Place], among: str) -> list[Row]:
     settings = {name: place.app.resources.settings for name, place in places.items()}
     counts = {name: place.database[schema.PROCESSES].estimated_document_count() for name, place in places.items()}
     with spark(settings["small"]):
-        _seconds(settings["small"], counts["small"])
+        sweep_seconds(settings["small"], counts["small"])
         works = {name: _bound_sweep(settings[name], counts[name]) for name in places}
         found = in_turn(works, 3)
     told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, "µs a process")
     rows = [ratio_row(f"sweep, by the process: {among}", ratios(found, "large", "small"), "<= 1.3", told)]
-    peaks = {name: _alone(_peaks, settings[name], counts[name]) for name in places}
+    peaks = {name: alone(sweep_peaks, settings[name], counts[name]) for name in places}
     for kind, of_small in peaks["small"].items():
         of_large = peaks["large"][kind]
         detail = f"{of_small:.0f} → {of_large:.0f} MB"
@@ -292,4 +293,4 @@ def _sweeps(places: Mapping[str, Place], among: str) -> list[Row]:
 
 
 def _bound_sweep(settings: Settings, processes: int) -> Callable[[], float]:
-    return lambda: _seconds(settings, processes) / processes
+    return lambda: sweep_seconds(settings, processes) / processes

@@ -33,7 +33,7 @@ from recovery.settings import Settings
 from recovery.store import Queued
 from recovery.sweep import sweep
 from recovery.sweep.session import spark
-from tests.bench.requeue import LONG_AGO, _bare
+from tests.bench.requeue import LONG_AGO, bare
 from tests.bench.rows import Row, medians, ratio_row, row
 from tests.bench.sweep_data import fill
 from tests.bench.turns import in_turn, ratios
@@ -69,8 +69,8 @@ def run(settings: Settings, small: int = SMALL, large: int = LARGE, lost: int = 
 def _growth(of: Mapping[str, Settings], small: int, large: int) -> Row:
     with spark(of["small"]):
         works: dict[str, Callable[[], float]] = {
-            "large": lambda: _seconds(of["large"], large) / large * 1e6,
-            "small": lambda: _seconds(of["small"], small) / small * 1e6,
+            "large": lambda: sweep_seconds(of["large"], large) / large * 1e6,
+            "small": lambda: sweep_seconds(of["small"], small) / small * 1e6,
         }
         in_turn(works, 1)
         found = in_turn(works, REPETITIONS)
@@ -83,7 +83,7 @@ def _growth(of: Mapping[str, Settings], small: int, large: int) -> Row:
 def _memory(of: Mapping[str, Settings], small: int, large: int) -> Row:
     """Each in processes of its own: what a process has taken it keeps, so after the large one the small one seems to
     take as much."""
-    peaks = {name: _alone(_peaks, of[name], count) for name, count in (("small", small), ("large", large))}
+    peaks = {name: alone(sweep_peaks, of[name], count) for name, count in (("small", small), ("large", large))}
     grown = {kind: peaks["large"][kind] / peak for kind, peak in peaks["small"].items()}
     told = ", ".join(f"{kind} {peak:.0f} → {peaks['large'][kind]:.0f} MB" for kind, peak in peaks["small"].items())
     return row(f"sweep: memory, {large:,} / {small:,}", max(grown.values()), "<= 1.2", "ratio", told)
@@ -92,11 +92,11 @@ def _memory(of: Mapping[str, Settings], small: int, large: int) -> Row:
 def _findings(settings: Settings, healthy: int) -> Row:
     """The same database before and after 1 % were added: in turn can't be, so twice before and twice after."""
     with spark(settings):
-        _seconds(settings, healthy)
-        before = [_seconds(settings, healthy) / healthy * 1e6 for _ in range(REPETITIONS)]
+        sweep_seconds(settings, healthy)
+        before = [sweep_seconds(settings, healthy) / healthy * 1e6 for _ in range(REPETITIONS)]
         broken = fill(settings, healthy // 100, every=1)
         together = healthy + healthy // 100
-        after = [_seconds(settings, together, broken) / together * 1e6 for _ in range(REPETITIONS)]
+        after = [sweep_seconds(settings, together, broken) / together * 1e6 for _ in range(REPETITIONS)]
     found = {"1 % broken": after, "healthy": before}
     return ratio_row(
         "sweep: time with 1 % broken", ratios(found, "1 % broken", "healthy"), "<= 1.3", medians(found, "µs a process")
@@ -141,16 +141,16 @@ def _repair(settings: Settings, lost: int, of: str) -> Row:
         assert sum(report.repaired.values()) == lost, report.summary()
         return lost / (time.perf_counter() - began)
 
-    def bare() -> float:
+    def limit() -> float:
         lose()
         messages = [encode(Queued(one, "part", new_pass(), LONG_AGO)) for one in ids]
         began = time.perf_counter()
-        _bare(database, broker, ids, messages)
+        bare(database, broker, ids, messages)
         return lost / (time.perf_counter() - began)
 
     with spark(settings):
         sweep(settings)
-        found = in_turn({"repair": repaired, "bare limit": bare}, REPETITIONS)
+        found = in_turn({"repair": repaired, "bare limit": limit}, REPETITIONS)
     measured, told = ratios(found, "repair", "bare limit"), medians(found, "a second")
     return ratio_row(f"sweep: repair of {lost:,} MESSAGE_LOST{of} / bare limit", measured, ">= 0.3", told)
 
@@ -169,7 +169,7 @@ def all_messages_lost(process_id: str, now: datetime) -> Records:
     return replace(records, graph=graph, decisions={**records.decisions, **lost})
 
 
-def _seconds(settings: Settings, processes: int, broken: int = 0) -> float:
+def sweep_seconds(settings: Settings, processes: int, broken: int = 0) -> float:
     report = sweep(settings)
     if (report.processes, report.suspects) != (processes, broken):
         raise AssertionError(f"{broken} of {processes} are broken; the sweep says {report.summary()}")
@@ -178,10 +178,10 @@ def _seconds(settings: Settings, processes: int, broken: int = 0) -> float:
 
 def _apart(settings: Settings, processes: int, broken: int, environment: Mapping[str, str]) -> float:
     """Seconds of the second sweep of a session in a process of its own."""
-    return _alone(_second, settings, processes, broken, dict(environment))
+    return alone(_second, settings, processes, broken, dict(environment))
 
 
-def _alone(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def alone(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a step gives in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
         return apart.submit(step, *args, **kwargs).result()
@@ -190,17 +190,17 @@ def _alone(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def _second(settings: Settings, processes: int, broken: int, environment: Mapping[str, str]) -> float:
     os.environ.update(environment)
     with spark(settings):
-        _seconds(settings, processes, broken)
-        return _seconds(settings, processes, broken)
+        sweep_seconds(settings, processes, broken)
+        return sweep_seconds(settings, processes, broken)
 
 
-def _peaks(settings: Settings, processes: int) -> dict[str, float]:
+def sweep_peaks(settings: Settings, processes: int) -> dict[str, float]:
     """The peaks of this process and of those that it starts, in MB by kind, over a session that sweeps as often as the
     one whose time is taken."""
     found: dict[str, float] = defaultdict(float)
     with spark(settings):
         for _ in range(REPETITIONS):
-            _seconds(settings, processes)
+            sweep_seconds(settings, processes)
         for process in _ours():
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
