@@ -43,7 +43,7 @@ from tests.bench.sweep_data import AT_ONCE, TEMPLATE_ID, WRITERS
 from tests.bench.sweep_scale import CORES, alone, sweep_peaks, sweep_seconds
 from tests.bench.turns import in_turn, ratios
 from tests.bench.workers import seconds
-from tests.sweep.shapes import MERGE, PARTS, SOON, Records, finished, part, running
+from tests.sweep.shapes import MERGE, PARTS, Records, finished, part, running
 from tests.waiting import wait_until
 
 SMALL, LARGE, REPEATS = 1_000_000, 10_000_000, 5
@@ -123,7 +123,7 @@ def _write(settings: Settings, processes: int, seed: int) -> list[str]:
         sample += ids[:: max(1, processes // 100_000)]
         # Messages lie in the order in which they were queued.
         began = now - timedelta(hours=24 - 23 * first / processes)
-        records = waiting(TEMPLATE_ID, began, now + timedelta(hours=chance.uniform(2, 24)))
+        records = waiting(TEMPLATE_ID, began, now + timedelta(hours=chance.uniform(2, 20)))
         for name, documents in records.to_documents().items():
             templates = [bson.encode(document) for document in documents]
             made: list[Any] = [
@@ -163,9 +163,9 @@ def waiting(process_id: str, began: datetime, until: datetime) -> Records:
         links={MERGE: dict.fromkeys(open_parts, True)},
         finished=("start",),
         touched_at=began,
-        recovery_time=until + SOON,
+        recovery_time=until,
     )
-    process = records.process.evolve(recovery_time=until + SOON, started_at=began)
+    process = records.process.evolve(recovery_time=until, started_at=began)
     tasks = {name: task.evolve(actor=decisions[name].actor) for name, task in records.tasks.items()}
     return Records(process, graph, tasks, decisions)
 
@@ -281,10 +281,10 @@ def _sweeps(places: Mapping[str, Place], among: str) -> list[Row]:
     with spark(settings["small"]):
         sweep_seconds(settings["small"], counts["small"])
         works = {name: _bound_sweep(settings[name], counts[name]) for name in places}
-        found = in_turn(works, 3)
+        found = in_turn(works, 2)
     told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, "µs a process")
     rows = [ratio_row(f"sweep, by the process: {among}", ratios(found, "large", "small"), "<= 1.3", told)]
-    peaks = {name: alone(sweep_peaks, settings[name], counts[name]) for name in places}
+    peaks = {name: alone(sweep_peaks, settings[name], counts[name], 1) for name in places}
     for kind, of_small in peaks["small"].items():
         of_large = peaks["large"][kind]
         detail = f"{of_small:.0f} → {of_large:.0f} MB"

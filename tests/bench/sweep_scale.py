@@ -194,12 +194,11 @@ def _second(settings: Settings, processes: int, broken: int, environment: Mappin
         return sweep_seconds(settings, processes, broken)
 
 
-def sweep_peaks(settings: Settings, processes: int) -> dict[str, float]:
-    """The peaks of this process and of those that it starts, in MB by kind, over a session that sweeps as often as the
-    one whose time is taken."""
+def sweep_peaks(settings: Settings, processes: int, times: int = REPETITIONS) -> dict[str, float]:
+    """The peaks of this process and of those that it starts, in MB by kind, over a session that sweeps as often."""
     found: dict[str, float] = defaultdict(float)
     with spark(settings):
-        for _ in range(REPETITIONS):
+        for _ in range(times):
             sweep_seconds(settings, processes)
         for process in _ours():
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
