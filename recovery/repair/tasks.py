@@ -57,10 +57,10 @@ class TaskRepairs:
         return of_records(one.id for one in queued)
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        early = [f for f in findings if f.decision is not None and is_early(f.decision, around.now)]
+        early = {f.record for f in findings if f.decision is not None and is_early(f.decision, around.now)}
         if early:
-            self._store.requeues.await_eta([finding.record for finding in early])
-            findings = [finding for finding in findings if finding not in early]
+            self._store.requeues.await_eta(sorted(early))
+            findings = [finding for finding in findings if finding.record not in early]
         findings = self._in_pace(findings, around)
         queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _actors(findings))
         self._hand_over(rule, findings, queued)

@@ -202,10 +202,15 @@ def test_a_failed_task_in_the_list_stays_open(world: World, wide: str, monkeypat
         slot.run(world.app.actors["leaf"], *arguments(message))
     assert message is not None
     failed = arguments(message)[0].partition("/")[2]
+    world.app.actors["leaf"] = replace(world.app.actors["leaf"], function=lambda number: 60 // (number + 1))
+    other = knowing(world, wide)
+    run(world, other, 2)
+    before, after_it = (ended.task.task_id for ended in next(iter(other._buffers.values())))
     run(world, one, 1)
-    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), failed))
+    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), before, failed, after_it))
     one.flush()
     after = graph(world, wide)
+    assert {before, after_it} <= set(after.finished)
     assert failed in after.not_finished and failed in after.failed and failed not in after.finished
     assert world.bring_to_end(wide).state == "broken"
 

@@ -148,7 +148,7 @@ class LargeGraphs:
         for some in (own, *self._read([record_id(process_id, task) for task in tasks if task not in known])):
             by_epoch: dict[int, list[Ended]] = defaultdict(list)
             for ended in some:
-                if ended.failed:  # nobody of ours put it there
+                if ended.failed:  # since it was put there; it is applied alone
                     self._apply([ended], None)
                 else:
                     by_epoch[ended.decision.epoch].append(ended)
