@@ -73,11 +73,19 @@ def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
             if value is not None and key in fields:
                 name, exact, decode = fields[key]
                 values[name] = value if type(value) is exact else decode(value)
-        if kind not in _ALWAYS or _ALWAYS[kind] <= values.keys():
-            return cls(**values)
+        if values.keys() >= _required(kind):
+            return _made(kind, values) if kind.__dictoffset__ else cls(**values)
     except (Wrong, TypeError):
         pass
     raise _damage(kind, document)
+
+
+def _made(cls: Any, values: dict[str, Any]) -> Any:
+    """A frozen record with these fields, as its constructor makes it, which sets each of its twenty by a call. What is
+    not in it has its default by its class."""
+    made = object.__new__(cls)
+    made.__dict__.update(values)
+    return made
 
 
 def shapes(cls: type[Record]) -> Mapping[str, Shape]:
@@ -89,13 +97,13 @@ def shapes(cls: type[Record]) -> Mapping[str, Shape]:
 def required(cls: type[Record]) -> tuple[str, ...]:
     """The document's fields without which there is no such record."""
     kind: Any = cls
-    return tuple(field_name(name) for name in _required(kind))
+    return tuple(field_name(name) for name in sorted(_required(kind)))
 
 
 @cache
-def _required(cls: Any) -> tuple[str, ...]:
+def _required(cls: Any) -> frozenset[str]:
     """Fields without which there is no such record."""
-    return tuple(
+    return frozenset(
         field.name
         for field in dataclasses.fields(cls)
         if field.name in _ALWAYS.get(cls, ())

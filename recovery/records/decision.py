@@ -57,7 +57,8 @@ class LostAttempt(Record):
     """As in 'was ended by signal 9 (SIGKILL)', 'ended with exit code 3'."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: a thousand are read at once, and the codec makes one with the few fields that it has (`from_document`).
+@dataclass(frozen=True, kw_only=True)
 class Decision(OfTask):
     """How far a task is, and what came of it."""
 

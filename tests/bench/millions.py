@@ -77,11 +77,12 @@ def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE
                 "database": f"{settings.database}_{name}",
                 "broker_url": f"{settings.broker_url.rpartition('/')[0]}/{number}",
                 "spark_master": f"local[{CORES}]",
+                "message_timeout": 3600.0,  # what a scan queued again is not overdue again
             }
         )
         began = time.perf_counter()
         ids = fill(there, live // LIVE)
-        print(f"  {live:,} live records made in {time.perf_counter() - began:.0f} s", flush=True)
+        _tell(f"{live:,} live records made in {time.perf_counter() - began:.0f} s")
         app = Recovery(there)
         app.actors = apps.app.actors
         random.Random(1).shuffle(ids)
@@ -93,13 +94,21 @@ def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE
         for kind, of_small in watched["small"].items()
     ]
     rows += _sweeps(places, among)  # while all is as it was made
+    for one in rows:
+        _tell(f"{one['name']}: {one['value']:.2f}; {one['detail']}")
     for what, (work, unit) in WORKS.items():
         works = {name: _bound(work, place) for name, place in places.items()}
         in_turn(works, 1)
         found = in_turn(works, REPEATS)
         told = medians({name: [one * 1e6 for one in each] for name, each in found.items()}, f"µs {unit}")
         rows.append(ratio_row(f"{what}: {among}", ratios(found, "large", "small"), "<= 1.3", told))
+        _tell(f"{what}: {rows[-1]['value']:.2f}; {told}")
     return rows
+
+
+def _tell(text: str) -> None:
+    """It takes a quarter of an hour: who waits sees how far it is."""
+    print(f"  {text}", flush=True)
 
 
 def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:

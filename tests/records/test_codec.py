@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
@@ -114,6 +115,18 @@ def test_missing_fields_take_the_defaults_and_unknown_ones_are_passed_over() -> 
     assert from_document(Process, {"_id": "p", "type": "t", "args": "", "state": "running", "later": 1}) == Process(
         id="p", type="t", args=""
     )
+
+
+def test_what_is_made_without_its_constructor_is_as_if_by_it() -> None:
+    """By reading, of records without slots; the defaults of what is not there are its class's."""
+    assert [kind for kind in ALL if kind.__dictoffset__] == [Decision]
+    read = from_document(Decision, {"_id": "p/t", "actor": "add", "state": "queued"})
+    made = Decision(id="p/t", actor="add", state=DecisionState.QUEUED)
+    assert read == made
+    assert (hash(read), repr(read)) == (hash(made), repr(made))
+    assert pickle.loads(pickle.dumps(read)) == made
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read.actor = "another"  # type: ignore[misc]
 
 
 def test_a_record_is_frozen_and_evolves() -> None:
