@@ -25,6 +25,7 @@ from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
 from recovery.records import HungSlot, QueueStatistics, Worker
 from recovery.records.ids import holder
+from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
@@ -41,6 +42,10 @@ BEATS_APART = 0.1
 LOST_SOON = 0.3
 """Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
 fifth of one; what is left in the queue by then only waits on."""
+
+
+MANY = 50
+"""Of more workers than that each looks at all others with every second heartbeat: somebody does in between."""
 
 
 class Lifeline:
@@ -65,6 +70,9 @@ class Lifeline:
         self._served_since: float | None = None
         self._served_last = 0.0
         self._failed = False
+        self._looked: Look | None = None
+        """What the last heartbeat saw of the others, if it looked."""
+        self._asked_to_look = False
         self._away_since: float | None = None
         self._hold_until = -math.inf
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
@@ -82,6 +90,10 @@ class Lifeline:
     def _polls_returned(self) -> None:
         """What is polled again is told at once, and looked at: Redis was away, perhaps, and has lost all of it."""
         self._scan_soon.set()
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        self._asked_to_look = True
         self._beat_soon.set()
 
     def stop(self) -> None:
@@ -109,13 +121,13 @@ class Lifeline:
 
     def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
-        self._beat_soon.set()
+        self._look_soon()
 
     def settings_changed(self) -> None:
         """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
         if self._settings.events:
             self._app.resources.store.preferences.invalidate()
-            self._beat_soon.set()
+            self._look_soon()
 
     def may_judge(self) -> bool:
         """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
@@ -187,7 +199,7 @@ class Lifeline:
         store, began = self._app.resources.store, time.monotonic()
         # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
         with time_limit(self._settings.heartbeat_timeout / 2):
-            looked = store.members.look(self.worker.host)
+            looked = self._look_at_others()
             if self._consuming.pause(looked.blocked):
                 store.preferences.invalidate()  # before we tell: a slot's own look may be older
             paused = self._consuming.paused
@@ -209,6 +221,14 @@ class Lifeline:
             self._hold_back()
         self._failed = False
         return paused, looked.neighbours
+
+    def _look_at_others(self) -> Look:
+        last, self._looked = self._looked, None
+        asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
+        if last is not None and len(last.deadlines) > MANY and self._is_served() and not asked:
+            return last
+        looked = self._looked = self._app.resources.store.members.look(self.worker.host)
+        return looked
 
     def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
         """What follows: it may fail, again and again, without this worker being cut off."""

@@ -1,0 +1,98 @@
+"""Where there are many workers, each looks at the others with every second heartbeat; and at once if it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from recovery.settings import Settings
+from recovery.store import schema
+from recovery.worker.identity import identify
+from recovery.worker.lifeline import lifeline as module
+from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.queue_consumption import QueueConsumption
+from tests.world import World
+
+Looks = list[str]
+
+
+@pytest.fixture
+def world(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(settings)
+    schema.create(world.store.database)
+    monkeypatch.setattr(module, "MANY", 1)
+    return world
+
+
+@pytest.fixture
+def looks(world: World, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    """Which looks were taken."""
+    taken, real = Looks(), world.store.members.look
+
+    def look(host: str) -> Any:
+        taken.append(host)
+        return real(host)
+
+    monkeypatch.setattr(world.store.members, "look", look)
+    return taken
+
+
+def line(world: World, name: str) -> Lifeline:
+    celery = SimpleNamespace(app=Celery(set_as_current=False))
+    return Lifeline(world.app, identify(name, ()), QueueConsumption(celery, ()))
+
+
+def looked(lifeline: Lifeline, looks: Looks, beats: int) -> int:
+    before = len(looks)
+    for _ in range(beats):
+        lifeline.beat_once()
+    return len(looks) - before
+
+
+def test_every_second_heartbeat(world: World, looks: Looks) -> None:
+    one, other = line(world, "one"), line(world, "other")
+    assert looked(one, looks, 4) == 4, "there are not many"
+    other.beat_once()
+    assert looked(one, looks, 1) == 1
+    assert looked(one, looks, 6) == 3
+    assert len(world.store.workers.all()) == 2, "both beat each time"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [Lifeline.settings_changed, Lifeline.on_blocked_message, Lifeline._polls_returned],
+    ids=["settings", "blocked", "returned"],
+)
+def test_who_is_asked_looks_at_once(world: World, looks: Looks, ask: Callable[[Lifeline], None]) -> None:
+    one = line(world, "one")
+    line(world, "other").beat_once()
+    for _ in range(4):
+        assert looked(one, looks, 1) == 1
+        ask(one)
+
+
+def test_who_is_asked_while_it_looks_looks_again(world: World, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, real = line(world, "one"), world.store.members.look
+    line(world, "other").beat_once()
+
+    def look(host: str) -> Any:
+        found = real(host)
+        one.settings_changed()  # of what it has not seen
+        return found
+
+    with monkeypatch.context() as during:
+        during.setattr(world.store.members, "look", look)
+        one.beat_once()
+    assert looked(one, looks, 2) == 1, "the first of both"
+
+
+def test_who_was_cut_off_looks_at_once(world: World, looks: Looks) -> None:
+    one = line(world, "one")
+    line(world, "other").beat_once()
+    assert looked(one, looks, 1) == 1
+    one._served_last -= 1000
+    assert looked(one, looks, 1) == 1
