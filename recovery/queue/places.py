@@ -1,6 +1,7 @@
 """Who scans just now, told in Redis: scanners of many workers share what is overdue, and none of them leads.
 
-A hint like all else in Redis: where it is wrong or Redis is away, two look at the same page, and one of them in vain.
+A hint like all else in Redis: where it is away two look at the same page, and one of them in vain; and a share whose
+scanner died is looked at a while later.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from recovery.queue.clients import Addressed
 from recovery.queue.driver_errors import translated
 
 KEY = "recovery.scanning"
-LIVES = 5
-"""Seconds after which one who said that he scans, and not that he has ended, counts no more."""
+LIVES = 10
+"""Seconds after which one who said that he scans, and not that he has ended, counts no more: longer than the other
+scanners of a worker have their turns."""
 
 
 @translated

@@ -35,7 +35,7 @@ Lost = Callable[[int, Callable[[], Share]], Iterator[Read[Decision]]]
 RECENT = 10.0
 """Seconds for which what fell overdue has every other page: longer than from one run to the next."""
 TAKEN_AGAIN = 10
-"""Pages after which it is seen who else scans."""
+"""Pages after which it is seen again who else scans."""
 
 
 class Turn(StrEnum):
@@ -67,12 +67,14 @@ class ReadAhead:
         name: str,
         longest_first: bool,
         alone: bool = True,
+        has_place: bool = False,
     ) -> None:
         self._decisions, self._size, self._judge, self._lost = resources.store.decisions, size, judge, lost
         self._places, self._name = Places(resources.settings.broker_url), name
         self.share: Share = ALL if alone else NOT_KNOWN
         """The place among those who scan, and how many they are."""
-        self._pages_left, self._has_place = 1, False
+        self._left, self.has_place = size, has_place
+        """Records until it is seen who else scans; and whether others may know of this one."""
         self._reading = {turn: self._read_of(turn) for turn in Turn}
         self._turns = deque(Turn if longest_first else reversed(Turn))
         self._reached: datetime | None = None
@@ -95,9 +97,10 @@ class ReadAhead:
 
     def leave(self) -> None:
         """Nothing is left: who scans on shares with one less."""
-        if self._has_place:
+        if self.has_place:
             with suppress(BrokerError):  # after a while it counts no more
                 self._places.leave(self._name)
+            self.has_place = False
 
     def page(self) -> Page[Decision]:
         """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
@@ -128,8 +131,8 @@ class ReadAhead:
             self._reached = found.records[-1].recovery_time if found.records else None
             if not full and Turn.RECENT in self._turns:
                 self._turns.remove(Turn.RECENT)  # they were among these
-        self._pages_left -= full
-        if full and self._pages_left <= 0 and self._take_place():
+        self._left -= len(found)
+        if self._left <= 0 and self._take_place():
             for shared in {turn, *self._turns} - {Turn.RECENT}:
                 self._reading[shared] = self._read_of(shared)
             return True
@@ -137,7 +140,7 @@ class ReadAhead:
 
     def _take_place(self) -> bool:
         """There is more than a page, and others scan just now, perhaps: whether the share is another than before."""
-        before, self._pages_left, self._has_place = self.share, TAKEN_AGAIN, True
+        before, self._left, self.has_place = self.share, TAKEN_AGAIN * self._size, True
         try:
             self.share = self._places.take(self._name)
         except BrokerError as error:

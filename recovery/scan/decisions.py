@@ -37,20 +37,27 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
-        self._longest_first, self._alone, self._odd_left = True, True, True
+        self._longest_first, self._alone, self._has_place, self._odd_left = True, True, False, True
         self._id = secrets.token_hex(8)
         self._lost = LostMessages(resources)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        lost, longest_first, alone = self._lost.pages, self._longest_first, self._alone
         with ReadAhead(
-            self.resources, self.page, self.judge, lost, name=self._id, longest_first=longest_first, alone=alone
+            self.resources,
+            self.page,
+            self.judge,
+            self._lost.pages,
+            name=self._id,
+            longest_first=self._longest_first,
+            alone=self._alone,
+            has_place=self._has_place,
         ) as self._ahead:
             result = super().run_once(seconds)
+        self._lost.ended(well=result.error is None)
         if not result.more:
             self._ahead.leave()
-        self._alone = self._ahead.is_alone
+        self._alone, self._has_place = self._ahead.is_alone, self._ahead.has_place
         self._longest_first = not (result.more and self._longest_first)
         return result
 

@@ -5,8 +5,9 @@ queued has lost its message (`Surroundings.lost_before`), and one range of an in
 nothing costs nothing, whether a thousand wait or ten million. The Decision scanner looks at them, whatever their
 deadlines.
 
-A range is looked through again for a while, since another scanner may have judged by what was known before; and all of
-it by each process that begins to scan.
+A range is looked through again for a while, since another scanner may have judged by what was known before. All of it
+is every few minutes, after a run that failed, and by each process that begins to scan: a failover may take back that
+something was queued again.
 
 That Redis lost its data is seen by what it lacks (`recovery.queue.kept`), and then told of each queue in MongoDB.
 """
@@ -15,10 +16,11 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
@@ -31,12 +33,17 @@ from recovery.store.reading import Read
 
 log = logging.getLogger(__name__)
 
+_MOMENT = timedelta(milliseconds=1)
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Before this Redis lost its data, as is told where it was noted for the first time that it has all."""
 
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
 postponed what it found waiting."""
+LOOK_AT_ALL = 300.0
+"""Seconds after which all of it is looked through."""
+IN_HAND = 0.1
+"""The part of what waits, at most, whose messages may be in hands just now."""
 
 
 @dataclass(slots=True)
@@ -57,40 +64,66 @@ class _Passed:
 
 
 class LostMessages:
-    """Of one process that scans."""
+    """Of one process that scans. Whoever reads `pages` says how that `ended`."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
         self._resources, self._clock = resources, clock
         self._kept = Kept(resources.settings.broker_url)
         self._passed: dict[str, _Passed] = {}
+        self._passed_since = clock()
+        self._looked: dict[str, datetime] = {}
+        """Of this run: {queue that was looked through to its end: up to when}."""
+        self._reached: tuple[str, datetime] | None = None
+        """How far a run came that ended for its time: what can be neither repaired nor postponed must not stand before
+        all else for ever."""
 
     def pages(self, size: int, share: Callable[[], Share] = lambda: ALL) -> Iterator[Read[Decision]]:
         """What has lost its message, `size` at a time, of a share of all processes. Costs a look at each queue in which
         tasks wait."""
         store = self._resources.store
         oldest = store.pending.oldest()
-        self._passed = {actor: passed for actor, passed in self._passed.items() if actor in oldest}
+        self._forget(oldest)
         if not oldest:
             return
         self._look_at_redis(oldest)
         patience = 2 * LONGEST_WAIT * self._resources.settings.message_timeout
         around, now = look_around(self._resources, queues=oldest), self._clock()
-        for actor, queued_at in oldest.items():
-            until = around.lost_before(actor)
-            # What is requeued in pace is so by its deadlines.
-            if until is None or actor in around.blocked or around.actor(actor).requeue_rate:
+        reached, self._reached = self._reached, None
+        for actor in _beginning_with(reached, oldest):
+            until, queued_at = around.lost_before(actor), oldest[actor]
+            if until is None or actor in around.blocked or (isinstance(queued_at, datetime) and queued_at > until):
                 continue
-            if isinstance(queued_at, datetime) and queued_at > until:
+            if around.actor(actor).requeue_rate:  # in pace, by their deadlines
+                store.requeues.advance_lost(actor, until, patience)
                 continue
-            passed = self._passed.setdefault(actor, _Passed())
-            since = passed.since(now)
-            ours = share()
-            yield from store.decisions.lost_pages(
+            since, ours = self._passed.setdefault(actor, _Passed()).since(now), share()
+            goes_on = reached is not None and reached[0] == actor
+            if reached is not None and goes_on:
+                since = reached[1]
+            for page, moment in store.decisions.lost_pages(
                 actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience, share=ours
-            )
-            # Not if whoever asked has ended before; and what others have in hand is behind us when they are.
-            if ours == ALL:
-                passed.add(until, now)
+            ):
+                # As many may have been queued in the same moment: they are looked at again.
+                self._reached = (actor, moment - _MOMENT) if moment is not None else self._reached
+                yield page
+            # What others have in hand is behind us when they are.
+            if ours == ALL and not goes_on:
+                self._looked[actor] = until
+        self._reached = None
+
+    def ended(self, *, well: bool) -> None:
+        """The run is over: what it was given is repaired, or it failed, and nobody knows how much of it is."""
+        looked, self._looked = self._looked, {}
+        if not well:
+            self._passed.clear()
+        for actor, until in looked.items() if well else ():
+            self._passed.setdefault(actor, _Passed()).add(until, self._clock())
+
+    def _forget(self, waiting: Collection[str]) -> None:
+        self._looked.clear()
+        self._passed = {actor: passed for actor, passed in self._passed.items() if actor in waiting}
+        if self._clock() > self._passed_since + LOOK_AT_ALL:
+            self._passed, self._passed_since = {}, self._clock()
 
     def _look_at_redis(self, queues: Collection[str]) -> None:
         """Where Redis lost its data, tell so of each queue in which tasks wait, and only then note that it is known."""
@@ -98,20 +131,25 @@ class LostMessages:
         try:
             if kept.is_noted():
                 return
-            before = store.now()
+            before, waiting = store.now(), dict[str, int]()
+            was_noted = any(queue.lost_before is not None for queue in store.queues.all().values())
+            if was_noted:  # all is there where but the key is gone
+                depths = broker.depths(queues)
+                waiting = store.pending.count_queued(queues, before)
+            lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
             if kept.is_noted():
                 return  # by another scanner: what that one queued again was queued before this moment, perhaps
-            if any(queue.lost_before is not None for queue in store.queues.all().values()):
-                waiting = store.pending.count_queued(queues)
-                depths = broker.depths(waiting)  # all is there where but the key is gone
-                lost = [queue for queue, count in waiting.items() if depths[queue] < count]
-                store.queues.lost(lost, before)
-            else:  # it was never noted, so it has lost nothing
-                waiting, lost = {}, []
-                store.queues.lost(queues, NEVER)
+            store.queues.lost(lost if was_noted else queues, before if was_noted else NEVER)
             kept.note()
         except BrokerError as error:
             log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it
             return
         for queue in lost:
             log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])
+
+
+def _beginning_with(reached: tuple[str, datetime] | None, queues: Iterable[str]) -> list[str]:
+    """These queues, the one first that was reached."""
+    names = sorted(queues)
+    place = bisect_left(names, reached[0]) if reached is not None else 0
+    return names[place:] + names[:place]

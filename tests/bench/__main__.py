@@ -67,6 +67,10 @@ WITH_WORKERS = (
 )
 
 
+CACHE_GB = 4
+"""Of MongoDB, where a benchmark has not its own."""
+
+
 def main(names: list[str]) -> int:
     """Run them; the exit code."""
     if unknown := set(names) - set(ALL):
@@ -87,12 +91,12 @@ def measure(names: Sequence[str], console: Console) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="recovery-bench-") as folder:
         for name in names:
             # A server of its own for each: what one leaves in caches and logs is not the next one's cost.
-            with Stack(Path(folder) / name, mongo_cache_gb=4) as stack:
+            module = importlib.import_module(f"tests.bench.{name}")
+            with Stack(Path(folder) / name, mongo_cache_gb=getattr(module, "CACHE_GB", CACHE_GB)) as stack:
                 console.print(f"{name} …")
                 settings = load(
                     mongo_uri=stack.mongo_uri, broker_url=stack.broker_url, database=f"bench_{uuid.uuid4().hex[:8]}"
                 )
-                module = importlib.import_module(f"tests.bench.{name}")
                 found = module.run(stack, settings) if name in WITH_WORKERS else module.run(settings)
                 console.print(as_table(found))
                 rows += found

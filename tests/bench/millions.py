@@ -3,9 +3,11 @@
 A process has a finished start, three parts that are queued, five that are delayed, and one task that waits for them: of
 its 22 records 11 are live. What is queued has its message. Nobody serves these queues.
 
-Scans are measured by what they repair or put off, starts by the start, searches by the page of 100; `status`, `doctor`
-and the sweep, which look at all that is live, by the live record. Memory is that of a worker with its scanners and of a
-beat, after a while in which both do what they do by themselves; and of the processes of a sweep.
+Scans are measured by what they repair or put off, starts by the start, searches by the page of 100; `status` and the
+sweep, which look at all that is live, by the live record and by the process; `doctor`, which does up to a million, by
+the live record as well. What is scanned was made overdue a moment before, and is in the cache. Memory is that of a
+worker with its scanners and of a beat, after a while in which both do what they do by themselves; and of the processes
+of a sweep.
 """
 
 from __future__ import annotations
@@ -284,7 +286,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _sweeps(places: Mapping[str, Place], among: str) -> list[Row]:
-    """Once each, after one that warms up, and for the memory in processes of their own."""
+    """By turns, after one that warms up; and for the memory in processes of their own."""
     settings = {name: place.app.resources.settings for name, place in places.items()}
     counts = {name: place.database[schema.PROCESSES].estimated_document_count() for name, place in places.items()}
     with spark(settings["small"]):

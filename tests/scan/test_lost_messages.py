@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 import pytest
 
 from recovery.engine import Resources
 from recovery.queue import Kept
+from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import NEVER, LostMessages
@@ -71,7 +73,9 @@ def taken(store: Store, moment: datetime) -> None:
 
 
 def found(lost: LostMessages, size: int = 100) -> list[str]:
-    return [decision.id.removeprefix("p/") for page in lost.pages(size) for decision in page.records]
+    names = [decision.id.removeprefix("p/") for page in lost.pages(size) for decision in page.records]
+    lost.ended(well=True)
+    return names
 
 
 def test_what_was_queued_before_one_that_was_taken(resources: Resources, store: Store, now: datetime) -> None:
@@ -153,7 +157,9 @@ def test_who_scans_beside_has_a_share_of_them(resources: Resources, store: Store
 
     def digits() -> set[str]:
         store.queues.polled({"add": None})
-        return {one.process_id[-1] for page in lost.pages(3, lambda: shares[0]) for one in page.records}
+        found = {one.process_id[-1] for page in lost.pages(3, lambda: shares[0]) for one in page.records}
+        lost.ended(well=True)
+        return found
 
     assert digits() == {*"02468ace"}
     clock.now += 2 * lost_messages.AGAIN_FOR
@@ -257,3 +263,80 @@ def test_redis_is_away(resources: Resources, store: Store, now: datetime) -> Non
     away = replace(resources, settings=elsewhere)
     assert found(LostMessages(away)) == []
     assert len(found(LostMessages(resources))) == 1
+
+
+def test_a_run_that_failed_is_as_if_it_had_not_been(resources: Resources, store: Store, now: datetime) -> None:
+    """Nobody knows what of its last pages was repaired."""
+    clock = Clock()
+    queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
+    lost = LostMessages(resources, clock)
+    for well, seen in ((False, 1), (True, 1), (True, 0)):
+        store.queues.polled({"add": None})
+        assert len(list(lost.pages(100))) == seen
+        lost.ended(well=well)
+        clock.now += lost_messages.AGAIN_FOR + 1
+
+
+def test_all_of_it_is_looked_at_every_few_minutes(resources: Resources, store: Store, now: datetime) -> None:
+    """A failover has taken back, perhaps, that it was queued again."""
+    clock = Clock()
+    queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
+    lost, seen = LostMessages(resources, clock), list[list[str]]()
+    for _ in range(20):
+        store.queues.polled({"add": None})
+        seen.append(found(lost))
+        clock.now += lost_messages.AGAIN_FOR + 1
+    assert seen.count([]) >= 15 and 2 <= seen.count(["old"]) <= 5
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_can_not_be_repaired_stands_before_nothing_for_ever(
+    resources: Resources, store: Store, now: datetime, damaged: bool
+) -> None:
+    """A run that ended for its time is gone on with, in the next queue as well; then all is looked at again."""
+    for number in range(6):
+        queued(store, now - (60 - number) * SECOND, f"bad {number}", deadline=now + DAY)
+    queued(store, now - 20 * SECOND, "good", deadline=now + DAY)
+    put(store, Decision(
+        id="p/other", actor="sub", state=DecisionState.QUEUED, queued_at=now - 60 * SECOND, recovery_time=now + DAY,
+    ))  # fmt: skip
+    if damaged:
+        bad = {"q": {"_id": {"$regex": "bad"}}, "u": {"$set": {"eta": "soon"}}, "multi": True}
+        store.database.command("update", "decisions", updates=[bad], bypassDocumentValidation=True)
+    lost = LostMessages(resources)
+
+    def run(pages: int) -> list[str]:
+        store.queues.polled({"add": None, "sub": None})
+        reading = lost.pages(2)
+        found = list(islice(reading, pages))
+        del reading  # and with it what is not read to its end
+        lost.ended(well=True)
+        return [str(one.record if damaged and hasattr(one, "record") else one.id).removeprefix("p/")
+                for page in found for one in (*page.damaged, *page.records)]  # fmt: skip
+
+    seen: list[str] = []
+    for _ in range(6):
+        seen += run(2)
+    assert {"good", "other"} <= set(seen)
+    assert seen.count("bad 0") >= 2, "nothing of it is behind us"
+
+
+def test_an_actor_whose_pace_is_set_while_its_tasks_wait(resources: Resources, store: Store, now: datetime) -> None:
+    """They are queued again in that pace, by their deadlines; which were as far off as of what lacks nothing."""
+    store.actors.save([ActorPreferences(id="add", requeue_rate=5.0)])
+    queued(store, now - 60 * SECOND, "far off", deadline=now + DAY)
+    queued(store, now - 60 * SECOND, "in pace", deadline=now + 30 * SECOND)
+    queued(store, now - SECOND, "young", deadline=now + DAY)
+    store.queues.polled({"add": None})
+    assert found(LostMessages(resources)) == []
+    overdue = next(store.decisions.overdue_pages(10)).records
+    assert [one.task_id for one in overdue] == ["far off"]
+
+
+def test_a_busy_queue_has_lost_nothing(resources: Resources, store: Store, now: datetime) -> None:
+    """Some of its messages are in hands just now, where the key alone is gone."""
+    queued(store, now, *map(str, range(20)), deadline=now + DAY)
+    resources.broker._redis.lpush("add", *["some message"] * 19)
+    resources.broker._redis.delete(KEY)
+    assert found(LostMessages(resources)) == []
+    assert Kept(resources.settings.broker_url).is_noted()

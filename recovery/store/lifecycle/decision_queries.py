@@ -223,7 +223,7 @@ class DecisionQueries:
         found = self._current.find(query | _within(share), _BRIEF)
         if share != ALL:  # by `_id` the server might go through all that exists
             found = found.hint("deadline")
-        yield from _pages(found.sort("recoveryTime", 1), size)
+        yield from (read(Decision, page) for page in _pages(found.sort("recoveryTime", 1), size))
 
     def lost_pages(
         self,
@@ -235,17 +235,20 @@ class DecisionQueries:
         losses: int,
         patience: float,
         share: Share = ALL,
-    ) -> Iterator[Read[Decision]]:
+    ) -> Iterator[tuple[Read[Decision], datetime | None]]:
         """queued tasks of an actor whose messages are lost, which is what was queued up to `until`, and after `since`
         if that is given; not what is overdue anyway. Those that had more than so many `losses` are left to their
-        deadlines, where these are no more than `patience` seconds off. Of a share of the processes. Index `pending`."""
+        deadlines, where these are no more than `patience` seconds off. Of a share of the processes.
+        With each page the `queuedAt` of its last. Index `pending`."""
         queued: Document = {"$lte": until} | ({"$gt": since} if since is not None else {})
         seldom_lost = {"$lte": [number_of("$losses"), losses]}
         only_waits = {"$gt": ["$recoveryTime", after(patience)]}
         waits = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$or": [seldom_lost, only_waits]}]}
         query = {"state": DecisionState.QUEUED.value, "actor": actor, "queuedAt": queued, "$expr": waits}
         query |= _within(share)
-        yield from _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size)
+        for page in _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size):
+            last = page[-1].get("queuedAt")
+            yield read(Decision, page), last if isinstance(last, datetime) else None
 
     def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
@@ -271,9 +274,9 @@ def _within(share: Share) -> Document:
     return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{31}}[{theirs}]/"}}} if theirs else {}
 
 
-def _pages(cursor: Cursor[Document], size: int) -> Iterator[Read[Decision]]:
+def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
     with cursor.batch_size(size) as found:
-        while page := read(Decision, islice(found, size)):
+        while page := list(islice(found, size)):
             yield page
 
 

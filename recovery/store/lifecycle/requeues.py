@@ -228,6 +228,13 @@ class Requeues:
         in a hurry to tell. Index `pending`."""
         return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "pending")
 
+    def advance_lost(self, actor: str, until: datetime, patience: float) -> int:
+        """queued tasks of an actor that were queued up to then, whose messages are lost: overdue now, if they are not
+        looked at within so many seconds. Index `pending`."""
+        not_soon = {"$expr": {"$gt": ["$recoveryTime", after(patience)]}}
+        guard: Document = {"actor": actor, "state": QUEUED, "queuedAt": {"$lte": until}, **not_soon}
+        return self._current.update_many(guard, [{"$set": {"recoveryTime": "$$NOW"}}], hint="pending").modified_count
+
     def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
         stages = [{"$set": {"recoveryTime": deadline}}]

@@ -71,9 +71,9 @@ class Pending:
         stages = {"$sort": sort}, {"$group": {"_id": "$actor", "since": {"$first": "$queuedAt"}}}
         return {document["_id"]: document["since"] for document in self._seek(_NAMED | {"state": QUEUED}, *stages)}
 
-    def count_queued(self, actors: Collection[str]) -> dict[str, int]:
-        """{actor: queued tasks} of those that have any. Index `pending` alone."""
-        return self._count(QUEUED, actors)
+    def count_queued(self, actors: Collection[str], until: datetime | None = None) -> dict[str, int]:
+        """{actor: queued tasks} of those that have any; of those that were queued up to then. Index `pending` alone."""
+        return self._count(QUEUED, actors, {} if until is None else {"queuedAt": {"$lte": until}})
 
     def count_to_come(self, actors: Collection[str]) -> dict[str, ToCome]:
         """What is to come of these actors. Index `pending`, and up to MAX_LOOKED_UP decisions; for what is worked on
@@ -136,9 +136,9 @@ class Pending:
                 raise
         return self._decisions.aggregate([{"$match": of_actor}, stage])  # rather dear than overlooked
 
-    def _count(self, state: str, actors: Collection[str]) -> dict[str, int]:
+    def _count(self, state: str, actors: Collection[str], more: Document | None = None) -> dict[str, int]:
         # At once: to count range by range takes half of the time, and a round trip for each of a thousand odd names.
-        of_them: Document = {"state": state, "actor": {"$in": list(actors)}}
+        of_them: Document = {"state": state, "actor": {"$in": list(actors)}, **(more or {})}
         found = self._seek(of_them, {"$group": {"_id": "$actor", "count": _COUNTED}}) if actors else []
         return {document["_id"]: document["count"] for document in found}
 
