@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery import Promise
+from recovery.engine import read_each
 from recovery.engine.operations.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
@@ -275,6 +276,36 @@ def test_a_zombie_of_what_is_done_again_is_not_taken(world: World) -> None:
         (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "price")
         world.take_one("price")
     assert world.bring_to_end(process_id).result == "2"
+    check_quiet(world, process_id)
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["", "the graph is lost"])
+@pytest.mark.parametrize("together", [1, 3])
+def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, together: int, graph: bool) -> None:
+    """Several at once as well: what they had scheduled was dropped, is made again by who knows of no other life, and is
+    to be gone then, or it would run once more."""
+    ran = Counter[str]()
+
+    @world.app.actor()
+    def leaf(name: str) -> str:
+        ran[name] += 1
+        return name
+
+    split = world.app.actor("split")(lambda name: leaf.schedule(name))
+    world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(together)])
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    decisions = world.decisions(process_id)
+    late = read_each(world.store, [one.id for one in decisions.values() if one.actor == "split"], lambda *_: None)
+    redo_process(world.app.resources, process_id, "wrong", ["start"])
+    assert {one.actor for one in world.decisions(process_id).values()} == {"order"}
+    if not graph:
+        world.store.database["graphs"].delete_one({"_id": process_id})
+    world.app.applier.apply(late)
+    left = {one.actor for one in world.decisions(process_id).values()}
+    assert left <= {"order"}, "what is dropped is gone"
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+    assert set(ran.values()) == {2}
     check_quiet(world, process_id)
 
 

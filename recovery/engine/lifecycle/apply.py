@@ -68,7 +68,8 @@ def _applied_before(
     elif view is not None and view.complete and not view.applied and made_whole(resources, ended.process_id):
         view = resources.store.graphs.view(ended.process_id, [finished])  # it was lost from the graph
         applied = Applied.RESTORED
-    if view is not None and view.epoch > ended.decision.epoch and applied is Applied.RESTORED:
+    if view is not None and view.epoch > ended.decision.epoch and finished.children:
+        # Whether they were missing now or when several were to be applied at once.
         resources.store.redos.discard(ended.process_id, view.epoch, list(finished.children))
     if view is None or view.epoch > ended.decision.epoch:
         return Effect(Applied.STALE)

@@ -20,7 +20,7 @@ from recovery.rules import Link
 from recovery.store import schema
 from recovery.store.briefs import PROCESS_FIELDS, process_of
 from recovery.store.client import Document
-from recovery.store.concerns import committed
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, record_range
 from recovery.store.lifecycle.tasks import insert_missing
@@ -43,6 +43,7 @@ class Redos:
     def __init__(self, database: Database[Document]) -> None:
         self._processes = committed(database[schema.PROCESSES])
         self._decisions = committed(database[schema.DECISIONS])
+        self._current = current(database[schema.DECISIONS])
         self._tasks = committed(database[schema.TASKS])
         self._graphs = committed(database[schema.GRAPHS])
 
@@ -131,13 +132,14 @@ class Redos:
 
     def discard(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
         """Take back tasks that were just scheduled in an epoch before, by what was dropped or put back in this one.
-        What is kept is made again, or it is under way and left alone."""
+        What is kept is made again, or it is under way and left alone. Looks for what is there now: a majority has not
+        what was written a moment ago."""
         for ids in _pages(process_id, tasks):
             late = {"_id": {"$in": ids}, "epoch": {"$lt": epoch}}
             waiting = {**late, "state": DecisionState.WAITING.value}
-            gone = [found["_id"] for found in self._decisions.find(waiting, {"_id": True})]
+            gone = [found["_id"] for found in self._current.find(waiting, {"_id": True})]
             self._decisions.delete_many({**waiting, "_id": {"$in": gone}})
-            left = {found["_id"] for found in self._decisions.find({"_id": {"$in": gone}}, {"_id": True})}
+            left = {found["_id"] for found in self._current.find({"_id": {"$in": gone}}, {"_id": True})}
             self._tasks.delete_many({**late, "_id": {"$in": [key for key in gone if key not in left]}})
 
     def forget(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
