@@ -11,13 +11,11 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
-from pymongo.server_description import ServerDescription
 from pymongo.synchronous import monitor
 from pymongo.topology_description import TopologyDescription
 
@@ -27,11 +25,11 @@ from recovery.errors import (
     CertificateRefused,
     ServerError,
     ServerRefused,
-    ServerSharded,
     ServerTooOld,
     ServerUnavailable,
     SettingsError,
 )
+from recovery.sharding import no_mongos, sharded
 from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
@@ -55,7 +53,7 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
         "heartbeatFrequencyMS": 5_000,
         "connectTimeoutMS": 5_000,
         # Asked at each choice of a server, so that who comes to a mongos is told, whether it was checked before or not.
-        "server_selector": partial(_no_mongos, uri),
+        "server_selector": partial(no_mongos, uri),
     }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
     # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it is
@@ -96,26 +94,12 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
         found = ".".join(map(str, version[:3]))
         raise ServerTooOld(f"MongoDB at {public(uri)} is {found}; 6.0 or newer is needed: upgrade it")
     if hello.get("msg") == "isdbgrid":
-        raise _sharded(uri)
+        raise sharded(uri)
     if "setName" not in hello:
         raise ServerUnavailable(
             f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
             "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
         )
-
-
-def _no_mongos(uri: str, servers: Sequence[ServerDescription]) -> Sequence[ServerDescription]:
-    """All of these, since each is good enough. Raises ServerSharded."""
-    if servers and servers[0].server_type_name == "Mongos":
-        raise _sharded(uri)
-    return servers
-
-
-def _sharded(uri: str) -> ServerSharded:
-    return ServerSharded(
-        f"MongoDB at {public(uri)} is a mongos: processes are kept in one replica set, since sharding is not tried. "
-        "Give the address of a replica set; what one can't carry goes to several, each with workers of its own"
-    )
 
 
 def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) -> ServerError:

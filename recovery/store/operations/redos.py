@@ -132,8 +132,8 @@ class Redos:
 
     def discard(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
         """Take back tasks that were just scheduled in an epoch before, by what was dropped or put back in this one.
-        What is kept is made again, or it is under way and left alone. Looks for what is there now: a majority has not
-        what was written a moment ago."""
+        What is kept is made again, or it is under way and left alone. Looks for what is there now: of what was
+        written a moment ago the majority knows nothing yet."""
         for ids in _pages(process_id, tasks):
             late = {"_id": {"$in": ids}, "epoch": {"$lt": epoch}}
             waiting = {**late, "state": DecisionState.WAITING.value}
