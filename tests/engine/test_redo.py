@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recovery import Promise
 from recovery.engine import read_each
-from recovery.engine.operations.redo import preview_redo, redo_process
+from recovery.engine.operations.redo import preview_redo, redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.records import ProcessState
@@ -276,6 +276,26 @@ def test_a_zombie_of_what_is_done_again_is_not_taken(world: World) -> None:
         (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "price")
         world.take_one("price")
     assert world.bring_to_end(process_id).result == "2"
+    check_quiet(world, process_id)
+
+
+def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was to be dropped when it was looked at, and what is done again has scheduled a task since."""
+    leaf = world.app.actor("leaf")(lambda: 1)
+    world.app.process("order")(lambda: leaf.schedule())
+    process_id, links = world.app.start("order"), world.store.redos.links
+
+    def looked(process_ids: list[str]) -> Any:
+        monkeypatch.setattr(world.store.redos, "links", links)
+        found = links(process_ids)
+        with by_message_only():
+            world.take_one("order")
+        return found
+
+    monkeypatch.setattr(world.store.redos, "links", looked)
+    redo(world.app.resources, process_id, "wrong")
+    assert {one.actor: one.epoch for one in world.decisions(process_id).values()} == {"order": 1}
+    assert world.bring_to_end(process_id).result == "1"
     check_quiet(world, process_id)
 
 

@@ -26,14 +26,16 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     process = redos.pending(process_id)
     if process is None:
         return False
-    epoch, dropped = process.epoch, tuple[str, ...]()
+    epoch, dropped = process.epoch, None
     redos.set_back(process_id, [one for one in there if one > epoch], epoch)
     while True:
         plan = redo_of(process.redo, redos.links([process_id])[process_id])
         redos.put_back(process_id, epoch, plan.again)
         if not redos.drop(process_id, epoch, plan.dropped) and plan.dropped == dropped:
             break
-        dropped = plan.dropped  # one of them may just have scheduled others: looked at again
+        # Looked at again, even where nothing was to be dropped: until they were put back, those that are done again may
+        # have ended and scheduled others, and so may what is dropped.
+        dropped = plan.dropped
     redos.forget(process_id, epoch, plan.dropped)
     redos.release(process_id, epoch, plan.again)
     redos.move(process_id, epoch)
