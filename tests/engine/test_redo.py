@@ -283,16 +283,22 @@ def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pyte
     """Nothing was to be dropped when it was looked at, and what is done again has scheduled a task since."""
     leaf = world.app.actor("leaf")(lambda: 1)
     world.app.process("order")(lambda: leaf.schedule())
-    process_id, links = world.app.start("order"), world.store.redos.links
+    process_id, redos = world.app.start("order"), world.store.redos
+    begin, links = redos.begin, redos.links
+    assert world.app.registrar.wait(10)
 
     def looked(process_ids: list[str]) -> Any:
-        monkeypatch.setattr(world.store.redos, "links", links)
+        monkeypatch.setattr(redos, "links", links)
         found = links(process_ids)
         with by_message_only():
             world.take_one("order")
         return found
 
-    monkeypatch.setattr(world.store.redos, "links", looked)
+    def begun(*args: Any) -> bool:
+        monkeypatch.setattr(redos, "links", looked)
+        return begin(*args)
+
+    monkeypatch.setattr(redos, "begin", begun)
     redo(world.app.resources, process_id, "wrong")
     assert {one.actor: one.epoch for one in world.decisions(process_id).values()} == {"order": 1}
     assert world.bring_to_end(process_id).result == "1"
