@@ -286,6 +286,7 @@ def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pyte
     process_id, redos = world.app.start("order"), world.store.redos
     begin, links = redos.begin, redos.links
     assert world.app.registrar.wait(10)
+    world.store.catch_up(10)
 
     def looked(process_ids: list[str]) -> Any:
         monkeypatch.setattr(redos, "links", links)
