@@ -9,33 +9,33 @@ from recovery.store import Selection
 
 DAMAGED_TOLD = 5
 """Records that are named, at most of each collection."""
-LOOKED_AT = 1_000_000
-"""Live records of each collection that are looked at, those that are due first: in some two seconds."""
+GRAPHS_LOOKED_AT, READ_AT_MOST = 1_000_000, 100_000
+"""Live records of a collection that are looked at, those that are due first: each in two or three seconds."""
 
 
 def deadlines(resources: Resources) -> Check:
     """Every live record has a deadline, at which somebody looks at it: within ten years. Costs what is live, up to a
-    million of each kind."""
+    million graphs."""
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
         return _unread("deadlines", lacking)
-    missing = resources.store.overview.without_deadline(LOOKED_AT)
+    missing = resources.store.overview.without_deadline(GRAPHS_LOOKED_AT)
     for name, count in resources.store.unreachable_deadlines.count().items():
         missing[name] += count
     found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
     if not found:
-        return ok("deadlines", f"every live record has one{_of_the_first(resources)}")
+        return ok("deadlines", f"every live record has one{_of_the_first(resources, GRAPHS_LOOKED_AT)}")
     # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
     advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
     return problem("deadlines", f"live records without one, or with one over 10 years off: {found}", advice)
 
 
 def damaged(resources: Resources) -> Check:
-    """Every live record can be read. Costs what is live, up to a million of each kind."""
+    """Every live record can be read. Costs what is live, up to a hundred thousand of each kind."""
     if lacking := _lacking(resources, "deadline"):
         return _unread("damage", lacking)
-    found = list(resources.store.damaged.find(DAMAGED_TOLD, LOOKED_AT))
+    found = list(resources.store.damaged.find(DAMAGED_TOLD, READ_AT_MOST))
     if not found:
-        return ok("damage", f"every live record can be read{_of_the_first(resources)}")
+        return ok("damage", f"every live record can be read{_of_the_first(resources, READ_AT_MOST)}")
     first = "; ".join(str(damage) for damage in found[:DAMAGED_TOLD])
     more = f"; and {len(found) - DAMAGED_TOLD} more, or over" if len(found) > DAMAGED_TOLD else ""
     # What nothing is lost with scanners drop when they look at it, and what workers tell of they tell anew.
@@ -43,11 +43,11 @@ def damaged(resources: Resources) -> Check:
     return problem("damage", f"can't be read: {first}{more}", advice)
 
 
-def _of_the_first(resources: Resources) -> str:
+def _of_the_first(resources: Resources, most: int) -> str:
     """What is said where not all that is live was looked at."""
-    if not resources.store.overview.are_more_live(LOOKED_AT):
+    if not resources.store.overview.are_more_live(most):
         return ""
-    return f", of the {LOOKED_AT:,} of each kind that are due first; a sweep looks at all"
+    return f", of the {most:,} of each kind that are due first; a sweep looks at all"
 
 
 def broken(resources: Resources) -> Check:

@@ -40,7 +40,13 @@ def store(settings: Settings) -> Store:
             {"_id": "p/a", "actor": "x", "state": "finished", "recoveryTime": soon},
             {"_id": "p/q1", "actor": "x", "state": "queued", "recoveryTime": soon},
             {"_id": "p/q2", "actor": "x", "state": "queued", "recoveryTime": past},
-            {"_id": "p/k", "actor": "x", "state": "working", "recoveryTime": past + timedelta(seconds=30)},
+            {
+                "_id": "p/k",
+                "actor": "x",
+                "state": "working",
+                "worker": "w#1",
+                "recoveryTime": past + timedelta(seconds=30),
+            },
         ]
     )
     return store
@@ -56,6 +62,19 @@ def test_counts(store: Store) -> None:
     assert 60 <= overview.oldest_overdue("decisions") < 120
     assert overview.oldest_overdue("graphs") == 0
     assert overview.collections()["processes"] == AT_REST_COUNT + 5
+
+
+def test_counts_without_the_index_of_what_waits(store: Store) -> None:
+    """Rather dear than not told: `doctor` tells of the index."""
+    before = Overview(store.database).decisions()
+    store.database["decisions"].drop_index("pending")
+    assert Overview(store.database).decisions() == before
+
+
+def test_doctor_says_of_how_many_it_speaks(store: Store) -> None:
+    overview = Overview(store.database)
+    assert overview.are_more_live(2) and not overview.are_more_live(4)
+    assert overview.without_deadline(1)["graphs"] == 0
 
 
 def test_a_null_for_a_deadline_is_overdue_and_has_no_age(store: Store) -> None:

@@ -29,6 +29,9 @@ MAX_LOOKED_UP = 10_000
 """Tasks that wait for others of which the processes are looked up, in 0.1 s. Of more than that all are taken to be of
 processes that run: rather an alert too many."""
 
+FEW = 20
+"""Actors whose tasks are counted one after the other."""
+
 # A task goes from each to the next, and from the last back to the one before: asked for in this order it is not missed.
 _IN_TURN = (WORKING, WAITING, DELAYED, QUEUED, WORKING)
 # With a name for an actor: what another program wrote without one is in no queue.
@@ -137,10 +140,22 @@ class Pending:
         return self._decisions.aggregate([{"$match": of_actor}, stage])  # rather dear than overlooked
 
     def _count(self, state: str, actors: Collection[str], more: Document | None = None) -> dict[str, int]:
-        # At once: to count range by range takes half of the time, and a round trip for each of a thousand odd names.
+        # Of a few range by range, by keys alone: a tenth of the time, and a round trip for each.
+        if actors and len(actors) <= FEW:
+            return self._count_each(state, actors, more or {})
         of_them: Document = {"state": state, "actor": {"$in": list(actors)}, **(more or {})}
         found = self._seek(of_them, {"$group": {"_id": "$actor", "count": _COUNTED}}) if actors else []
         return {document["_id"]: document["count"] for document in found}
+
+    def _count_each(self, state: str, actors: Collection[str], more: Document) -> dict[str, int]:
+        queries: list[Document] = [{"state": state, "actor": actor, **more} for actor in actors]
+        try:
+            counts = [self._decisions.count_documents(query, hint="pending") for query in queries]
+        except OperationFailure as error:
+            if not is_index_missing(error):
+                raise
+            counts = [self._decisions.count_documents(_HAS_DEADLINE | query, hint="deadline") for query in queries]
+        return {actor: count for actor, count in zip(actors, counts, strict=True) if count}
 
     def _count_running(self, actors: Collection[str]) -> dict[str, int]:
         """{actor: its tasks that wait for others} of processes that run."""
