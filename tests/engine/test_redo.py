@@ -306,6 +306,41 @@ def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pyte
     check_quiet(world, process_id)
 
 
+@pytest.mark.parametrize("step", ["put_back", "drop", "forget", "release", "move", "set_graph", "end"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_what_is_applied_late_while_it_is_carried_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, together: int
+) -> None:
+    """By who had accepted it in the life before, and was held up since."""
+    ran = Counter[str]()
+
+    @world.app.actor()
+    def leaf(name: str) -> str:
+        ran[name] += 1
+        return name
+
+    split = world.app.actor("split")(lambda name: leaf.schedule(name))
+    world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(together)])
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    decisions = world.decisions(process_id)
+    late = read_each(world.store, [one.id for one in decisions.values() if one.actor == "split"], lambda *_: None)
+    real = getattr(world.store.redos, step)
+
+    def held_up(*args: Any) -> Any:
+        monkeypatch.setattr(world.store.redos, step, real)
+        world.app.applier.apply(late)
+        return real(*args)
+
+    monkeypatch.setattr(world.store.redos, step, held_up)
+    redo_process(world.app.resources, process_id, "wrong", ["start"])
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+    assert set(ran.values()) == {2}
+    assert {one.epoch for one in world.decisions(process_id).values()} == {1}
+    assert len(world.decisions(process_id)) == 1 + 2 * together
+    check_quiet(world, process_id)
+
+
 @pytest.mark.parametrize("graph", [True, False], ids=["", "the graph is lost"])
 @pytest.mark.parametrize("together", [1, 3])
 def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, together: int, graph: bool) -> None:

@@ -14,7 +14,7 @@ from tests.model.redo import explore
 )
 def test_every_interleaving_ends_well(workers: int, hands: int) -> None:
     states, ends = explore(workers, hands)
-    assert states > 50_000 and ends > 100
+    assert states > 30_000 and ends > 80, "else it does not do much"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ def test_every_interleaving_ends_well(workers: int, hands: int) -> None:
         ("pass", "an end of what is kept was refused"),
         ("epoch of a claim", "by A's old value"),
         ("freeze", "an end of A from before is taken"),
+        ("look", "what A scheduled before runs in the new epoch"),
         pytest.param("EPOCH_WRONG", "stuck", marks=pytest.mark.soak),
     ],
 )

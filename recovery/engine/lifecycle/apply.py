@@ -48,6 +48,8 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
         view = resources.store.graphs.apply(first.process_id, first.decision.epoch, finished)
     except RecordTooLarge:
         return _outgrown(resources, together)
+    if _is_of_a_life_before(resources, together):
+        return Effect(Applied.STALE)
     if view is not None:
         return _go_on(resources, together, view, take, Applied.NOW)
     if len(together) > 1:
@@ -56,6 +58,20 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
             return None
         return _go_on(resources, together, view, take, Applied.RESTORED if missing else Applied.BEFORE)
     return _applied_before(resources, first, finished[0], take, Applied.RESTORED if missing else Applied.BEFORE)
+
+
+def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> bool:
+    """Whether the process is done again since these ended: then what they had scheduled, and was made just now, is
+    taken back. Looked at after it was made and before anything is enqueued: whoever begins later finds it."""
+    if not any(ended.decision.children for ended in together):
+        return False
+    first = together[0]
+    epoch = resources.store.processes.epoch(first.process_id)
+    if epoch is None or epoch <= first.decision.epoch:
+        return False
+    for ended in together:
+        resources.store.redos.discard(epoch, ended.decision)
+    return True
 
 
 def _applied_before(
@@ -68,9 +84,6 @@ def _applied_before(
     elif view is not None and view.complete and not view.applied and made_whole(resources, ended.process_id):
         view = resources.store.graphs.view(ended.process_id, [finished])  # it was lost from the graph
         applied = Applied.RESTORED
-    if view is not None and view.epoch > ended.decision.epoch and finished.children:
-        # Whether they were missing now or when several were to be applied at once.
-        resources.store.redos.discard(ended.process_id, view.epoch, list(finished.children))
     if view is None or view.epoch > ended.decision.epoch:
         return Effect(Applied.STALE)
     # Its parent is not applied, or the graph was made anew a moment ago, or is still to be for a new epoch.

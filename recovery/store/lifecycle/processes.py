@@ -196,6 +196,11 @@ class Processes:
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
         return (_brief(found), found["characters"]) if found else None
 
+    def epoch(self, process_id: str) -> int | None:
+        """The epoch of a process as it is now; None for one that is not there, or that another program spoilt."""
+        found = (self._current.find_one({"_id": process_id}, {"epoch": True}) or {}).get("epoch")
+        return found if isinstance(found, int) else None
+
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
         goes_on = {"state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}

@@ -130,12 +130,19 @@ class Redos:
             for ids in _pages(process_id, tasks)
         )
 
-    def discard(self, process_id: str, epoch: int, tasks: Sequence[str]) -> None:
-        """Take back tasks that were just scheduled in an epoch before, by what was dropped or put back in this one.
-        What is kept is made again, or it is under way and left alone. Looks for what is there now: of what was
-        written a moment ago the majority knows nothing yet."""
-        for ids in _pages(process_id, tasks):
-            late = {"_id": {"$in": ids}, "epoch": {"$lt": epoch}}
+    def discard(self, epoch: int, ended: Decision) -> None:
+        """Take back the tasks that a decision had scheduled and that were just made, since its process is in this epoch
+        and it ended in one before. Looks for what is there now: of what was written a moment ago the majority knows
+        nothing yet.
+
+        What a kept one had scheduled is made again, or it is under way and left alone. Else none of them is part of
+        this epoch, whichever it was taken to meanwhile.
+        """
+        held = {"_id": ended.id, "outcome.pass": ended.outcome.pass_key if ended.outcome is not None else None}
+        is_kept = self._current.find_one(held, {"_id": True}) is not None
+        of_before: Document = {"$lt": epoch} if is_kept else {"$lte": epoch}
+        for ids in _pages(ended.process_id, [child.id for child in ended.children]):
+            late = {"_id": {"$in": ids}, "epoch": of_before}
             waiting = {**late, "state": DecisionState.WAITING.value}
             gone = [found["_id"] for found in self._current.find(waiting, {"_id": True})]
             self._decisions.delete_many({**waiting, "_id": {"$in": gone}})
