@@ -8,8 +8,8 @@ be cut off after any write, and may have read what they act on long ago. Every i
 
 Checked in each state: no more than one end of X is accepted, one that was is never lost, and none is refused that comes
 from who holds it; a finished process has all values; in the new epoch A and B were claimed in it, B after A had ended
-in it, and the old K is not part of it and does not run in it. Checked of the whole: from every state an end can be reached without a further
-fault.
+in it, and the old K is not part of it, and does not run in it. Checked of the whole: from every state an end can be
+reached without a further fault.
 
 Change the order of writes here before you change it in the engine's `redo`. Bounds of the model, not of the design: one
 new epoch, one pass of each task in an epoch, and how many workers and hands that carry the epoch out there are.
