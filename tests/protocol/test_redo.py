@@ -95,7 +95,8 @@ def test_whoever_still_carries_out_the_one_before_changes_nothing(world: World, 
     scheduled = [task for task in there if left["tasks"][f"{process_id}/{task}"]["epoch"] > 0]
     redos.move(process_id, 1)
     redos.forget(process_id, 1, scheduled)
-    redos.discard(process_id, 1, scheduled)
+    for one in world.decisions(process_id).values():
+        redos.discard(1, one)
     redos.release(process_id, 1, of_now)
     redos.put_back(process_id, 1, there)
     assert redos.drop(process_id, 1, there) == 0
