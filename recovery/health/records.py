@@ -5,7 +5,7 @@ from __future__ import annotations
 from recovery.engine import Resources
 from recovery.health.model import Check, Level, join_names, ok, problem
 from recovery.records import ProcessState
-from recovery.store import Selection
+from recovery.store import Selection, schema
 
 DAMAGED_TOLD = 5
 """Records that are named, at most of each collection."""
@@ -23,7 +23,7 @@ def deadlines(resources: Resources) -> Check:
         missing[name] += count
     found = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
     if not found:
-        return ok("deadlines", f"every live record has one{_of_the_first(resources, GRAPHS_LOOKED_AT)}")
+        return ok("deadlines", f"every live record has one{_of_the_first(resources, GRAPHS_LOOKED_AT, 'graphs')}")
     # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
     advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
     return problem("deadlines", f"live records without one, or with one over 10 years off: {found}", advice)
@@ -35,7 +35,7 @@ def damaged(resources: Resources) -> Check:
         return _unread("damage", lacking)
     found = list(resources.store.damaged.find(DAMAGED_TOLD, READ_AT_MOST))
     if not found:
-        return ok("damage", f"every live record can be read{_of_the_first(resources, READ_AT_MOST)}")
+        return ok("damage", f"every live record can be read{_of_the_first(resources, READ_AT_MOST, 'each kind')}")
     first = "; ".join(str(damage) for damage in found[:DAMAGED_TOLD])
     more = f"; and {len(found) - DAMAGED_TOLD} more, or over" if len(found) > DAMAGED_TOLD else ""
     # What nothing is lost with scanners drop when they look at it, and what workers tell of they tell anew.
@@ -43,11 +43,12 @@ def damaged(resources: Resources) -> Check:
     return problem("damage", f"can't be read: {first}{more}", advice)
 
 
-def _of_the_first(resources: Resources, most: int) -> str:
+def _of_the_first(resources: Resources, most: int, what: str) -> str:
     """What is said where not all that is live was looked at."""
-    if not resources.store.overview.are_more_live(most):
+    names = [schema.PROCESSES] if what == "graphs" else [schema.PROCESSES, schema.GRAPHS, schema.DECISIONS]
+    if not resources.store.overview.are_more_live(most, names):
         return ""
-    return f", of the {most:,} of each kind that are due first; a sweep looks at all"
+    return f", of {what} only the {most:,} that are due first; a sweep looks at all"
 
 
 def broken(resources: Resources) -> Check:

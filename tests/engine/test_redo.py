@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from recovery import Promise
 from recovery.engine import read_each
+from recovery.engine.lifecycle.steps import Ended
 from recovery.engine.operations.redo import preview_redo, redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
@@ -306,12 +307,9 @@ def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pyte
     check_quiet(world, process_id)
 
 
-@pytest.mark.parametrize("step", ["put_back", "drop", "forget", "release", "move", "set_graph", "end"])
-@pytest.mark.parametrize("together", [1, 2])
-def test_what_is_applied_late_while_it_is_carried_out(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str, together: int
-) -> None:
-    """By who had accepted it in the life before, and was held up since."""
+def splitting(world: World, count: int) -> tuple[str, Counter[str], list[Ended]]:
+    """A process that has finished, of so many tasks that schedule one each; what ran; and those tasks' ends, as who
+    accepted them has them in hand."""
     ran = Counter[str]()
 
     @world.app.actor()
@@ -320,11 +318,21 @@ def test_what_is_applied_late_while_it_is_carried_out(
         return name
 
     split = world.app.actor("split")(lambda name: leaf.schedule(name))
-    world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(together)])
+    world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(count)])
     process_id = world.app.start("order")
     world.bring_to_end(process_id)
     decisions = world.decisions(process_id)
     late = read_each(world.store, [one.id for one in decisions.values() if one.actor == "split"], lambda *_: None)
+    return process_id, ran, late
+
+
+@pytest.mark.parametrize("step", ["put_back", "drop", "forget", "release", "move", "set_graph", "end"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_what_is_applied_late_while_it_is_carried_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, together: int
+) -> None:
+    """By who had accepted it in the life before, and was held up since."""
+    process_id, ran, late = splitting(world, together)
     real = getattr(world.store.redos, step)
 
     def held_up(*args: Any) -> Any:
@@ -346,19 +354,7 @@ def test_what_is_applied_late_while_it_is_carried_out(
 def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, together: int, graph: bool) -> None:
     """Several at once as well: what they had scheduled was dropped, is made again by who knows of no other life, and is
     to be gone then, or it would run once more."""
-    ran = Counter[str]()
-
-    @world.app.actor()
-    def leaf(name: str) -> str:
-        ran[name] += 1
-        return name
-
-    split = world.app.actor("split")(lambda name: leaf.schedule(name))
-    world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(together)])
-    process_id = world.app.start("order")
-    world.bring_to_end(process_id)
-    decisions = world.decisions(process_id)
-    late = read_each(world.store, [one.id for one in decisions.values() if one.actor == "split"], lambda *_: None)
+    process_id, ran, late = splitting(world, together)
     redo_process(world.app.resources, process_id, "wrong", ["start"])
     assert {one.actor for one in world.decisions(process_id).values()} == {"order"}
     if not graph:

@@ -73,7 +73,8 @@ def test_counts_without_the_index_of_what_waits(store: Store) -> None:
 
 def test_doctor_says_of_how_many_it_speaks(store: Store) -> None:
     overview = Overview(store.database)
-    assert overview.are_more_live(2) and not overview.are_more_live(4)
+    assert overview.are_more_live(2, ["processes", "decisions"]) and not overview.are_more_live(2, ["processes"])
+    assert not overview.are_more_live(4, ["decisions"])
     assert overview.without_deadline(1)["graphs"] == 0
 
 

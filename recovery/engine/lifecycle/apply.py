@@ -61,8 +61,8 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
 
 
 def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> bool:
-    """Whether the process is done again since these ended: then what they had scheduled, and was made just now, is
-    taken back. Looked at after it was made and before anything is enqueued: whoever begins later finds it."""
+    """Whether the process is done again since these ended, or aborted: then what they had scheduled, and was made just
+    now, is taken back. Looked at after it was made and before anything is enqueued: whoever begins later finds it."""
     if not any(ended.decision.children for ended in together):
         return False
     first = together[0]

@@ -120,13 +120,13 @@ class Overview:
         found = current(self._database[collection]).find(overdue, {"age": _AGE}).sort("recoveryTime", 1).limit(1)
         return max((float(document["age"]) for document in found), default=0.0)
 
-    def are_more_live(self, most: int) -> bool:
-        """Whether a collection has more live records than so many. Index `deadline`: costs `most` of its keys, if it
-        has."""
-        collections = (self._told(name) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS))
+    def are_more_live(self, most: int, names: Sequence[str]) -> bool:
+        """Whether one of these collections has more live records than so many. Index `deadline`: costs `most` of its
+        keys, if it has."""
+        collections = map(self._told, names)
         return any(
             one.estimated_document_count() > most
-            and one.count_documents(_HAS_DEADLINE, hint="deadline", limit=most + 1) > most
+            and one.count_documents(_DATED, hint="deadline", limit=most + 1) > most
             for one in collections
         )
 
