@@ -145,10 +145,15 @@ def _worker(world: World, number: int, worker: Worker, without: frozenset[str]) 
         yield ("insert children", worker), at(worker._replace(step="apply"), _insert(world, task, epoch)), False
     elif step == "apply":
         changed = _apply(world, task, epoch)
-        candidates = (_child(task, epoch), "B" if task == "A" else None)
-        found = () if changed is None else tuple(one for one in _ready(changed) if one in candidates)
-        after = Worker("look", task, epoch, ready=found)
+        after = Worker("look", task, epoch, ready=() if changed is None else _ready_by(changed, task, epoch))
         yield ("apply", worker), at(after, changed or world), False
+        # Or with other processes' graphs, all of which are read when all are written.
+        yield ("apply with others", worker), at(Worker("view", task, epoch), changed or world), False
+    elif step == "view":
+        if world.graph_epoch != epoch or task not in world.done:
+            yield ("apply alone", worker), at(Worker("look", task, epoch)), False
+        else:
+            yield ("view", worker), at(Worker("look", task, epoch, ready=_ready_by(world, task, epoch))), False
     elif step == "look":
         child = _child(task, epoch)
         if child is not None and world.epoch > epoch and "look" not in without:
@@ -262,6 +267,14 @@ def _ready(world: World) -> tuple[str, ...]:
     """What is open, waits for nothing and was not enqueued."""
     found = [task for task in sorted(world.open) if _of(world, task).state == "waiting"]
     return tuple(task for task in found if task != "B" or "A" not in world.open)
+
+
+def _ready_by(world: World, task: str, epoch: int) -> tuple[str, ...]:
+    """What this task schedules, and what waits for it, as far as they have no open links: of what is in no graph none
+    are known."""
+    child = _child(task, epoch)
+    dependents = ("B",) if task == "A" and "A" not in world.open else ()
+    return (*((child,) if child is not None else ()), *dependents)
 
 
 def _enqueue(world: World, task: str) -> World:
