@@ -28,9 +28,11 @@ from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.lifecycle.decision_batches import DecisionBatches
 from recovery.store.lifecycle.decision_queries import Held
 from recovery.store.lifecycle.decisions import Decisions, Queued
+from recovery.store.lifecycle.graph_batches import GraphBatches
 from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
+from recovery.store.lifecycle.process_batches import ProcessBatches
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeues import LONGEST_WAIT, LOSSES_WITHOUT_DELAY, Requeues
@@ -113,10 +115,12 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self._database: Database[Document] = named(client(settings.mongo_uri), settings.database)
         self.processes = Processes(self._database[schema.PROCESSES])
+        self.process_batches = ProcessBatches(self._database[schema.PROCESSES])
         self.tasks = Tasks(self._database[schema.TASKS])
         self.decisions = Decisions(self._database[schema.DECISIONS])
         self.decision_batches = DecisionBatches(self._database[schema.DECISIONS])
         self.graphs = Graphs(self._database[schema.GRAPHS])
+        self.graph_batches = GraphBatches(self._database[schema.GRAPHS])
         self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
         self.aborts = Aborts(self._database)
         self.markers = Markers(self._database[schema.MARKERS])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.engine.lifecycle.apply import _with_actors
+from recovery.engine.lifecycle.apply import with_actors
 from recovery.engine.lifecycle.steps import Ended, records_of_children
 from recovery.records import Child, Decision, DecisionState, Outcome, Task
 from recovery.records.ids import record_id
@@ -45,7 +45,7 @@ def test_records_of_children_that_are_promised(wide: Ended) -> None:
 
 def test_actors_of_what_is_ready(wide: Ended) -> None:
     ready = [record_id("p", str(child.id)) for child in wide.decision.children]
-    actors = _with_actors([wide], [*ready, "p/join"])
+    actors = with_actors([wide], [*ready, "p/join"])
     assert list(actors) == [*ready, "p/join"]
     assert set(actors.values()) == {"part", "join"}
     assert Counted.compared <= 3 * TASKS

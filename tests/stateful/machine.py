@@ -37,7 +37,7 @@ AT_APPLIES = (
     ),
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
-AT_BATCHES = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.complete_alone", "Processes.finish_each")
+AT_BATCHES = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.complete_alone", "ProcessBatches.finish")
 AT_WORK = (
     *AT_BATCHES,
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),

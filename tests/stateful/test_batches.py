@@ -29,7 +29,7 @@ KINDS = [
 
 def ready(cluster: Cluster) -> dict[str, Any]:
     """The leaves are queued, and so are processes of one task, {custom id: program}."""
-    go_on(on_the_spot=False, batch=LEAVES)
+    go_on(on_the_spot=False, batch=LEAVES + 1)
     programs = {"fan-out": FAN_OUT}
     cluster.start(FAN_OUT, "fan-out")
     work(cluster)
@@ -96,9 +96,9 @@ def _is_cut_off(cluster: Cluster, begin: Any, fault: Fault) -> None:
 def test_what_waits_for_a_slow_task_goes_back_and_what_has_ended_is_written(cluster: Cluster) -> None:
     programs = ready(cluster)
     member = cluster.member()
-    slot = batch(cluster, member, Fault(Kind.PAUSE, 2, "Actor.body"))  # one was taken by its message
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 2, "Actor.body"))
     assert not slot.over
-    assert states(cluster) == ["finished", *["waiting"], *["working"] * 3]
+    assert states(cluster) == ["waiting", *["working"] * 4]
     assert member.watch.relieve()
     assert states(cluster) == ["finished"] * 2 + ["queued", "waiting", "working"]
     queued = cluster.database["decisions"].find_one({"state": "queued"})
@@ -108,7 +108,7 @@ def test_what_waits_for_a_slow_task_goes_back_and_what_has_ended_is_written(clus
     work(cluster)
     assert states(cluster) == ["finished"] * 3 + ["waiting", "working"]
     slot.finish()
-    assert states(cluster) == ["finished"] * 4 + ["queued"]
+    assert states(cluster) == ["finished"] * 5, "the last as well, which it made ready"
     bring_to_rest(cluster, programs)
 
 
@@ -138,7 +138,9 @@ def test_a_batch_whose_holder_is_lost_counts_no_time_out_and_is_claimed_one_by_o
     batch(cluster, member, Fault(Kind.PAUSE, 2, "Actor.body")).die()
     cluster.rescue(cluster.member(), member.worker.id)
     lost = list(cluster.database["decisions"].find({"state": "queued"}))
-    assert [(one.get("timeouts") or 0, one.get("alone"), one.get("inBatch")) for one in lost] == [(0, True, None)] * 3
+    assert [(one.get("timeouts") or 0, one.get("alone"), one.get("inBatch")) for one in lost] == [
+        (0, True, None)
+    ] * LEAVES
     again = cluster.member()
     slot = batch(cluster, again, Fault(Kind.PAUSE, 1, "Actor.body"))
     working = list(cluster.database["decisions"].find({"state": "working"}))
@@ -156,13 +158,13 @@ def test_a_batch_whose_deadline_is_past_counts_none_either(cluster: Cluster) -> 
     cluster.passing.pass_by(WORK + 1)
     assert cluster.scan(cluster.member(), "decisions", 100) is None
     overdue = list(cluster.database["decisions"].find({"state": "queued"}))
-    assert [(one.get("timeouts") or 0, one["alone"]) for one in overdue] == [(0, True)] * 3
+    assert [(one.get("timeouts") or 0, one["alone"]) for one in overdue] == [(0, True)] * LEAVES
     slot.finish()
     bring_to_rest(cluster, programs)
 
 
 def test_results_that_only_their_holders_may_bring(cluster: Cluster) -> None:
-    go_on(on_the_spot=False, batch=LEAVES)
+    go_on(on_the_spot=False, batch=LEAVES + 1)
     program = node(1, *([node(number, actor=HOLDER_ONLY), []] for number in range(2, 2 + LEAVES)))
     cluster.start(program, "strict")
     work(cluster)
@@ -171,7 +173,7 @@ def test_results_that_only_their_holders_may_bring(cluster: Cluster) -> None:
     cluster.passing.pass_by(WORK + 1)
     assert cluster.scan(cluster.member(), "decisions", 100) is None
     slot.finish()
-    assert states(cluster, HOLDER_ONLY) == ["finished", *["queued"] * 3]
+    assert states(cluster, HOLDER_ONLY) == ["queued"] * LEAVES
     bring_to_rest(cluster, {"strict": program})
 
 
@@ -194,7 +196,7 @@ def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster
     process = cluster.database["processes"].find_one({"_id": first.partition("/")[0]})
     assert process is not None and process["state"] == "running", "whoever had it taken ends it"
     over = cluster.database["processes"].count_documents({"state": "finished"})
-    assert over == len(ids), "the one before the batch, and those of it whose results were taken"
+    assert over == len(ids), "those of it whose results were taken, and the one after it"
     assert len(programs) == len(ids) + 1
 
 
@@ -230,7 +232,7 @@ def test_an_error_of_one_is_none_of_the_others(
 
     def run(actor: Any, here: Any, *rest: Any) -> Any:
         ran.append(here.decision.id)
-        if len(ran) == 3:  # the first was taken by its message
+        if len(ran) == 3:
             raise error
         return real(actor, here, *rest)
 
@@ -265,9 +267,8 @@ def test_what_was_claimed_for_a_decision_that_cannot_be_applied_then_is_given_ba
         raise StoreUnavailable("away")
 
     hints = cluster.hints("run", 2)
-    passes = {hint.decision_id: hint.pass_key for hint in hints}
     with patch.object(Requeues, "enqueue_ready", refuses), pytest.raises(StoreUnavailable):
-        batches._run(member.slot, cluster.app.actors["run"], passes, float("inf"))
+        batches._run(member.slot, cluster.app.actors["run"], hints, float("inf"))
     assert claimed
     states = {one["_id"]: one["state"] for one in cluster.database["decisions"].find({"_id": {"$in": claimed}})}
     assert set(states.values()) == {"queued"}

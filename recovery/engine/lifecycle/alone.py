@@ -33,6 +33,6 @@ def apply_alone(resources: Resources, together: Sequence[Ended]) -> list[Ended]:
     if store.graphs.complete_alone(list(results), START_TASK) < len(results):
         complete = set(store.graphs.complete(list(results)))
         results = {key: value for key, value in results.items() if key in complete}
-    ended = store.processes.finish_each(results) if results else set[str]()
+    ended = store.process_batches.finish(results) if results else set[str]()
     counting.finished_alone({one.process_id: one.decision.actor for one in together if one.process_id in ended})
     return [one for one in together if one.process_id in ended]

@@ -19,19 +19,20 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from recovery import tracing
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.alone import apply_alone, may_be_alone
 from recovery.engine.lifecycle.apply import apply
+from recovery.engine.lifecycle.apply_many import TakeEach, apply_many, take_one
 from recovery.engine.lifecycle.clearing import Clearing
 from recovery.engine.lifecycle.large_graphs import PAGE, LargeGraphs
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take
 from recovery.engine.resources import Resources
 from recovery.errors import BrokerError, StoreError
 from recovery.records import Decision
+from recovery.store import batches
 
 log = logging.getLogger(__name__)
 
@@ -96,9 +97,9 @@ class Applier:
         self._some_beside.set()
         return None
 
-    def submit_all(self, ended: Sequence[Ended]) -> None:
-        """Apply decisions with values, of any processes, none of which schedules or unlocks another; or let them wait.
-        Those of a process are applied together, and what ends its process by itself with others."""
+    def submit_all(self, ended: Sequence[Ended], take: TakeEach | None = None) -> None:
+        """Apply decisions with values, of any processes, at once; or let them wait. Of the tasks that become ready
+        `take` may claim some for the caller; the others are enqueued."""
         alone = [one for one in ended if may_be_alone(one)]
         done = apply_alone(self._resources, alone) if alone else []
         for one in done:
@@ -107,25 +108,45 @@ class Applier:
         for one in ended:
             if one not in done:
                 others[one.process_id, one.decision.epoch].append(one)
+        groups: list[list[Ended]] = []
         for key, some in others.items():
             with self._lock:
-                large = self._large.knows(key[0])
-                self._buffers[key] += [one.light() for one in some] if large else some
-                if large and len(self._buffers[key]) < PAGE:
+                waits = self._large.knows(key[0]) and not any(one.decision.children for one in some)
+                self._buffers[key] += [one.light() for one in some] if waits else some
+                if waits and len(self._buffers[key]) < PAGE:
                     self._start_flusher()
-                    continue
-                together = self._buffers.pop(key)
-            self._isolated(together, partial(self._hand_on, together))
+                else:
+                    groups.append(self._buffers.pop(key))
+        self._apply_groups(groups, take)
 
-    def _isolated(self, together: Sequence[Ended], step: Callable[[], object]) -> None:
-        """One process's records must not hold up the others: what is wrong with them is told. Errors of servers are
-        raised."""
-        try:
-            step()
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            tell(together[0].decision.id, error)
+    def _apply_groups(self, groups: Sequence[Sequence[Ended]], take: TakeEach | None = None) -> None:
+        """Apply groups of decisions, each of one process and epoch. One's records must not hold up the others: what is
+        wrong with them is told. Errors of servers are raised, when all were tried."""
+        together_applied = self._together(groups, take)
+        failed: Exception | None = None
+        for group, effect in zip(groups, together_applied, strict=True):
+            try:
+                if effect is not None:
+                    self._note(group, effect)
+                else:
+                    self._hand_on(group, take_one(group, take))
+            except Exception as error:
+                if is_of_servers(error):
+                    failed = error
+                else:
+                    tell(group[0].decision.id, error)
+        if failed is not None:
+            raise failed
+
+    def _together(self, groups: Sequence[Sequence[Ended]], take: TakeEach | None) -> Sequence[Effect | None]:
+        """Apply those that can be with others; what came of each. A span is of one process."""
+        fit = [] if tracing.is_on() else [group for group in groups if not self._large.knows(group[0].process_id)]
+        if len(fit) < 2:
+            return [None for _ in groups]
+        effects: dict[int, Effect | None] = {}
+        for some in batches(fit, TOGETHER):
+            effects |= zip(map(id, some), apply_many(self._resources, some, take), strict=True)
+        return [effects.get(id(group)) for group in groups]
 
     def apply(self, together: Sequence[Ended]) -> list[Applied]:
         """Apply decisions of one process and epoch now; what came of each. One that failed comes alone."""
@@ -214,14 +235,7 @@ class Applier:
     def _apply_waiting(self) -> None:
         with self._lock:
             buffers, self._buffers = self._buffers, defaultdict(list)
-        failed: Exception | None = None
-        for together in filter(None, buffers.values()):
-            try:
-                self._isolated(together, partial(self._hand_on, together))
-            except Exception as error:  # the others may be written all the same
-                failed = error
-        if failed is not None:
-            raise failed
+        self._apply_groups([together for together in buffers.values() if together])
 
     def _clear(self, *, catch_up: bool = False) -> None:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recovery.engine.lifecycle.breaking import break_process
-from recovery.engine.lifecycle.complete import finish_process, lacks_tasks, too_large
+from recovery.engine.lifecycle.complete import are_all, finish_process, known_values, lacks_tasks, too_large
 from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.engine.lifecycle.rebuild import is_whole, made_whole, rebuild_graph
 from recovery.engine.lifecycle.reopen import reopen_for
@@ -43,7 +43,7 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
         for children in batches(ended.decision.children, CHILDREN):
             tasks, decisions = records_of_children(ended.task, ended.decision, children)
             missing += resources.store.tasks.insert(tasks) + resources.store.decisions.insert(decisions)
-    finished = [_finished(ended) for ended in together]
+    finished = [finished_of(ended) for ended in together]
     try:
         view = resources.store.graphs.apply(first.process_id, first.decision.epoch, finished)
     except RecordTooLarge:
@@ -66,7 +66,7 @@ def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> boo
     if not any(ended.decision.children for ended in together):
         return False
     first = together[0]
-    epoch = resources.store.processes.epoch(first.process_id)
+    epoch = resources.store.processes.epochs([first.process_id]).get(first.process_id)
     if epoch is None or epoch <= first.decision.epoch:
         return False
     for ended in together:
@@ -101,12 +101,11 @@ def _go_on(
     ended_now = {ended.task.task_id for ended in together}
     # Among them what was claimed on the spot, in case a failover took that claim back: the guard tells.
     ready = [record_id(process_id, task) for task in view.ready if task not in ended_now]
-    taken = take(_with_actors(together, ready), view.epoch) if take and ready else None
+    taken = take(with_actors(together, ready), view.epoch) if take and ready else None
     enqueue(resources, [key for key in ready if taken is None or key != taken.id])
     if view.complete:
         # Of what is applied again the value was not read.
-        outcomes = {ended.decision.task_id: ended.decision.outcome for ended in together}
-        known = {task: one for task, one in outcomes.items() if one is not None and one.value is not None}
+        known = known_values(together)
         return Effect(applied, taken, complete=_finish(resources, together, view, known) is not None)
     return Effect(applied, taken, view.size)
 
@@ -115,10 +114,11 @@ def _finish(
     resources: Resources, together: Sequence[Ended], view: GraphView, known: Mapping[str, Outcome]
 ) -> bool | None:
     process_id = together[0].process_id
-    scheduled = {child.id for ended in together for child in ended.decision.children}
-    scheduled |= {ended.task.task_id for ended in together if ended.task.parent is None}
-    are_all = scheduled == {ended.task.task_id for ended in together}
-    if not are_all and lacks_tasks(resources, process_id, view.finished) and not is_whole(resources, process_id):
+    if (
+        not are_all(together)
+        and lacks_tasks(resources, process_id, view.finished)
+        and not is_whole(resources, process_id)
+    ):
         return None
     return finish_process(resources, process_id, view.epoch, known)
 
@@ -132,7 +132,8 @@ def _outgrown(resources: Resources, together: Sequence[Ended]) -> Effect:
     return Effect(Applied.NOW if broken else Applied.BEFORE)
 
 
-def _finished(ended: Ended) -> Finished:
+def finished_of(ended: Ended) -> Finished:
+    """A task that ended, as its graph has to learn it."""
     outcome = ended.decision.outcome
     return Finished(
         task=ended.task.task_id,
@@ -142,7 +143,7 @@ def _finished(ended: Ended) -> Finished:
     )
 
 
-def _with_actors(together: Sequence[Ended], ready: Sequence[str]) -> dict[str, str]:
+def with_actors(together: Sequence[Ended], ready: Sequence[str]) -> dict[str, str]:
     """{ready decision: its actor}, as those say that it waited for, or that scheduled it."""
     actors: dict[str, str] = {}
     for ended in together:

@@ -29,6 +29,7 @@ from recovery.engine.lifecycle.trying import Result, Trying, stale_result
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, StoreError
+from recovery.queue import MessageId
 from recovery.records import Decision
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
 
@@ -64,11 +65,9 @@ class Slot:
         The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
         and the message is to be given back.
         """
-        began = time.monotonic()
-        result = self.run_alone(actor, decision_id, pass_key)
-        if self._batches is not None and result is not Result.BLOCKED:
-            self._batches.go_on(self, actor, began)
-        return result
+        if self._batches is None:
+            return self.run_alone(actor, decision_id, pass_key)
+        return self._batches.run(self, actor, MessageId(decision_id, pass_key, None))
 
     def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
         """The same of this task, and those that it makes ready."""

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
@@ -18,6 +19,7 @@ from recovery.engine.actors.call import pass_of
 from recovery.engine.actors.context import attempting
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
+from recovery.engine.lifecycle.apply_many import Ready
 from recovery.engine.lifecycle.hand import Hand, Watch
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, requeue_unrun
 from recovery.engine.lifecycle.trying import Result, Tried, stale_results
@@ -50,6 +52,8 @@ class Batch:
         self._resources, self._applier, self._slot, self._watch = resources, applier, slot, watch
         self._note, self._quick = note, quick
         self._store = resources.store
+        self.results: dict[str, Result] = {}
+        """{decision: what came of it}, but of those that were given back."""
         self._took: dict[str, float] = {}
         """{decision: seconds of its attempt}, of those that are yet to be told of."""
 
@@ -58,7 +62,7 @@ class Batch:
         servers are raised, and what has not begun then is given back."""
         round_ = [ClaimedTask(one) for one in claimed]
         while round_:
-            hand = Hand(round_)
+            hand = Hand(self._with_outcomes(round_))
             try:
                 with self._watch.over(hand, self._relieve):
                     while (here := hand.next()) is not None:
@@ -67,6 +71,22 @@ class Batch:
                 self._put_down(hand, may_take=False)
                 raise
             round_ = self._put_down(hand, may_take=time.monotonic() < until)
+
+    def _with_outcomes(self, round_: Sequence[ClaimedTask]) -> list[ClaimedTask]:
+        """These, each with what it waited for, as far as that can be read for all at once."""
+        missing: dict[str, list[str]] = {}
+        for here in round_:
+            task = here.decision.task()
+            if task is not None and (names := [name for name in task.deps if name not in here.outcomes]):
+                missing[here.decision.id] = [record_id(task.process_id, name) for name in names]
+        if len(missing) < 2:
+            return list(round_)
+        try:
+            found = self._store.decisions.known_outcomes(list({key: None for some in missing.values() for key in some}))
+        except StoreError as error:  # each asks again, and what it then can't know it gives back
+            log.debug("what %d tasks waited for is not read together (%s)", len(missing), error)
+            return list(round_)
+        return [here.knowing(found, missing.get(here.decision.id, ())) for here in round_]
 
     def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
         """Run one; where another program spoilt what it needs, that is told, and the others go on."""
@@ -95,7 +115,8 @@ class Batch:
         if tried.damaged is not None and result is Result.FAILED:
             log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-        self._tell(decision, result)
+        self.results[decision.id] = result
+        self._tell(decision)
 
     def _relieve(self, hand: Hand, slow: Decision) -> None:
         """See to what waits for a slow task: by another thread than that which runs it."""
@@ -121,10 +142,9 @@ class Batch:
             left = [(here, one) for here, one in ended if one.decision.id in accepted]
             if may_take:
                 left = self._take_unlocked(left, taken)
-            self._applier.submit_all([one for _, one in left if not one.decision.children])
-            for here, one in left:
-                if one.decision.children:
-                    self._begin(here, one, taken, may_take)
+            heres = {one.decision.id: here for here, one in left}
+            take = partial(self._take_ready, heres, taken) if may_take else None
+            self._applier.submit_all([one for _, one in left], take)
         except StoreError:
             self._give_back([here.decision for here in taken])
             raise
@@ -156,6 +176,9 @@ class Batch:
             preferences.worker_timeout,
             ended[0].decision.id,
         )
+        self.results |= {
+            one.decision.id: Result.FINISHED if one.decision.id in accepted else Result.STALE_RESULT for one in ended
+        }
         metrics.ATTEMPTS.labels(name, Result.FINISHED.value).inc(len(accepted))
         if len(accepted) < len(ended):
             stale_results([one.decision for one in ended if one.decision.id not in accepted])
@@ -163,12 +186,12 @@ class Batch:
         if log.isEnabledFor(logging.INFO):
             for one in ended:
                 with attempting(one.decision):
-                    self._tell(one.decision, Result.FINISHED if one.decision.id in accepted else Result.STALE_RESULT)
+                    self._tell(one.decision)
         return accepted
 
-    def _tell(self, decision: Decision, result: Result) -> None:
+    def _tell(self, decision: Decision) -> None:
         took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
-        log.info(told, decision.actor, decision.id, decision.attempts, result.value, took)
+        log.info(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
 
     def _take_unlocked(
         self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask]
@@ -202,25 +225,24 @@ class Batch:
             requeue_unrun(self._resources, dict.fromkeys(first, pass_key), self._slot.holder)  # it took place, perhaps
             raise
 
-    def _begin(self, here: ClaimedTask, one: Ended, taken: list[ClaimedTask], may_take: bool) -> None:
-        """Apply a decision that schedules others, and claim one of them."""
+    def _take_ready(
+        self, heres: Mapping[str, ClaimedTask], taken: list[ClaimedTask], ready: Sequence[Ready]
+    ) -> list[Decision]:
+        """Claim of each process one task that became ready, which is `taken` then. `heres` are what ended here, by
+        their ids."""
+        wanted: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
+        for some in ready:
+            last = next((one for one in reversed(some.together) if one.decision.id in heres), None)
+            first = next((key for key, name in some.actors.items() if self._quick(name)), None)
+            if last is not None and first is not None:
+                wanted[some.actors[first], some.epoch][first] = heres[last.decision.id], last
         claimed: list[Decision] = []
-
-        def take(ready: Mapping[str, str], epoch: int) -> Decision | None:
-            for key, name in ready.items():
-                if self._quick(name):
-                    claimed.extend(self._claim_ready(name, epoch, {key: here}))
-                    return claimed[0] if claimed else None
-            return None
-
-        first = None
-        try:
-            first = self._slot.submit(one, take if may_take else None)
-        finally:
-            if first is None:
-                self._give_back(claimed)  # the rest could not be applied after that
-        if first is not None:
-            taken.append(here.followed_by(first, one))
+        for (name, epoch), its in wanted.items():
+            for decision in self._claim_ready(name, epoch, {key: here for key, (here, _) in its.items()}):
+                here, ended = its[decision.id]
+                taken.append(here.followed_by(decision, ended))
+                claimed.append(decision)
+        return claimed
 
     def _give_back(self, decisions: Sequence[Decision]) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""

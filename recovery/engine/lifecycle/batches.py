@@ -24,11 +24,12 @@ from recovery.engine.lifecycle.batch import Batch, is_plain
 from recovery.engine.lifecycle.hand import Watch
 from recovery.engine.lifecycle.pace import Pace
 from recovery.engine.lifecycle.steps import requeue_unrun
-from recovery.engine.lifecycle.trying import Tried
+from recovery.engine.lifecycle.trying import Result, Tried
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError
 from recovery.queue import MessageId
 from recovery.records import Decision
+from recovery.records.ids import is_pass, is_record_id
 
 if TYPE_CHECKING:
     from recovery.engine.lifecycle.attempt import Slot
@@ -54,37 +55,53 @@ class Batches:
         if not (is_plain(tried) and all(map(self._pace.is_quick, _made_ready(tried)))):
             self._pace.note_unfit(actor.name)
 
-    def go_on(self, slot: Slot, actor: Actor[..., Any], began: float) -> None:
-        """Do what else is queued for an actor, as long as it is quick, and for a while since it began. Errors of
-        servers are raised."""
-        while time.monotonic() < began + GO_ON_FOR:
-            count = self._pace.room(actor.name)
-            as_set = slot.as_set(actor)
-            if count < 2 or not self._may_go(as_set):
-                return
-            hints = self._hints(actor.name, count)
-            if len(hints) == 1:
-                slot.run_alone(actor, hints[0].decision_id, hints[0].pass_key)
-            elif hints:
-                self._run(slot, as_set, {hint.decision_id: hint.pass_key for hint in hints}, began + GO_ON_FOR)
-            if len(hints) < count:
-                return
+    def run(self, slot: Slot, actor: Actor[..., Any], first: MessageId) -> Result:
+        """Do the task of a message, and what else is queued for its actor, as long as it is quick, and for a while.
+        What came of the first. Errors of servers are raised."""
+        until, others = time.monotonic() + GO_ON_FOR, self._room(slot, actor) - 1
+        more = self._hints(actor.name, others) if others and _is_message(first) else []
+        result = self._run(slot, actor, [first, *more], until).get(first.decision_id, Result.CLAIM_LOST)
+        if result is Result.BLOCKED or len(more) < others:
+            return result
+        while time.monotonic() < until and (room := self._room(slot, actor)) > 1:
+            more = self._hints(actor.name, room)
+            self._run(slot, actor, more, until)
+            if len(more) < room:
+                break
+        return result
+
+    def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
+        """How many tasks of an actor to take now."""
+        room = self._pace.room(actor.name)
+        return room if room > 1 and self._may_go(slot.as_set(actor)) else 1
 
     def _may_go(self, actor: Actor[..., Any]) -> bool:
         # A span is told how its attempt ended when it ends; in a batch that is known later.
         safe = actor.preferences.restarts_lost_attempts and not tracing.is_on()
         return safe and not self._resources.store.preferences.is_blocked(actor.name)
 
-    def _run(self, slot: Slot, actor: Actor[..., Any], passes: Mapping[str, str], until: float) -> None:
+    def _run(
+        self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
+    ) -> Mapping[str, Result]:
+        """Do the tasks of messages together; {decision: what came of it}, but of those that were given back."""
+        passes: dict[str, str] = {}
+        for one in messages:
+            passes.setdefault(one.decision_id, one.pass_key)
+        again = [one for one in messages if passes[one.decision_id] != one.pass_key]
+        if len(passes) < 2 or again:  # of one of two its pass is stale
+            return {one.decision_id: slot.run_alone(actor, one.decision_id, one.pass_key) for one in messages}
+        actor = slot.as_set(actor)
         claimed = self._claim(slot, actor, passes)
 
         def quick(name: str) -> bool:
             served = slot.may_take(name) and slot.actor(name).preferences.restarts_lost_attempts
             return served and self._pace.is_quick(name)
 
-        Batch(self._resources, self._applier, slot, self._watch, self.note, quick).run(claimed, until)
-        for decision_id, pass_key in self._left(passes, claimed).items():
-            slot.run_alone(actor, decision_id, pass_key)
+        batch = Batch(self._resources, self._applier, slot, self._watch, self.note, quick)
+        batch.run(claimed, until)
+        alone = {key: slot.run_alone(actor, key, passes[key]) for key in self._left(passes, claimed)}
+        stale = dict.fromkeys(passes.keys() - {one.id for one in claimed}, Result.STALE_MESSAGE)
+        return {**stale, **batch.results, **alone}
 
     def _claim(self, slot: Slot, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
         limits = actor.preferences.worker_timeout, actor.preferences.task_limit
@@ -106,6 +123,11 @@ class Batches:
         left = {key: pass_key for key, pass_key in queued.items() if pass_key == passes[key]}
         metrics.STALE.labels("message").inc(len(missing) - len(left))
         return left
+
+
+def _is_message(one: MessageId) -> bool:
+    """Whether it is one of ours: to MongoDB another's might be a query."""
+    return is_record_id(one.decision_id) and is_pass(one.pass_key)
 
 
 def _made_ready(tried: Tried) -> Iterator[str]:

@@ -6,21 +6,79 @@ for many at once): cut off in between, the graph is looked at again, and its pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from recovery import tracing
-from recovery.engine.actors.resolve import gather, text_size, values_of
+from recovery.engine.actors.resolve import NotReady, gather, text_size, values_of
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.marking import lift_marker
+from recovery.engine.lifecycle.steps import Ended
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
+from recovery.records.ids import record_id, split_record_id
+from recovery.store import GraphView
 
 _TOO_DEEP = ErrorInfo(
     kind="NotEncodable",
     message="the result of the process is nested too deep: values promise values in each other; return a flat one",
 )
+SMALL = 4096
+"""Bytes of a result that is written with others'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A graph that is complete now, and the decisions by which it is."""
+
+    together: Sequence[Ended]
+    view: GraphView
+
+    @property
+    def process_id(self) -> str:
+        return self.together[0].process_id
+
+
+def finish_many(resources: Resources, complete: Sequence[Complete]) -> set[str]:
+    """`finish_process` of several at once, as long as all is plain: never done again or reopened, with a small result.
+    Which have ended by this; the others are to be finished each by itself."""
+    store, kept = resources.store, {one.process_id: known_values(one.together) for one in complete}
+    counts = store.decisions.counts([one.process_id for one in complete if not are_all(one.together)])
+    whole = [one for one in complete if counts.get(one.process_id, 0) <= one.view.finished and not one.view.epoch]
+    found = store.process_batches.ending([one.process_id for one in whole]) if whole else {}
+    plain = {key: process for key, process in found.items() if _is_plain(process)}
+    starts = [record_id(key, one.start_task) for key, one in plain.items() if one.start_task not in kept[key]]
+    for key, outcome in store.decisions.known_outcomes(starts).items():
+        process_id, task = split_record_id(key)
+        kept[process_id][task] = outcome
+    results: dict[str, str] = {}
+    for key, process in plain.items():
+        try:
+            results[key] = _result(resources, process, SMALL, kept[key])
+        except (RecursionError, TooLarge, DamagedRecord, NotReady):
+            continue  # by itself it is told, or the process broken for it
+    ended = store.process_batches.finish(results) if results else set[str]()
+    counting.ended(ProcessState.FINISHED, [plain[key] for key in ended])
+    return ended
+
+
+def _is_plain(process: Process) -> bool:
+    return process.state is ProcessState.RUNNING and not (process.epoch or process.reopened)
+
+
+def known_values(together: Sequence[Ended]) -> dict[str, Outcome]:
+    """{task: its outcome}, of those whose values are at hand."""
+    outcomes = {ended.decision.task_id: ended.decision.outcome for ended in together}
+    return {task: one for task, one in outcomes.items() if one is not None and one.value is not None}
+
+
+def are_all(together: Sequence[Ended]) -> bool:
+    """Whether these are all the tasks of their process, for certain."""
+    scheduled = {child.id for ended in together for child in ended.decision.children}
+    scheduled |= {ended.task.task_id for ended in together if ended.task.parent is None}
+    return scheduled == {ended.task.task_id for ended in together}
 
 
 def finish_process(

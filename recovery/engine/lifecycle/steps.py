@@ -8,7 +8,7 @@ Cut off before the push, the decision is queued with a deadline and MESSAGE_LOST
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
-from recovery.records.ids import new_pass, record_id
+from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Queued
 
 HEAVY = 64 * 1024
@@ -85,6 +85,11 @@ class ClaimedTask:
     """{task: its outcome}, of the one that ran just before."""
     scheduled: Mapping[str, Decision] = field(default_factory=dict)
     """{id: decision as it was first written}, of tasks that were scheduled here."""
+
+    def knowing(self, outcomes: Mapping[str, Outcome], dependencies: Iterable[str]) -> ClaimedTask:
+        """With those of these outcomes that it waited for: {decision: its outcome}."""
+        found = {split_record_id(key)[1]: outcomes[key] for key in dependencies if key in outcomes}
+        return replace(self, outcomes={**found, **self.outcomes}) if found else self
 
     def followed_by(self, taken: Decision, ended: Ended) -> ClaimedTask:
         """What is known beside a task that was claimed because this one ended."""

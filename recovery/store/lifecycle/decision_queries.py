@@ -6,6 +6,7 @@ The latter cost what is overdue, or held, not what exists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, islice
@@ -14,6 +15,7 @@ from operator import attrgetter
 from pymongo.collection import Collection
 from pymongo.cursor import Cursor
 
+from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR, split_record_id
 from recovery.store.batches import find_keys
@@ -154,6 +156,17 @@ class DecisionQueries:
             self.catch_up()
             held |= self._outcomes(missing)
         return held
+
+    def known_outcomes(self, decision_ids: Sequence[str]) -> dict[str, Outcome]:
+        """The same of those that can be read with their whole values now: what else there is, is to be asked for."""
+        if not decision_ids:
+            return {}
+        fields, outcomes = _held(VALUES_BYTES // len(decision_ids)), dict[str, Outcome]()
+        for found in find_keys(self._committed, decision_ids, fields, _HAS_VALUE):
+            with suppress(DamagedRecord):
+                if not found["left"]:
+                    outcomes[found["_id"]] = _outcome(found)
+        return outcomes
 
     def _outcomes(self, decision_ids: Sequence[str]) -> dict[str, Held]:
         held: dict[str, Held] = {}

@@ -77,11 +77,9 @@ class Graphs(GraphRecovery):
         None if the guard does not match: another epoch, or one of the tasks is not open (applied already,
         or not yet registered by its parent). Ask `view` which.
         """
-        guard: Document = {"_id": process_id, "epoch": epoch}
-        guard |= {f"notFinished.{one.task}": {"$exists": True} for one in finished}
         candidates = candidates_of(finished)
         found = self._current.find_one_and_update(
-            guard,
+            open_guard(process_id, epoch, finished),
             apply_stages(finished),
             projection=projection(finished, candidates),
             return_document=True,
@@ -131,6 +129,11 @@ class Graphs(GraphRecovery):
         """Whether it is noted that a task ended with an error, and was not restarted since."""
         noted = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
         return self._current.find_one(noted, {"_id": True}) is not None
+
+
+def open_guard(process_id: str, epoch: int, finished: Sequence[Finished]) -> Document:
+    """The graph of this process, if it is of this epoch and all of these tasks are open in it."""
+    return {"_id": process_id, "epoch": epoch, **{f"notFinished.{one.task}": {"$exists": True} for one in finished}}
 
 
 def apply_stages(finished: Sequence[Finished]) -> list[Document]:

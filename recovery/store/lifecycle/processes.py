@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +22,6 @@ from recovery.store.expressions import (
     OVERDUE,
     after,
     age,
-    by_id,
     date_of,
     idle_time,
     later_by,
@@ -77,7 +75,7 @@ class Processes:
         except DuplicateKeyError:  # two upserts of one custom id at once; ours lost
             found = save()
         assert found is not None
-        saved = _brief(found)
+        saved = brief_of(found)
         return saved.evolve(args=process.args) if saved.id == process.id else saved
 
     def insert_many(
@@ -142,18 +140,18 @@ class Processes:
     def brief(self, process_id: str) -> Process | None:
         """The process of this id, without arguments and result."""
         found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return _brief(found) if found else None
+        return brief_of(found) if found else None
 
     def get_committed_brief(self, process_id: str) -> Process | None:
         """The same, if a majority has it, as it has it."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return _brief(found) if found else None
+        return brief_of(found) if found else None
 
     def find_committed(self, process_id: str) -> Process | None:
         """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
         found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
-        return _brief(found) if found else None
+        return brief_of(found) if found else None
 
     def arguments(self, process_id: str) -> str | None:
         """The JSON text of a process's arguments, as a majority has it. None only if there is no process of this id for
@@ -171,35 +169,35 @@ class Processes:
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The processes that are there, by id, without arguments and results."""
         found = find_keys(self._current, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, _brief)}
+        return {process.id: process for process in readable(Process, found, brief_of)}
 
     def committed_briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The same of those that a majority has, as it has them."""
         found = find_keys(self._committed, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, _brief)}
+        return {process.id: process for process in readable(Process, found, brief_of)}
 
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
         without arguments."""
         found = find_keys(self._committed, process_ids, {"args": False})
-        return {document["_id"]: _brief(document) for document in found}
+        return {document["_id"]: brief_of(document) for document in found}
 
     def ending(self, process_id: str) -> tuple[Process, int] | None:
         """The process of this id, briefly, and the bytes that its arguments take."""
-        found = self._current.find_one({"_id": process_id}, _ENDING)
-        return (_brief(found), found["bytes"]) if found else None
+        found = self._current.find_one({"_id": process_id}, ENDING)
+        return (brief_of(found), found["bytes"]) if found else None
 
     def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
         """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
         a majority has it. None only if there is none for certain."""
         fields = _shown(length)
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        return (_brief(found), found["characters"]) if found else None
+        return (brief_of(found), found["characters"]) if found else None
 
-    def epoch(self, process_id: str) -> int | None:
-        """The epoch of a process as it is now; None for one that is not there, or that another program spoilt."""
-        found = (self._current.find_one({"_id": process_id}, {"epoch": True}) or {}).get("epoch")
-        return found if isinstance(found, int) else None
+    def epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
+        """{process: its epoch as it is now}, of those of these that have one."""
+        found = {one["_id"]: one.get("epoch") for one in find_keys(self._current, process_ids, {"epoch": True})}
+        return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
@@ -227,21 +225,6 @@ class Processes:
     def finish(self, process_id: str, epoch: int, result: str) -> bool:
         """running → finished with this result; False if it no longer runs in this epoch."""
         return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
-
-    def finish_each(self, results: Mapping[str, str]) -> set[str]:
-        """`finish` of {process: its result}, of those that were never reopened or done again: which were ended by
-        this."""
-        guard: Document = {"state": RUNNING, "epoch": 0, "reopened": None}
-        ended = {"state": ProcessState.FINISHED.value, "result": by_id(results), "endedAt": "$$NOW"}
-        stages: list[Document] = [{"$set": ended}, {"$unset": "recoveryTime"}]
-        written = update_each(self._committed, list(results), guard, stages)
-        if written.whole and written.count == len(results):
-            return set(results)
-        found = list(find_keys(self._committed, results, {"endedAt": True}, {"state": ProcessState.FINISHED.value}))
-        # The server's time is the same for the whole of an update.
-        ((at, count),) = Counter(one.get("endedAt") for one in found).most_common(1) or [(None, 0)]
-        ours = {one["_id"] for one in found if one.get("endedAt") == at}
-        return ours if count == written.count else set()
 
     def break_(
         self,
@@ -351,7 +334,7 @@ class Processes:
         return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
 
 
-_ENDING: Document = {
+ENDING: Document = {
     **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue"), True),
     # For its duration alone, for which no end is to fail: what is no date is left out.
     **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
@@ -368,7 +351,7 @@ def _shown(length: int) -> Document:
     return {**dict.fromkeys(names, True), "result": start, "characters": {"$strLenCP": text}}
 
 
-def _brief(document: Document) -> Process:
+def brief_of(document: Document) -> Process:
     return from_document(Process, document | {"args": LEFT_OUT})
 
 

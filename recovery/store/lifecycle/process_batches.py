@@ -1,0 +1,44 @@
+"""The ends of several processes at once, all of them plain: never done again or reopened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from pymongo.collection import Collection
+
+from recovery.records import Process
+from recovery.store.batches import find_keys
+from recovery.store.client import Document
+from recovery.store.concerns import committed, current
+from recovery.store.driver_errors import translated
+from recovery.store.expressions import by_id
+from recovery.store.lifecycle.processes import ENDING, FINISHED, RUNNING, brief_of
+from recovery.store.reading import readable
+from recovery.store.splitting import update_each
+
+
+@translated
+class ProcessBatches:
+    """The collection `processes`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._current, self._committed = current(collection), committed(collection)
+
+    def ending(self, process_ids: Iterable[str]) -> dict[str, Process]:
+        """`Processes.ending` of those of these that are there and can be read, {process: it, briefly}."""
+        return {one.id: one for one in readable(Process, find_keys(self._current, process_ids, ENDING), brief_of)}
+
+    def finish(self, results: Mapping[str, str]) -> set[str]:
+        """`Processes.finish` of {process: its result}, of those that are plain: which were ended by this."""
+        guard: Document = {"state": RUNNING, "epoch": 0, "reopened": None}
+        ended = {"state": FINISHED, "result": by_id(results), "endedAt": "$$NOW"}
+        stages: list[Document] = [{"$set": ended}, {"$unset": "recoveryTime"}]
+        written = update_each(self._committed, list(results), guard, stages)
+        if written.whole and written.count == len(results):
+            return set(results)
+        found = list(find_keys(self._committed, results, {"endedAt": True}, {"state": FINISHED}))
+        # The server's time is the same for the whole of an update.
+        ((at, count),) = Counter(one.get("endedAt") for one in found).most_common(1) or [(None, 0)]
+        ours = {one["_id"] for one in found if one.get("endedAt") == at}
+        return ours if count == written.count else set()
