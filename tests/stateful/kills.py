@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
+import traceback
 from contextlib import suppress
 from typing import Any
 
@@ -90,6 +92,9 @@ def _lives(cluster: Cluster, plan: Plan, restarts: bool, unwanted: str | None) -
                         cluster.abort(member, unwanted)
                 cluster.bring_to_end(member)
             status = 0
+        except BaseException:  # told here: what is left of it is its status
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)
