@@ -8,7 +8,7 @@ import pytest
 
 from recovery.engine.lifecycle import hand as hands
 from recovery.engine.lifecycle.hand import Hand, Watch
-from recovery.engine.lifecycle.pace import BATCH_SECONDS, QUICK, Pace
+from recovery.engine.lifecycle.pace import ALONE, BATCH_SECONDS, LEAST_SLOW, QUICK, Pace
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.records import Decision, Task
 from tests.waiting import wait_until
@@ -52,9 +52,26 @@ def test_one_that_is_not_to_be_run_with_others() -> None:
     pace.note("a", 0.0001)
     pace.note_unfit("a")
     assert pace.room("a") == 1
-    for _ in range(8):
+    assert pace.is_quick("a") and not pace.fits("a")
+    for _ in range(ALONE):
+        assert pace.room("a") == 1
         pace.note("a", QUICK / 10)
+    assert pace.fits("a")
     assert pace.room("a") == 2
+
+
+def test_one_is_quick_that_takes_less_time_than_what_is_around_it() -> None:
+    pace = Pace(64)
+    pace.note("a", 0.01)
+    pace.note("b", 1.1 * LEAST_SLOW)
+    assert not pace.is_quick("a")
+    for _ in range(30):
+        pace.note_around(10.0)
+    assert (pace.is_quick("a"), pace.is_quick("b")) == (True, False)
+    assert rooms(pace, 6)[-1] == int(BATCH_SECONDS / 0.01)
+    for _ in range(30):
+        pace.note_around(0.001)
+    assert not pace.is_quick("a")
 
 
 def test_one_by_one_where_it_is_set_so() -> None:

@@ -117,10 +117,10 @@ class Slot:
         decision, following, began = here.decision, None, time.perf_counter()
         tried = self.trying.run(actor, here, span, self._let_go)
         result = tried.result
-        if self._batches is not None:
-            self._batches.note(actor, tried, time.perf_counter() - began)
         if tried.ended is not None:
             result, following = self.end(actor, tried.ended, here, until)
+        if self._batches is not None:
+            self._batches.note_alone(actor, tried, time.perf_counter() - began)
         if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more, and all is well
             log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()

@@ -49,6 +49,11 @@ class Batches:
         self._resources, self._applier, self._hints = resources, applier, hints
         self._pace, self._watch = Pace(resources.settings.batch_size), watch or Watch()
 
+    def note_alone(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
+        """An attempt that was by itself came to this, and took so long until its end was written."""
+        self.note(actor, tried, tried.seconds)
+        self._pace.note_around(seconds - tried.seconds)
+
     def note(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
         """An attempt took so long, and came to this."""
         self._pace.note(actor.name, seconds)
@@ -95,7 +100,7 @@ class Batches:
 
         def quick(name: str) -> bool:
             served = slot.may_take(name) and slot.actor(name).preferences.restarts_lost_attempts
-            return served and self._pace.is_quick(name)
+            return served and self._pace.fits(name)
 
         batch = Batch(self._resources, self._applier, slot, self._watch, self.note, quick)
         batch.run(claimed, until)

@@ -1,4 +1,8 @@
-"""How many tasks of an actor a slot takes at once: one, until they prove quick."""
+"""How many tasks of an actor a slot takes at once: one, until they prove quick.
+
+A quick task takes less time than what is around it: the reading of its arguments, and the writing of its end. That is
+measured as well, since it depends on how far the servers are away, and on who else uses them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import threading
 from dataclasses import dataclass
 
 QUICK = 0.005
-"""Seconds that a quick task takes: as much as a message and a claim of its own cost."""
+"""Seconds that a quick task takes in any case: as much as a message and a claim of its own cost."""
+LEAST_SLOW = 0.02
+"""Seconds from which on none is quick, whatever is around it."""
 BATCH_SECONDS = 0.05
 """What a batch takes, about: for so long a message may wait behind others, though another slot may be idle."""
 WEIGHT = 0.2
-"""Of the last task in the moving average: after one of 2 s some 25 quick ones prove that it was an exception."""
+"""Of the last task in a moving average: after one of 2 s some 25 quick ones prove that it was an exception."""
+ALONE = 5
+"""So many tasks are run by themselves after one that was not to be run with others."""
 
 
 @dataclass(slots=True)
@@ -18,6 +26,8 @@ class _Known:
     seconds: float
     size: int = 1
     """Of the last batch, at most; the next one may be twice as large."""
+    alone: int = 0
+    """So many more are to be run by themselves."""
 
 
 class Pace:
@@ -27,32 +37,46 @@ class Pace:
         self._most = most
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
+        self._around = 0.0
 
     def note(self, actor: str, seconds: float) -> None:
         """A task took so long."""
         with self._lock:
             known = self._known.setdefault(actor, _Known(seconds))
             known.seconds += WEIGHT * (seconds - known.seconds)
-            if known.seconds > QUICK:
+            known.alone = max(0, known.alone - 1)
+            if known.seconds > self._quick:
                 known.size = 1
+
+    def note_around(self, seconds: float) -> None:
+        """What is around a task that is run by itself took so long."""
+        with self._lock:
+            self._around += WEIGHT * (min(seconds, LEAST_SLOW) - self._around)
 
     def note_unfit(self, actor: str) -> None:
         """One was not to be run with others: so the next few are run by themselves."""
         with self._lock:
             known = self._known[actor]
-            known.seconds = max(known.seconds, 2 * QUICK)
-            known.size = 1
+            known.size, known.alone = 1, ALONE
 
     def is_quick(self, actor: str) -> bool:
-        """Whether its tasks may be run after others."""
+        """Whether its tasks take little time."""
         known = self._known.get(actor)
-        return known is not None and known.seconds <= QUICK
+        return known is not None and known.seconds <= self._quick
+
+    def fits(self, actor: str) -> bool:
+        """Whether its tasks may be run after others."""
+        return self.is_quick(actor) and not self._known[actor].alone
 
     def room(self, actor: str) -> int:
         """How many to take now; no more than twice as many as the last time."""
         with self._lock:
             known = self._known.get(actor)
-            if known is None or known.seconds > QUICK:
+            if known is None or known.alone or known.seconds > self._quick:
                 return 1
             known.size = max(1, min(self._most, 2 * known.size, int(BATCH_SECONDS / max(known.seconds, 1e-6))))
             return known.size
+
+    @property
+    def _quick(self) -> float:
+        return min(max(QUICK, self._around), LEAST_SLOW)
