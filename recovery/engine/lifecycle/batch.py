@@ -40,17 +40,31 @@ FEW = 100
 """Children that are written with others'."""
 
 Note = Callable[[Actor[..., Any], Tried, float], None]
-Quick = Callable[[str], bool]
+Fits = Callable[[str], int]
+
+
+class _Room:
+    """How many tasks of each actor there is room for in the next round."""
+
+    def __init__(self, fits: Fits) -> None:
+        self._fits, self._left = fits, dict[str, int]()
+
+    def takes(self, name: str) -> bool:
+        """Whether there is room for one more, which takes it."""
+        left = self._left.setdefault(name, self._fits(name))
+        self._left[name] = left - 1
+        return left > 0
 
 
 class Batch:
-    """What one slot has claimed at once. `quick` tells of which actors tasks may be run after others."""
+    """What one slot has claimed at once. `fits` tells how many of an actor's tasks may be run after
+    others."""
 
     def __init__(
-        self, resources: Resources, applier: Applier, slot: Slot, watch: Watch, note: Note, quick: Quick
+        self, resources: Resources, applier: Applier, slot: Slot, watch: Watch, note: Note, fits: Fits
     ) -> None:
         self._resources, self._applier, self._slot, self._watch = resources, applier, slot, watch
-        self._note, self._quick = note, quick
+        self._note, self._fits = note, fits
         self._store = resources.store
         self.results: dict[str, Result] = {}
         """{decision: what came of it}, but of those that were given back."""
@@ -140,10 +154,11 @@ class Batch:
         taken: list[ClaimedTask] = []
         try:
             left = [(here, one) for here, one in ended if one.decision.id in accepted]
+            room = _Room(self._fits)
             if may_take:
-                left = self._take_unlocked(left, taken)
+                left = self._take_unlocked(left, taken, room)
             heres = {one.decision.id: here for here, one in left}
-            take = partial(self._take_ready, heres, taken) if may_take else None
+            take = partial(self._take_ready, heres, taken, room) if may_take else None
             self._applier.submit_all([one for _, one in left], take)
         except StoreError:
             self._give_back([here.decision for here in taken])
@@ -194,14 +209,14 @@ class Batch:
         log.info(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
 
     def _take_unlocked(
-        self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask]
+        self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask], room: _Room
     ) -> list[tuple[ClaimedTask, Ended]]:
         """Claim what waited for nothing but one of these; which of these unlocked nothing that is claimed here. Its
         graph learns of that later, with what comes next."""
         ready: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
         for here, one in ended:
             for task, name in one.task.unlocks.items() if not one.decision.children else ():
-                if self._quick(name):
+                if room.takes(name):
                     ready[name, one.decision.epoch][record_id(one.process_id, task)] = here, one
                     break
         went_on: set[str] = set()
@@ -226,14 +241,14 @@ class Batch:
             raise
 
     def _take_ready(
-        self, heres: Mapping[str, ClaimedTask], taken: list[ClaimedTask], ready: Sequence[Ready]
+        self, heres: Mapping[str, ClaimedTask], taken: list[ClaimedTask], room: _Room, ready: Sequence[Ready]
     ) -> list[Decision]:
         """Claim of each process one task that became ready, which is `taken` then. `heres` are what ended here, by
         their ids."""
         wanted: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
         for some in ready:
             last = next((one for one in reversed(some.together) if one.decision.id in heres), None)
-            first = next((key for key, name in some.actors.items() if self._quick(name)), None)
+            first = next((key for key, name in some.actors.items() if room.takes(name)), None)
             if last is not None and first is not None:
                 wanted[some.actors[first], some.epoch][first] = heres[last.decision.id], last
         claimed: list[Decision] = []

@@ -98,11 +98,11 @@ class Batches:
         actor = slot.as_set(actor)
         claimed = self._claim(slot, actor, passes)
 
-        def quick(name: str) -> bool:
+        def fits(name: str) -> int:
             served = slot.may_take(name) and slot.actor(name).preferences.restarts_lost_attempts
-            return served and self._pace.fits(name)
+            return self._pace.fits(name) if served else 0
 
-        batch = Batch(self._resources, self._applier, slot, self._watch, self.note, quick)
+        batch = Batch(self._resources, self._applier, slot, self._watch, self.note, fits)
         batch.run(claimed, until)
         alone = {key: slot.run_alone(actor, key, passes[key]) for key in self._left(passes, claimed)}
         stale = dict.fromkeys(passes.keys() - {one.id for one in claimed}, Result.STALE_MESSAGE)
