@@ -44,7 +44,7 @@ def test_a_slow_one_has_them_taken_one_by_one_for_a_while() -> None:
         pace.note("a", 0.0001)
         needed += 1
     assert 10 <= needed < 40
-    assert rooms(pace, 2) == [4, 8], "and then it begins small"
+    assert rooms(pace, 1) == [4], "and then it begins small"
 
 
 def test_one_that_is_not_to_be_run_with_others() -> None:

@@ -22,7 +22,7 @@ ONE_WRITE = ("Decisions.finish", "Graphs.apply")
 """Steps that take a batch and write all of it into one document, which has no half."""
 
 
-BY_KEY = ("DecisionBatches.claim", "ProcessBatches.finish", "Requeues.requeue_unrun")
+BY_KEY = ("DecisionBatches.claim", "GraphBatches.apply", "ProcessBatches.finish", "Requeues.requeue_unrun")
 """Steps that take a batch as {id: something}."""
 
 

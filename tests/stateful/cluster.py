@@ -346,6 +346,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(patch.object(hand, "LONGEST", 1e9))
         still.enter_context(patch.object(hand, "SLOW", -1.0))
         still.enter_context(patch.object(Pace, "room", lambda *_: Batched.size))
+        still.enter_context(patch.object(Pace, "fits", lambda *_: Batched.size if Batched.size > 1 else 0))
         Batched.size = 1
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)
@@ -359,7 +360,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
 
 
 class Batched:
-    """How many tasks a slot takes at once, of an actor of which it has run one."""
+    """How many tasks a slot takes at once, and goes on with."""
 
     size = 1
 

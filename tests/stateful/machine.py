@@ -38,8 +38,10 @@ AT_APPLIES = (
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
 AT_BATCHES = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.complete_alone", "ProcessBatches.finish")
+AT_SEVERAL = ("GraphBatches.apply", "DecisionBatches.claim_ready")
 AT_WORK = (
     *AT_BATCHES,
+    *AT_SEVERAL,
     *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
     *("Pipeline.execute", "Requeues.requeue_unrun", *AT_APPLIES),
 )
@@ -59,7 +61,14 @@ AT_COMMANDS = (
     *("Redos.begin", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.move", "Redos.set_graph", "Redos.end"),
 )
 """Steps after which the records say something else, by who takes them: faults there tell most."""
-BULKS = (*AT_BATCHES, "Decisions.finish_and_claim", "Aborts.end_decisions", "Tasks.insert", "Decisions.insert")
+BULKS = (
+    *AT_BATCHES,
+    *AT_SEVERAL,
+    "Decisions.finish_and_claim",
+    "Aborts.end_decisions",
+    "Tasks.insert",
+    "Decisions.insert",
+)
 SPLITS = [kind for kind in HALFWAY if kind not in KILLS]
 
 
