@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.records import Graph
-from recovery.store import Finished, Store
+from recovery.store import Finished, GraphView, Store
 from recovery.store.lifecycle import graphs
 from tests.examples import examples
 from tests.store.writing import contents, is_about, is_close, put
@@ -227,23 +227,44 @@ def test_the_first_graph_stays(store: Store) -> None:
 PLANS = st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)
 
 
+def by_itself(store: Store, finished: list[Finished]) -> GraphView | None:
+    return store.graphs.apply("p", 0, finished)
+
+
+def with_others(store: Store, finished: list[Finished]) -> GraphView | None:
+    """Which are of another epoch, or not there."""
+    before = contents(store, "graphs")["another"]
+    views = store.graph_batches.apply({"another": (0, finished), "p": (0, finished), "none": (0, finished)})
+    assert contents(store, "graphs")["another"] == before
+    assert views.keys() == {"p"}
+    asked = store.graphs.view("p", finished)
+    assert views["p"] == asked, "as the server works it out"
+    return asked
+
+
+@pytest.mark.parametrize("apply", [by_itself, with_others])
 @given(plan=PLANS, together=st.integers(1, 4), data=st.data())
 @examples(15)
 def test_any_order_and_any_batches_end_complete(
-    store: Store, plan: list[set[int]], together: int, data: st.DataObject
+    store: Store,
+    apply: Callable[[Store, list[Finished]], GraphView | None],
+    plan: list[set[int]],
+    together: int,
+    data: st.DataObject,
 ) -> None:
     """Tasks with any dependencies on earlier ones: each is told ready once, after its dependencies, and all end."""
     deps = {f"t{n}": tuple(f"t{dep}" for dep in sorted(some) if dep < n) for n, some in enumerate(plan)}
     store.database["graphs"].delete_many({})
     graph(store, "start")
-    view = store.graphs.apply("p", 0, [Finished("start", deps, ())])
+    graph(store, "start", id="another", epoch=1)
+    view = apply(store, [Finished("start", deps, ())])
     assert view is not None
     ready, done = list(view.ready), set[str]()
     told = list(ready)
     while ready:
         batch = [ready.pop(data.draw(st.integers(0, len(ready) - 1))) for _ in range(min(together, len(ready)))]
         finished = [Finished(task, {}, [other for other in deps if task in deps[other]]) for task in batch]
-        view = store.graphs.apply("p", 0, finished)
+        view = apply(store, finished)
         assert view is not None
         done |= set(batch)
         assert all(set(deps[task]) <= done for task in view.ready)
@@ -252,3 +273,35 @@ def test_any_order_and_any_batches_end_complete(
     assert sorted(told) == sorted(deps)
     assert view.complete
     assert sorted(there(store).finished) == sorted(["start", *deps])
+
+
+@pytest.mark.parametrize("fields", [{"epoch": 1}, {"not_finished": {}}, {"finished": ("b",)}], ids=str)
+def test_of_several_what_is_not_as_it_should_be_is_left_as_it_is(store: Store, fields: dict[str, object]) -> None:
+    """Another epoch, or one of its tasks is not open: whoever has it applies it by itself."""
+    graph(store, id="q", not_finished={"a": store.now(), "b": store.now()})
+    graph(store, "a", **fields)
+    before = contents(store, "graphs")["p"]
+    both = [Finished("a", {}, ()), Finished("b", {}, ())]
+    assert store.graph_batches.apply({"p": (0, both), "q": (0, both)}).keys() == {"q"}
+    assert contents(store, "graphs")["p"] == before
+
+
+def test_of_several_one_that_was_applied_is_told_as_it_is(store: Store) -> None:
+    graph(store, "a", finished=("b",))
+    before = contents(store, "graphs")
+    view = store.graph_batches.apply({"p": (0, [Finished("b", {"c": ()}, ())])})["p"]
+    assert contents(store, "graphs") == before
+    assert (view.applied, view.ready, view.complete) == (True, ("c",), False)
+
+
+def test_of_several_one_that_is_large_or_spoilt_holds_up_no_other(store: Store) -> None:
+    """The large one is written, and not read."""
+    graph(store, id="large", not_finished={"a": store.now()} | {f"t{n}": store.now() for n in range(5_000)})
+    graph(store, id="q", not_finished={"a": store.now()})
+    graph(store, "a")
+    spoilt = {"q": {"_id": "p"}, "u": {"$set": {"finished": 3}}}
+    store.database.command("update", "graphs", updates=[spoilt], bypassDocumentValidation=True)
+    ended = [Finished("a", {}, ())]
+    views = store.graph_batches.apply({"p": (0, ended), "large": (0, ended), "q": (0, ended)})
+    assert views.keys() == {"q"}
+    assert contents(store, "graphs")["large"]["finished"] == ["a"]
