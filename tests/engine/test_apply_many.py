@@ -101,9 +101,11 @@ def test_applied_again_it_changes_nothing(world: World, orders: Orders, actor: s
         world.app.applier.submit_all(ended)
         if name == actor:
             break
+    world.app.applier.flush()  # deadlines, which are cleared for many at once
     kinds = ("processes", "tasks", "decisions", "graphs")
     before = {kind: list(world.store.database[kind].find()) for kind in kinds}
     world.app.applier.submit_all(ended)
+    world.app.applier.flush()
     assert {kind: list(world.store.database[kind].find()) for kind in kinds} == before
     orders.run_out()
 
