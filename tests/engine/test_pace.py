@@ -60,7 +60,7 @@ def test_one_that_is_not_to_be_run_with_others() -> None:
     assert pace.room("a") == 2
 
 
-def test_one_is_quick_that_takes_less_time_than_what_is_around_it() -> None:
+def test_one_is_quick_that_takes_less_time_than_the_writing_of_its_end() -> None:
     pace = Pace(64)
     pace.note("a", 0.015)
     pace.note("b", 1.1 * LEAST_SLOW)

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from recovery import metrics
@@ -39,8 +39,6 @@ class CallResult:
     outcome: Outcome
     children: tuple[Child, ...] = ()
     found: Classified | None = None
-    seconds: float = 0.0
-    """That the function took."""
 
 
 def call(
@@ -60,9 +58,7 @@ def call(
         return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
-        began = time.perf_counter()
-        came_of = _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)
-        return came_of and replace(came_of, seconds=time.perf_counter() - began)
+        return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)
 
 
 def _run(

@@ -33,6 +33,9 @@ def apply_alone(resources: Resources, together: Sequence[Ended]) -> list[Ended]:
     if store.graphs.complete_alone(list(results), START_TASK) < len(results):
         complete = set(store.graphs.complete(list(results)))
         results = {key: value for key, value in results.items() if key in complete}
-    ended = store.process_batches.finish(results) if results else set[str]()
-    counting.finished_alone({one.process_id: one.decision.actor for one in together if one.process_id in ended})
-    return [one for one in together if one.process_id in ended]
+    if not results:
+        return []
+    ends = store.process_batches.finish(results)
+    by_this = {one.process_id: one.decision.actor for one in together if one.process_id in ends.by_this}
+    counting.finished_alone(by_this)
+    return [one for one in together if one.process_id in ends.there]

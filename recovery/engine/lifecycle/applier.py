@@ -122,14 +122,26 @@ class Applier:
     def _apply_groups(self, groups: Sequence[Sequence[Ended]], take: TakeEach | None = None) -> None:
         """Apply groups of decisions, each of one process and epoch. One's records must not hold up the others: what is
         wrong with them is told. Errors of servers are raised, when all were tried."""
-        together_applied = self._together(groups, take)
+        # A span is of one process.
+        fit = [] if tracing.is_on() else [group for group in groups if not self._large.knows(group[0].process_id)]
+        fit = fit if len(fit) > 1 else []
+        others = set(map(id, fit))
+        left = [group for group in groups if id(group) not in others]
         failed: Exception | None = None
-        for group, effect in zip(groups, together_applied, strict=True):
+        for some in batches(fit, TOGETHER):
             try:
+                effects = apply_many(self._resources, some, take)
+            except Exception as error:
+                failed = error
+                continue
+            for group, effect in zip(some, effects, strict=True):
                 if effect is not None:
                     self._note(group, effect)
                 else:
-                    self._hand_on(group, take_one(group, take))
+                    left.append(group)
+        for group in left:
+            try:
+                self._hand_on(group, take_one(group, take))
             except Exception as error:
                 if is_of_servers(error):
                     failed = error
@@ -137,16 +149,6 @@ class Applier:
                     tell(group[0].decision.id, error)
         if failed is not None:
             raise failed
-
-    def _together(self, groups: Sequence[Sequence[Ended]], take: TakeEach | None) -> Sequence[Effect | None]:
-        """Apply those that can be with others; what came of each. A span is of one process."""
-        fit = [] if tracing.is_on() else [group for group in groups if not self._large.knows(group[0].process_id)]
-        if len(fit) < 2:
-            return [None for _ in groups]
-        effects: dict[int, Effect | None] = {}
-        for some in batches(fit, TOGETHER):
-            effects |= zip(map(id, some), apply_many(self._resources, some, take), strict=True)
-        return [effects.get(id(group)) for group in groups]
 
     def apply(self, together: Sequence[Ended]) -> list[Applied]:
         """Apply decisions of one process and epoch now; what came of each. One that failed comes alone."""

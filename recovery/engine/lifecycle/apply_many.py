@@ -9,10 +9,11 @@ done what was done of it here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from recovery.engine.isolation import is_of_servers, tell
+from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.engine.lifecycle.apply import CHILDREN, finished_of, with_actors
 from recovery.engine.lifecycle.complete import Complete, finish_many
 from recovery.engine.lifecycle.steps import Applied, Effect, Ended, Take, enqueue, records_of_children
@@ -20,6 +21,8 @@ from recovery.engine.resources import Resources
 from recovery.records import Decision
 from recovery.records.ids import record_id
 from recovery.store import GraphView
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ def apply_many(
     """Apply groups of decisions, each of one process and epoch. None: this one is to be applied by itself. Errors of
     servers are raised."""
     by_process = {together[0].process_id: together for together in groups if _is_plain(together)}
+    if not by_process:
+        return [None for _ in groups]
     try:
         views = _applied(resources, list(by_process.values()))
         ready = {
@@ -62,7 +67,8 @@ def apply_many(
     except Exception as error:
         if is_of_servers(error):
             raise
-        tell(groups[0][0].decision.id, error)
+        # By itself each is told that is to blame.
+        log.debug("%d processes are not applied together (%s)", len(by_process), in_a_line(error))
         return [None for _ in groups]
     effects = {key: _effect(view, key in over) for key, view in views.items()}
     return [effects.get(key) if by_process.get(key := one[0].process_id) is one else None for one in groups]

@@ -116,11 +116,11 @@ class Slot:
     ) -> tuple[Result, ClaimedTask | None]:
         decision, following, began = here.decision, None, time.perf_counter()
         tried = self.trying.run(actor, here, span, self._let_go)
-        result = tried.result
+        result, took = tried.result, time.perf_counter() - began
         if tried.ended is not None:
             result, following = self.end(actor, tried.ended, here, until)
         if self._batches is not None:
-            self._batches.note_alone(actor, tried, time.perf_counter() - began)
+            self._batches.note_alone(actor, tried, took, time.perf_counter() - began - took)
         if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more, and all is well
             log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()

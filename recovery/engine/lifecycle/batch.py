@@ -76,7 +76,11 @@ class Batch:
         servers are raised, and what has not begun then is given back."""
         round_ = [ClaimedTask(one) for one in claimed]
         while round_:
-            hand = Hand(self._with_outcomes(round_))
+            try:
+                hand = Hand(self._with_outcomes(round_))
+            except Exception:
+                self._give_back([here.decision for here in round_])
+                raise
             try:
                 with self._watch.over(hand, self._relieve):
                     while (here := hand.next()) is not None:
@@ -97,7 +101,9 @@ class Batch:
             return list(round_)
         try:
             found = self._store.decisions.known_outcomes(list({key: None for some in missing.values() for key in some}))
-        except StoreError as error:  # each asks again, and what it then can't know it gives back
+        except Exception as error:
+            if is_of_servers(error):
+                raise
             log.debug("what %d tasks waited for is not read together (%s)", len(missing), error)
             return list(round_)
         return [here.knowing(found, missing.get(here.decision.id, ())) for here in round_]

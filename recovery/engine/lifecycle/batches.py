@@ -14,6 +14,7 @@ batches.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,10 @@ class Batches:
         self._resources, self._applier, self._hints = resources, applier, hints
         self._pace, self._watch = Pace(resources.settings.batch_size), watch or Watch()
 
-    def note_alone(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
-        """An attempt that was by itself came to this, and took so long until its end was written."""
-        self.note(actor, tried, tried.seconds)
-        self._pace.note_around(seconds - tried.seconds)
+    def note_alone(self, actor: Actor[..., Any], tried: Tried, seconds: float, end: float) -> None:
+        """An attempt that was by itself took so long, and came to this, and to write and apply that took so long."""
+        self.note(actor, tried, seconds)
+        self._pace.note_around(end)
 
     def note(self, actor: Actor[..., Any], tried: Tried, seconds: float) -> None:
         """An attempt took so long, and came to this."""
@@ -65,7 +66,7 @@ class Batches:
         What came of the first. Errors of servers are raised."""
         until, others = time.monotonic() + GO_ON_FOR, self._room(slot, actor) - 1
         more = self._hints(actor.name, others) if others and _is_message(first) else []
-        result = self._run(slot, actor, [first, *more], until).get(first.decision_id, Result.CLAIM_LOST)
+        result = self._run(slot, actor, [first, *more], until).get(first, Result.CLAIM_LOST)
         if result is Result.BLOCKED or len(more) < others:
             return result
         while time.monotonic() < until and (room := self._room(slot, actor)) > 1:
@@ -87,15 +88,21 @@ class Batches:
 
     def _run(
         self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
-    ) -> Mapping[str, Result]:
-        """Do the tasks of messages together; {decision: what came of it}, but of those that were given back."""
-        passes: dict[str, str] = {}
-        for one in messages:
-            passes.setdefault(one.decision_id, one.pass_key)
-        again = [one for one in messages if passes[one.decision_id] != one.pass_key]
-        if len(passes) < 2 or again:  # of one of two its pass is stale
-            return {one.decision_id: slot.run_alone(actor, one.decision_id, one.pass_key) for one in messages}
-        actor = slot.as_set(actor)
+    ) -> Mapping[MessageId, Result]:
+        """Do the tasks of messages together; what came of each, but of those that were given back. Of two messages of
+        one task one is stale, and nobody knows which: each is looked at by itself."""
+        of_task = Counter(one.decision_id for one in messages)
+        single = [one for one in messages if of_task[one.decision_id] == 1]
+        by_themselves = [one for one in messages if of_task[one.decision_id] > 1 or len(single) == 1]
+        came_of = self._run_together(slot, slot.as_set(actor), single, until) if len(single) > 1 else {}
+        for one in by_themselves:
+            came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key)
+        return came_of
+
+    def _run_together(
+        self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
+    ) -> dict[MessageId, Result]:
+        passes = {one.decision_id: one.pass_key for one in messages}
         claimed = self._claim(slot, actor, passes)
 
         def fits(name: str) -> int:
@@ -106,7 +113,8 @@ class Batches:
         batch.run(claimed, until)
         alone = {key: slot.run_alone(actor, key, passes[key]) for key in self._left(passes, claimed)}
         stale = dict.fromkeys(passes.keys() - {one.id for one in claimed}, Result.STALE_MESSAGE)
-        return {**stale, **batch.results, **alone}
+        results = {**stale, **batch.results, **alone}
+        return {one: results[one.decision_id] for one in messages if one.decision_id in results}
 
     def _claim(self, slot: Slot, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
         limits = actor.preferences.worker_timeout, actor.preferences.task_limit

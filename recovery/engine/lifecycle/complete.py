@@ -6,7 +6,7 @@ for many at once): cut off in between, the graph is looked at again, and its pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery import tracing
@@ -43,29 +43,41 @@ class Complete:
 
 def finish_many(resources: Resources, complete: Sequence[Complete]) -> set[str]:
     """`finish_process` of several at once, as long as all is plain: never done again or reopened, with a small result.
-    Which have ended by this; the others are to be finished each by itself."""
-    store, kept = resources.store, {one.process_id: known_values(one.together) for one in complete}
+    Which are over, by this or before; the others are to be finished each by itself."""
+    store = resources.store
     counts = store.decisions.counts([one.process_id for one in complete if not are_all(one.together)])
     whole = [one for one in complete if counts.get(one.process_id, 0) <= one.view.finished and not one.view.epoch]
     found = store.process_batches.ending([one.process_id for one in whole]) if whole else {}
-    plain = {key: process for key, process in found.items() if _is_plain(process)}
-    starts = [record_id(key, one.start_task) for key, one in plain.items() if one.start_task not in kept[key]]
-    for key, outcome in store.decisions.known_outcomes(starts).items():
-        process_id, task = split_record_id(key)
-        kept[process_id][task] = outcome
+    plain = {key: process for key, process in found.items() if not (process.epoch or process.reopened)}
+    over = {key for key, process in plain.items() if process.state is not ProcessState.RUNNING}
+    run = {key: process for key, process in plain.items() if key not in over}
+    kept = {one.process_id: known_values(one.together) for one in complete if one.process_id in run}
+    for wanted in (
+        lambda key: [run[key].start_task],
+        lambda key: kept[key][run[key].start_task].waits if run[key].start_task in kept[key] else (),
+    ):
+        _read_all(resources, kept, {key: wanted(key) for key in run})
     results: dict[str, str] = {}
-    for key, process in plain.items():
+    for key, process in run.items():
         try:
             results[key] = _result(resources, process, SMALL, kept[key])
         except (RecursionError, TooLarge, DamagedRecord, NotReady):
             continue  # by itself it is told, or the process broken for it
-    ended = store.process_batches.finish(results) if results else set[str]()
-    counting.ended(ProcessState.FINISHED, [plain[key] for key in ended])
-    return ended
+    if results:
+        ends = store.process_batches.finish(results)
+        counting.ended(ProcessState.FINISHED, [run[key] for key in ends.by_this])
+        over |= ends.there
+    return over
 
 
-def _is_plain(process: Process) -> bool:
-    return process.state is ProcessState.RUNNING and not (process.epoch or process.reopened)
+def _read_all(
+    resources: Resources, kept: Mapping[str, dict[str, Outcome]], wanted: Mapping[str, Iterable[str]]
+) -> None:
+    """Have {process: {task: its outcome}} of these tasks as well, as far as that can be read for all at once."""
+    keys = [record_id(key, task) for key, tasks in wanted.items() for task in tasks if task not in kept[key]]
+    for key, outcome in resources.store.decisions.known_outcomes(keys).items():
+        process_id, task = split_record_id(key)
+        kept[process_id][task] = outcome
 
 
 def known_values(together: Sequence[Ended]) -> dict[str, Outcome]:

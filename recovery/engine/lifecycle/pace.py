@@ -1,7 +1,7 @@
 """How many tasks of an actor a slot takes at once: one, until they prove quick.
 
-A quick task takes less time than what is around it: the reading of its arguments, and the writing of its end. That is
-measured as well, since it depends on how far the servers are away, and on who else uses them.
+A quick task takes less time than the writing of its end, which is measured as well: it depends on how far the servers
+are away, and on who else uses them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 QUICK = 0.0125
 """Seconds that a quick task takes in any case: some five times what a message, a claim and an end of its own cost."""
 LEAST_SLOW = 0.02
-"""Seconds from which on none is quick, whatever is around it."""
+"""Seconds from which on none is quick, whatever its end costs."""
 BATCH_SECONDS = 0.05
 """What a batch takes, about: for so long a message may wait behind others, though another slot may be idle."""
 WEIGHT = 0.2
@@ -49,7 +49,7 @@ class Pace:
                 known.size = 1
 
     def note_around(self, seconds: float) -> None:
-        """What is around a task that is run by itself took so long."""
+        """To write and apply the end of a task that was run by itself took so long."""
         with self._lock:
             self._around += WEIGHT * (min(seconds, LEAST_SLOW) - self._around)
 

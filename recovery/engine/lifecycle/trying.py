@@ -45,8 +45,6 @@ class Tried:
     """Of the error that there was."""
     damaged: DamagedRecord | None = None
     """For what the task ended with an error, if it was that."""
-    seconds: float = 0.0
-    """That its function took."""
 
 
 class Trying:
@@ -80,16 +78,15 @@ class Trying:
             ran = CallResult(of_error(error, decision))  # nothing that was found has helped
         if ran is None:
             return Tried(None)
-        seconds = ran.seconds
         kind = ran.outcome.error.kind if ran.outcome.error is not None else None
         if ran.found is not None:
             ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran, self._host)
             if retried is not None:
                 let_go()
             if ran is None:
-                return Tried(None, Result.RETRIED if retried else stale_result(decision), kind, None, seconds)
+                return Tried(None, Result.RETRIED if retried else stale_result(decision), kind)
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
-        return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged, seconds)
+        return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
 
     def _task(self, decision: Decision) -> Task:
         task = decision.task() or self._resources.store.tasks.get(decision.id)

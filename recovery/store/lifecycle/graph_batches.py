@@ -65,13 +65,13 @@ class GraphBatches:
 
 def _view(found: Document, finished: Sequence[Finished]) -> GraphView | None:
     """What `Graphs.view` has the server work out; None of a graph that another program wrote."""
-    links, over, left = found.get("links"), found.get("finished"), found.get("notFinished")
-    if not (isinstance(links, dict) and isinstance(over, list) and isinstance(left, dict)):
+    links, over, left, epoch = (found.get(name) for name in ("links", "finished", "notFinished", "epoch"))
+    if not (isinstance(links, dict) and isinstance(over, list) and isinstance(left, dict) and isinstance(epoch, int)):
         return None
     tasks = [one.task for one in finished]
     applied = set(tasks) <= {one for one in over if isinstance(one, str)}
     return GraphView(
-        epoch=found["epoch"],
+        epoch=epoch,
         registered=applied or tasks[0] in left,
         applied=applied,
         ready=tuple(one for one in candidates_of(finished) if _is_empty(links.get(one))),

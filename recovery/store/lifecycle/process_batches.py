@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pymongo.collection import Collection
 
@@ -18,6 +19,15 @@ from recovery.store.reading import readable
 from recovery.store.splitting import update_each
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Which processes were finished by an update, and which are finished: by this one, or before. The first may lack
+    some, where two were at it in the same millisecond."""
+
+    by_this: set[str]
+    there: set[str]
+
+
 @translated
 class ProcessBatches:
     """The collection `processes`."""
@@ -29,16 +39,17 @@ class ProcessBatches:
         """`Processes.ending` of those of these that are there and can be read, {process: it, briefly}."""
         return {one.id: one for one in readable(Process, find_keys(self._current, process_ids, ENDING), brief_of)}
 
-    def finish(self, results: Mapping[str, str]) -> set[str]:
-        """`Processes.finish` of {process: its result}, of those that are plain: which were ended by this."""
+    def finish(self, results: Mapping[str, str]) -> Ends:
+        """`Processes.finish` of {process: its result}, of those that are plain."""
         guard: Document = {"state": RUNNING, "epoch": 0, "reopened": None}
         ended = {"state": FINISHED, "result": by_id(results), "endedAt": "$$NOW"}
         stages: list[Document] = [{"$set": ended}, {"$unset": "recoveryTime"}]
         written = update_each(self._committed, list(results), guard, stages)
         if written.whole and written.count == len(results):
-            return set(results)
+            return Ends(set(results), set(results))
         found = list(find_keys(self._committed, results, {"endedAt": True}, {"state": FINISHED}))
         # The server's time is the same for the whole of an update.
-        ((at, count),) = Counter(one.get("endedAt") for one in found).most_common(1) or [(None, 0)]
-        ours = {one["_id"] for one in found if one.get("endedAt") == at}
-        return ours if count == written.count else set()
+        moments = Counter(one.get("endedAt") for one in found)
+        ours = [at for at, count in moments.items() if count == written.count and at is not None]
+        by_this = {one["_id"] for one in found if len(ours) == 1 and one.get("endedAt") == ours[0]}
+        return Ends(by_this, {one["_id"] for one in found})
