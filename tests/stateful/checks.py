@@ -53,6 +53,9 @@ class Memory:
     """{decision: how often its task was restarted}"""
     restarts: Counter[str] = field(default_factory=Counter)
     """{process: how often an operator began to restart it, or tasks of it}"""
+    of_all: list[frozenset[str]] = field(default_factory=list)
+    """Of each restart of all that failed: the processes that there were when an operator began it. While it is carried
+    out others may be started, and fail."""
     aborts: set[str] = field(default_factory=set)
     """Processes that an operator began to abort."""
     settled: set[str] = field(default_factory=set)
@@ -116,6 +119,10 @@ class Memory:
         """Whether more may be listed of a process than is broken: see `excused`; or whoever is at that pauses."""
         return process_id in self.excused or any(process_id in under_way for under_way in self._listing.values())
 
+    def restarts_of(self, process_id: str) -> int:
+        """How often it may have been restarted, at most."""
+        return self.restarts[process_id] + sum(process_id not in there for there in self.of_all)
+
     def check(self, found: Documents) -> None:
         """What holds after every step."""
         assert not self.wrong, self.wrong
@@ -154,7 +161,7 @@ class Memory:
     def _restarted(self, key: str, life: int, document: dict[str, Any]) -> None:
         before = self.lives[key]
         again = life // EPOCH > before // EPOCH
-        assert before < life and life % EPOCH <= self.restarts[key.partition("/")[0]], (
+        assert before < life and life % EPOCH <= self.restarts_of(key.partition("/")[0]), (
             f"nobody restarted it: {document}"
         )
         ended = self.outcomes.get((key, before))
@@ -172,7 +179,7 @@ class Memory:
             state, reopened = document["state"], document.get("reopened") or 0
             life = (key, document.get("epoch") or 0, reopened)
             assert self.over.get(key, state) == state, f"process {key} was {self.over[key]}, and is {state}"
-            assert reopened <= self.restarts[key] + len(self.epochs[key]), f"nobody set it running again: {document}"
+            assert reopened <= self.restarts_of(key) + len(self.epochs[key]), f"nobody set it running again: {document}"
             if state == "running":
                 assert life not in self.ends, f"process {key} had ended: {self.ends[life]}"
                 continue

@@ -256,6 +256,7 @@ class Protocol(RuleBasedStateMachine):
             process_id, task = self.cluster.failed(which)
         ids = [process_id] if process_id is not None else self.cluster.processes()
         self.memory.restarts.update(ids)
+        self.memory.of_all += [frozenset(ids)] if process_id is None else []
         one = task if what == "a task" else None
         self._operate(who, faults, lambda: self.cluster.restart(self.members[who], process_id, one))
 
