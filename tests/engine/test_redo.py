@@ -17,6 +17,7 @@ from recovery import Promise
 from recovery.engine import read_each
 from recovery.engine.lifecycle.steps import Ended
 from recovery.engine.operations.redo import preview_redo, redo, redo_process
+from recovery.engine.operations.restart import restart
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.records import ProcessState
@@ -228,8 +229,31 @@ def test_what_fails_beside_it_breaks_the_process_once_more(world: World) -> None
     (task,) = (key for key, one in decisions.items() if one.actor == "good")
     seen = redo_process(world.app.resources, process_id, "again", [task])
     assert seen.failed == tuple(key for key, one in decisions.items() if one.actor == "bad")
+    assert (there := world.store.graphs.get(process_id)) is not None and not there.failed, "nobody is told of it yet"
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN
     assert [one.actor for one in world.store.interruptions.of_process(process_id)] == ["bad"]
+
+
+def test_what_is_broken_is_listed_though_another_failure_beside_it_is_restarted(world: World) -> None:
+    """A process of which two tasks failed is done again from a third one. Whoever restarts the first that fails then
+    does not take off the list what the process is broken for."""
+    bad = world.app.actor("bad")(lambda: 1 // 0)
+    worse = world.app.actor("worse")(lambda: 1 // 0)
+    world.app.process("order")(lambda: [bad.schedule(), worse.schedule()])
+    process_id = world.app.start("order")
+    world.bring_to_end(process_id)
+    world.scan()
+    tasks = {one.actor: key for key, one in world.decisions(process_id).items()}
+    assert len(world.store.interruptions.of_process(process_id)) == 2
+    redo_process(world.app.resources, process_id, "again", [tasks["bad"]])
+    world.pump(serve={"bad": world.app.actors["bad"]})  # it fails again, and breaks the process
+    assert world.process(process_id).state is ProcessState.BROKEN
+    restart(world.app.resources, process_id, tasks["bad"])
+    listed = [one.actor for one in world.store.interruptions.of_process(process_id)]
+    assert listed or world.process(process_id).state is ProcessState.RUNNING
+    assert world.bring_to_end(process_id).state is ProcessState.BROKEN
+    world.scan()
+    assert {one.actor for one in world.store.interruptions.of_process(process_id)} >= {"worse"}
 
 
 def test_who_works_on_what_is_kept_goes_on(world: World) -> None:

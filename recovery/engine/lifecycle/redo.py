@@ -1,8 +1,8 @@
 """Tasks of a process done again, with all that depends on them, in a new epoch of it.
 
     begin (the commit point) → what is done again: waiting, in the new epoch → what that had scheduled: dropped
-    → what is kept: in the new epoch, as it is → graph: made anew from the decisions → not pending
-    → enqueue what is ready
+    → what is kept: in the new epoch, as it is → what of that has failed: to be applied again
+    → graph: made anew from the decisions → not pending → enqueue what is ready
 
 From the first on no result of what is done again is taken that was begun before: it waits, and its pass is gone. What
 is kept and is being worked on goes on: who has the pass has it in the new epoch as well. Nothing else is done about the
@@ -41,7 +41,11 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     redos.move(process_id, epoch)
     store.interruptions.remove_past(process_id, process.reopened or 0)
     decisions = dict(store.decisions.of_processes([process_id])).get(process_id, {})
-    graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout)
+    # It is listed for this life when it is applied in it. Until then nothing has failed: of a process that broke for
+    # another task, which is restarted, nobody would learn what it is broken for.
+    failed = {task: one.outcome.pass_key for task, one in decisions.items() if one.failed and one.outcome is not None}
+    redos.fail_again(process_id, epoch, failed)
+    graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout).evolve(failed={})
     redos.set_graph(graph)
     ended = redos.end(process_id, epoch)
     # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.

@@ -7,7 +7,7 @@ it is done. Index `_id`: a process's records are one range of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -28,6 +28,7 @@ from recovery.store.lifecycle.tasks import insert_missing
 KEPT_LIVES = 20
 """Of what a process had come to before: who restarts it more often looks at the last ones."""
 BATCH = 1000
+FINISHED = DecisionState.FINISHED.value
 
 _LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
 _PUT_BACK = (
@@ -159,6 +160,15 @@ class Redos:
         """Take all decisions that are there to this epoch, as they are: how many."""
         before = {**record_range(process_id), "epoch": {"$lt": epoch}}
         return self._decisions.update_many(before, {"$set": {"epoch": epoch}}).modified_count
+
+    def fail_again(self, process_id: str, epoch: int, passes: Mapping[str, str]) -> int:
+        """Have what is kept and has failed, {task: its outcome's pass}, applied in the new epoch: due now."""
+        changed = 0
+        for ids in _pages(process_id, passes):
+            theirs = {"$in": [passes[split_record_id(key)[1]] for key in ids]}
+            failed = {"_id": {"$in": ids}, "epoch": epoch, "state": FINISHED, "outcome.pass": theirs}
+            changed += self._decisions.update_many(failed, [{"$set": {"recoveryTime": "$$NOW"}}]).modified_count
+        return changed
 
     def release(self, process_id: str, epoch: int, tasks: Collection[str]) -> None:
         """Forget what tasks that were put back had scheduled: it is dropped."""
