@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from recovery import metrics
 from recovery.engine import Ended, Slot, read_each
+from recovery.engine.lifecycle.apply_many import apply_many
 from recovery.engine.operations.redo import redo_process
 from recovery.errors import StoreUnavailable
 from recovery.records import ProcessState
@@ -194,6 +196,64 @@ def test_a_graph_that_lacks_a_task_ends_no_process(world: World, orders: Orders)
         patch.setattr(ProcessBatches, "finish", looked)
         world.app.applier.submit_all(ended)
     assert states.keys() == set(orders.ids) - {orders.ids[3]}
+    orders.run_out()
+
+
+def test_what_another_has_ended_meanwhile_is_over_and_not_applied_again(
+    world: World, orders: Orders, calls: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers have the last tasks of the same processes. Those that they end are counted, each once."""
+    for actor in ("order", "item"):
+        world.app.applier.submit_all(orders.end(actor))
+    ended, real = orders.end("pack"), ProcessBatches.ending
+    before = finished_orders()
+
+    def overtaken(self: Any, ids: Any) -> Any:
+        found = real(self, ids)
+        for process_id in orders.ids[:3]:
+            assert world.store.processes.finish(process_id, 0, '["by another"]')
+        return found
+
+    monkeypatch.setattr(ProcessBatches, "ending", overtaken)
+    calls.clear()
+    world.app.applier.submit_all(ended)
+    assert (calls["GraphBatches.apply"], calls.get("Graphs.apply", 0)) == (1, 0)
+    assert finished_orders() == before + 2
+    monkeypatch.setattr(ProcessBatches, "ending", real)
+    calls.clear()
+    world.app.applier.submit_all(ended)
+    assert calls == {"GraphBatches.apply": 1}, "they are over"
+
+
+def finished_orders() -> float:
+    return float(metrics.PROCESSES_ENDED.labels("order", "finished")._value.get())
+
+
+def test_where_none_can_be_applied_with_others_nothing_is_told(world: World, orders: Orders) -> None:
+    ended = orders.end("order")
+    restarted = [[Ended(one.task, one.decision.evolve(restarts=1))] for one in ended]
+    before = failed_steps()
+    assert apply_many(world.app.resources, restarted) == [None] * ORDERS
+    assert failed_steps() == before
+    orders.run_out()
+
+
+def test_a_graph_of_no_epoch_is_its_own_damage(world: World, orders: Orders, calls: dict[str, int]) -> None:
+    ended = orders.end("order")
+    real = GraphBatches.apply
+
+    def spoilt(self: Any, groups: Any) -> Any:
+        change = {"q": {"_id": orders.ids[1]}, "u": {"$set": {"epoch": "none"}}}
+        world.store.database.command("update", "graphs", updates=[change], bypassDocumentValidation=True)
+        return real(self, groups)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphBatches, "apply", spoilt)
+        calls.clear()
+        world.app.applier.submit_all(ended)
+    assert calls["Graphs.apply"] == 1, "the others are done"
+    whole = {"q": {"_id": orders.ids[1]}, "u": {"$set": {"epoch": 0}}}
+    world.store.database.command("update", "graphs", updates=[whole])
     orders.run_out()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
@@ -9,8 +10,11 @@ from unittest.mock import patch
 import pytest
 
 from recovery import metrics
+from recovery.engine.lifecycle.trying import Result
 from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.records import Outcome, to_document
+from recovery.records.ids import new_pass
+from recovery.store.lifecycle.decision_batches import DecisionBatches
 from recovery.store.lifecycle.requeues import Requeues
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import DEATHS
@@ -154,6 +158,27 @@ def test_another_attempt_overtakes_one_of_a_batch(cluster: Cluster) -> None:
         by_another is not None and cluster.database["decisions"].find_one({"_id": ids[1]})["pass"] == by_another["pass"]
     )
     assert states(cluster)[:4] == ["finished"] * 4
+    bring_to_rest(cluster, programs)
+
+
+def test_of_two_messages_of_a_task_each_is_looked_at_by_itself(cluster: Cluster) -> None:
+    """One of them is stale. The others are claimed together all the same, and the first is told what came of it."""
+    programs, member = alone(cluster), cluster.member()
+    batches, run = member.slot._batches, cluster.app.actors["run"]
+    assert batches is not None
+    first, *others = cluster.hints("run", LEAVES + 1)
+    stale, claims = replace(first, pass_key=new_pass()), list[int]()
+    real = DecisionBatches.claim
+
+    def claim(self: Any, actor: str, passes: Any, *rest: Any) -> Any:
+        claims.append(len(passes))
+        return real(self, actor, passes, *rest)
+
+    with patch.object(DecisionBatches, "claim", claim):
+        came_of = batches._run(member.slot, run, [first, *others, stale], float("inf"))
+    assert claims == [LEAVES]
+    assert (came_of[first], came_of[stale]) == (Result.FINISHED, Result.STALE_MESSAGE)
+    assert {came_of[one] for one in others} == {Result.FINISHED}
     bring_to_rest(cluster, programs)
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
@@ -19,15 +17,15 @@ from recovery.engine.actors.call import pass_of
 from recovery.engine.actors.context import attempting
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
-from recovery.engine.lifecycle.apply_many import Ready
 from recovery.engine.lifecycle.hand import Hand, Watch
+from recovery.engine.lifecycle.inputs import with_outcomes
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended, requeue_unrun
+from recovery.engine.lifecycle.taking import Fits, Taking
 from recovery.engine.lifecycle.trying import Result, Tried, stale_results
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError
 from recovery.records import Decision, Outcome
-from recovery.records.ids import new_pass, record_id
 
 if TYPE_CHECKING:
     from recovery.engine.lifecycle.attempt import Slot
@@ -40,20 +38,6 @@ FEW = 100
 """Children that are written with others'."""
 
 Note = Callable[[Actor[..., Any], Tried, float], None]
-Fits = Callable[[str], int]
-
-
-class _Room:
-    """How many tasks of each actor there is room for in the next round."""
-
-    def __init__(self, fits: Fits) -> None:
-        self._fits, self._left = fits, dict[str, int]()
-
-    def takes(self, name: str) -> bool:
-        """Whether there is room for one more, which takes it."""
-        left = self._left.setdefault(name, self._fits(name))
-        self._left[name] = left - 1
-        return left > 0
 
 
 class Batch:
@@ -77,7 +61,7 @@ class Batch:
         round_ = [ClaimedTask(one) for one in claimed]
         while round_:
             try:
-                hand = Hand(self._with_outcomes(round_))
+                hand = Hand(with_outcomes(self._store, round_))
             except Exception:
                 self._give_back([here.decision for here in round_])
                 raise
@@ -89,24 +73,6 @@ class Batch:
                 self._put_down(hand, may_take=False)
                 raise
             round_ = self._put_down(hand, may_take=time.monotonic() < until)
-
-    def _with_outcomes(self, round_: Sequence[ClaimedTask]) -> list[ClaimedTask]:
-        """These, each with what it waited for, as far as that can be read for all at once."""
-        missing: dict[str, list[str]] = {}
-        for here in round_:
-            task = here.decision.task()
-            if task is not None and (names := [name for name in task.deps if name not in here.outcomes]):
-                missing[here.decision.id] = [record_id(task.process_id, name) for name in names]
-        if len(missing) < 2:
-            return list(round_)
-        try:
-            found = self._store.decisions.known_outcomes(list({key: None for some in missing.values() for key in some}))
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            log.debug("what %d tasks waited for is not read together (%s)", len(missing), error)
-            return list(round_)
-        return [here.knowing(found, missing.get(here.decision.id, ())) for here in round_]
 
     def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
         """Run one; where another program spoilt what it needs, that is told, and the others go on."""
@@ -157,19 +123,17 @@ class Batch:
     def _write(self, ended: Sequence[tuple[ClaimedTask, Ended]], *, may_take: bool) -> list[ClaimedTask]:
         """Finish these, and have them applied; what became ready by them, and was claimed here."""
         accepted = self._finish([one for _, one in ended])
-        taken: list[ClaimedTask] = []
+        heres = {one.decision.id: here for here, one in ended if one.decision.id in accepted}
+        left = [one for _, one in ended if one.decision.id in accepted]
+        taking = Taking(self._resources, self._slot, heres, self._fits)
         try:
-            left = [(here, one) for here, one in ended if one.decision.id in accepted]
-            room = _Room(self._fits)
             if may_take:
-                left = self._take_unlocked(left, taken, room)
-            heres = {one.decision.id: here for here, one in left}
-            take = partial(self._take_ready, heres, taken, room) if may_take else None
-            self._applier.submit_all([one for _, one in left], take)
+                left = taking.unlocked(left)
+            self._applier.submit_all(left, taking.ready if may_take else None)
         except StoreError:
-            self._give_back([here.decision for here in taken])
+            self._give_back([here.decision for here in taking.taken])
             raise
-        return taken
+        return taking.taken
 
     def _finish(self, ended: Sequence[Ended]) -> set[str]:
         by_actor: dict[str, list[Ended]] = defaultdict(list)
@@ -213,57 +177,6 @@ class Batch:
     def _tell(self, decision: Decision) -> None:
         took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
         log.info(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
-
-    def _take_unlocked(
-        self, ended: Sequence[tuple[ClaimedTask, Ended]], taken: list[ClaimedTask], room: _Room
-    ) -> list[tuple[ClaimedTask, Ended]]:
-        """Claim what waited for nothing but one of these; which of these unlocked nothing that is claimed here. Its
-        graph learns of that later, with what comes next."""
-        ready: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
-        for here, one in ended:
-            for task, name in one.task.unlocks.items() if not one.decision.children else ():
-                if room.takes(name):
-                    ready[name, one.decision.epoch][record_id(one.process_id, task)] = here, one
-                    break
-        went_on: set[str] = set()
-        for (name, epoch), wanted in ready.items():
-            for decision in self._claim_ready(name, epoch, {key: here for key, (here, _) in wanted.items()}):
-                here, one = wanted[decision.id]
-                taken.append(here.followed_by(decision, one))
-                went_on.add(one.decision.id)
-                self._slot.submit(replace(one, successor=decision.task_id))
-        return [(here, one) for here, one in ended if one.decision.id not in went_on]
-
-    def _claim_ready(self, name: str, epoch: int, wanted: Mapping[str, ClaimedTask]) -> list[Decision]:
-        its, pass_key = self._slot.actor(name).preferences, new_pass()
-        first = {key: here.scheduled.get(key) for key, here in wanted.items()}
-        first = {key: one if one is not None and one.call else None for key, one in first.items()}
-        try:
-            return self._store.decision_batches.claim_ready(
-                name, first, epoch, pass_key, self._slot.holder, its.worker_timeout, its.task_limit
-            )
-        except StoreError:
-            requeue_unrun(self._resources, dict.fromkeys(first, pass_key), self._slot.holder)  # it took place, perhaps
-            raise
-
-    def _take_ready(
-        self, heres: Mapping[str, ClaimedTask], taken: list[ClaimedTask], room: _Room, ready: Sequence[Ready]
-    ) -> list[Decision]:
-        """Claim of each process one task that became ready, which is `taken` then. `heres` are what ended here, by
-        their ids."""
-        wanted: dict[tuple[str, int], dict[str, tuple[ClaimedTask, Ended]]] = defaultdict(dict)
-        for some in ready:
-            last = next((one for one in reversed(some.together) if one.decision.id in heres), None)
-            first = next((key for key, name in some.actors.items() if room.takes(name)), None)
-            if last is not None and first is not None:
-                wanted[some.actors[first], some.epoch][first] = heres[last.decision.id], last
-        claimed: list[Decision] = []
-        for (name, epoch), its in wanted.items():
-            for decision in self._claim_ready(name, epoch, {key: here for key, (here, _) in its.items()}):
-                here, ended = its[decision.id]
-                taken.append(here.followed_by(decision, ended))
-                claimed.append(decision)
-        return claimed
 
     def _give_back(self, decisions: Sequence[Decision]) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""

@@ -52,11 +52,9 @@ def finish_many(resources: Resources, complete: Sequence[Complete]) -> set[str]:
     over = {key for key, process in plain.items() if process.state is not ProcessState.RUNNING}
     run = {key: process for key, process in plain.items() if key not in over}
     kept = {one.process_id: known_values(one.together) for one in complete if one.process_id in run}
-    for wanted in (
-        lambda key: [run[key].start_task],
-        lambda key: kept[key][run[key].start_task].waits if run[key].start_task in kept[key] else (),
-    ):
-        _read_all(resources, kept, {key: wanted(key) for key in run})
+    _read_all(resources, kept, {key: [one.start_task] for key, one in run.items()})
+    promised = {key: kept[key][one.start_task].waits for key, one in run.items() if one.start_task in kept[key]}
+    _read_all(resources, kept, promised)
     results: dict[str, str] = {}
     for key, process in run.items():
         try:
