@@ -35,7 +35,7 @@ from recovery.worker.sending import sign
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
-from recovery.worker.start_up import wait_for_servers
+from recovery.worker.start_up import keep_what_is_imported, wait_for_servers
 from recovery.worker.tasks import Running
 
 log = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.scanning: Scanning | None = None
         self.operating: Operating | None = None
         self.driving = Driving(app, self.lifeline) if drives else None
+        keep_what_is_imported()
 
     def start(self, worker: Any) -> None:
         app = self.served

@@ -1,8 +1,10 @@
 """A worker that starts while a server is away waits for it: a whole cluster that starts at once has no order, and a
-failover is none of the worker's business. What no waiting helps is raised at once."""
+failover is none of the worker's business. What no waiting helps is raised at once. And what a worker has imported it
+keeps."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 from recovery.retry import BestEffort, Call
@@ -20,3 +22,10 @@ def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -
     thread alone, before it does anything else: no breaker has to keep others back."""
     request = Call("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
     call(step, request, classified=by_driver)
+
+
+def keep_what_is_imported() -> None:
+    """Have the garbage collector look no more at what is there by now, which stays: a sixth of what a scanner takes of
+    a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them."""
+    gc.collect()
+    gc.freeze()

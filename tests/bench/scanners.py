@@ -18,6 +18,7 @@ from recovery.scan import DecisionScanner
 from recovery.settings import load
 from recovery.store import schema
 from recovery.worker.scanning import TURN
+from recovery.worker.start_up import keep_what_is_imported
 from tests.bench.requeue import LONG_AGO, fill
 from tests.bench.rows import Row, ratio_row
 
@@ -62,6 +63,7 @@ def _begin(mongo_uri: str, broker_url: str, database: str, all_there: Barrier) -
     # What is queued again is not overdue again before all is.
     app = Recovery(load(mongo_uri=mongo_uri, broker_url=broker_url, database=database, message_timeout=600))
     _scanner.append(DecisionScanner(app.resources, app.applier))
+    keep_what_is_imported()  # as a worker does
 
 
 def _warm_up(_: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, Store
 from recovery.queue import Broker
 from recovery.store import check_server
 from recovery.worker import start_up as patience
-from recovery.worker.start_up import wait_for_servers
+from recovery.worker.start_up import keep_what_is_imported, wait_for_servers
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +76,16 @@ def test_servers_that_refuse(settings: Settings) -> None:
 
 def refuse(error: Exception) -> None:
     raise error
+
+
+def test_what_is_imported_is_not_looked_at_again() -> None:
+    """What comes after it is."""
+    before = gc.get_freeze_count()
+    try:
+        keep_what_is_imported()
+        assert gc.get_freeze_count() > before + 10_000
+        there = {id(one) for one in gc.get_objects()}
+        later: list[list[int]] = [[]]
+        assert id(later) in {id(one) for one in gc.get_objects()} - there
+    finally:
+        gc.unfreeze()
