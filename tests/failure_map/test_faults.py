@@ -102,8 +102,8 @@ DAMAGE = {Rule.RECORD_DAMAGED, Rule.GRAPH_CONTRADICTED, Rule.EPOCH_WRONG, Rule.T
 
 
 def pair(first: tuple[int, Fault], second: tuple[int, Fault]) -> Any:
-    """Each second at each change, of those with damage each fourth, and all in a long run."""
-    seldom = (first[0] + second[0]) % (4 if DAMAGE & {first[1].rule, second[1].rule} else 2)
+    """Each third at each change, of those with damage each sixth, and all in a long run."""
+    seldom = (first[0] + second[0]) % (6 if DAMAGE & {first[1].rule, second[1].rule} else 3)
     name = f"{first[1].make.__name__}-{second[1].make.__name__}"
     return pytest.param(first[1], second[1], id=name, marks=[pytest.mark.soak] if seldom else [])
 
