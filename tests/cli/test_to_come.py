@@ -156,5 +156,5 @@ def test_start_tells_of_what_is_to_come(
 ) -> None:
     monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.1)
     with pytest.raises(ResultTimeout):
-        awaiting.await_result(world.app, later, 0.3)
+        awaiting.await_result(world.app, later, 2.0)
     assert capsys.readouterr().err == f"{later} waits: {LONELY.format('price_list')}\n"

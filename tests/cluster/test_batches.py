@@ -30,7 +30,7 @@ def test_a_slot_that_is_killed_with_a_batch_in_hand(cluster: Cluster) -> None:
     counted = [(one["timeouts"], one["attempts"]) for one in decisions if one.get("timeouts")]
     assert counted == [(1, 2)]
     again = [one for one in decisions if one["attempts"] == 2]
-    assert 20 <= len(again) <= 64, "what was in hand with it, and no other, was claimed twice"
+    assert 20 <= len(again) < COUNT // 2, "what was in hand with it, and what a batch gave back that took too long"
     assert not any(one.get("alone") or one.get("inBatch") for one in decisions)
 
 
@@ -40,6 +40,7 @@ def test_a_worker_that_is_killed_with_a_batch_in_hand(cluster: Cluster) -> None:
         cluster.worker()
     decisions = decisions_after(cluster, "worker")
     assert not any(one.get("timeouts") for one in decisions)
-    again = [one for one in decisions if one["attempts"] == 2]
-    assert 20 <= len(again) <= 64
-    assert [one["_id"] for one in decisions if one.get("alone")] == [one["_id"] for one in again]
+    alone = [one for one in decisions if one.get("alone")]
+    assert 20 <= len(alone) <= 64
+    # Others may have been claimed twice as well: on a busy machine a batch takes too long, and gives back the rest.
+    assert all(one["attempts"] >= 2 for one in alone)

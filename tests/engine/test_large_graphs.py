@@ -126,7 +126,7 @@ def test_who_has_the_turn_goes_on_after_a_pause(world: World, wide: str, monkeyp
 
 def test_who_had_the_turn_is_gone(world: World, wide: str) -> None:
     """What was handed over meanwhile is applied when it is overdue; the turn is another's after a while."""
-    turns = Turns(world.settings.broker_url, lifetime=0.5)
+    turns = Turns(world.settings.broker_url, lifetime=3.0)
     assert turns.join(wide, ["start"])
     one = knowing(world, wide, turns)
     version = graph(world, wide).version
