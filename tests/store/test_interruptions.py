@@ -46,9 +46,18 @@ def test_a_later_failure_takes_the_place_of_an_earlier_one_and_not_the_other_way
         store.interruptions.add(interruption(restarts=restarts, message=str(restarts)))
         (found,) = store.interruptions.of_process("p")
         assert (found.restarts, found.message) == (there, str(there))
-    store.interruptions.remove_before([("p/t", 2), ("p/other", 9)])
+    store.interruptions.remove_before([("p/t", 2, 0), ("p/other", 9, 0)])
     assert store.interruptions.count(Selection()) == 1, "it is of the second restart itself"
-    store.interruptions.remove_before([("p/t", 3)])
+    store.interruptions.remove_before([("p/t", 3, 0)])
+    assert store.interruptions.count(Selection()) == 0
+
+
+def test_who_is_late_leaves_what_was_listed_in_a_later_life(store: Store) -> None:
+    """A process that is done again counts its tasks' restarts anew."""
+    store.interruptions.add(interruption(reopened=2, restarts=0))
+    store.interruptions.remove_before([("p/t", 2, 1)])
+    assert store.interruptions.count(Selection()) == 1
+    store.interruptions.remove_before([("p/t", 2, 2)])
     assert store.interruptions.count(Selection()) == 0
 
 

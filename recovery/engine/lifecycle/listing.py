@@ -74,5 +74,6 @@ def _list_process(resources: Resources, process: Process, task: str, decision: D
         if task == process.start_task:
             unlist_past_lives(resources, [process.id])
         else:
-            store.interruptions.remove_before([(record_id(process.id, task), restarts + 1)])
+            life = process.reopened or 0
+            store.interruptions.remove_before([(record_id(process.id, task), restarts + 1, life)])
     return listed

@@ -22,7 +22,7 @@ from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.engine.lifecycle.rebuild import finish_if_whole, rebuild_graphs
 from recovery.engine.resources import Resources
 from recovery.records import Decision, Process, ProcessState
-from recovery.records.ids import record_id
+from recovery.records.ids import record_id, split_record_id
 from recovery.store import Restarted
 
 
@@ -51,7 +51,10 @@ def reopen(
     # What could not be reopened stays listed, until its apply can.
     left = [one for one in restarted if one.process_id not in damaged]
     starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
-    store.interruptions.remove_before((one.id, one.restarts) for one in left if one.process_id not in starts)
+    lives_seen = {key: process.reopened or 0 for key, process in seen.items()}
+    store.interruptions.remove_before(
+        (one.id, one.restarts, lives_seen.get(one.process_id, 0)) for one in left if one.process_id not in starts
+    )
     if lives := well | starts:
         unlist_past_lives(resources, lives)
     return running
@@ -76,7 +79,12 @@ def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Map
     metrics.OPERATIONS.labels("set running").inc(running)
     _break_failed_again(resources, ids)
     starts = {record_id(process.id, process.start_task) for process in processes}
-    store.interruptions.remove_before((key, restarts + 1) for key, restarts in listed.items() if key not in starts)
+    lives_seen = {process.id: process.reopened or 0 for process in processes}
+    store.interruptions.remove_before(
+        (key, restarts + 1, lives_seen.get(split_record_id(key)[0], 0))
+        for key, restarts in listed.items()
+        if key not in starts
+    )
     unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
     over = [key for key in store.graphs.complete(ids) if finish_if_whole(resources, key, epochs[key]) is not None]

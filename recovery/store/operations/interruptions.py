@@ -78,9 +78,13 @@ class Interruptions:
             return False
         return True
 
-    def remove_before(self, restarted: Iterable[tuple[str, int]]) -> None:
-        """Forget what was interrupted before it was restarted for the nth time: (id, n)."""
-        deletes = [DeleteOne({"_id": key, "restarts": {"$lt": restarts}}) for key, restarts in restarted]
+    def remove_before(self, restarted: Iterable[tuple[str, int, int]]) -> None:
+        """Forget what was interrupted before it was restarted for the nth time, and listed no later than in this life
+        of its process: (id, n, life). In one that begins with a new epoch tasks are counted anew."""
+        deletes = [
+            DeleteOne({"_id": key, "restarts": {"$lt": restarts}, "reopened": {"$not": {"$gt": life}}})
+            for key, restarts, life in restarted
+        ]
         if deletes:
             self._collection.bulk_write(deletes, ordered=False)
 
