@@ -51,9 +51,8 @@ def reopen(
     # What could not be reopened stays listed, until its apply can.
     left = [one for one in restarted if one.process_id not in damaged]
     starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
-    lives_seen = {key: process.reopened or 0 for key, process in seen.items()}
     store.interruptions.remove_before(
-        (one.id, one.restarts, lives_seen.get(one.process_id, 0)) for one in left if one.process_id not in starts
+        (one.id, one.restarts, _life(seen.get(one.process_id))) for one in left if one.process_id not in starts
     )
     if lives := well | starts:
         unlist_past_lives(resources, lives)
@@ -79,9 +78,9 @@ def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Map
     metrics.OPERATIONS.labels("set running").inc(running)
     _break_failed_again(resources, ids)
     starts = {record_id(process.id, process.start_task) for process in processes}
-    lives_seen = {process.id: process.reopened or 0 for process in processes}
+    seen = {process.id: process for process in processes}
     store.interruptions.remove_before(
-        (key, restarts + 1, lives_seen.get(split_record_id(key)[0], 0))
+        (key, restarts + 1, _life(seen.get(split_record_id(key)[0])))
         for key, restarts in listed.items()
         if key not in starts
     )
@@ -118,3 +117,8 @@ def _is_broken(process: Process | None, whole: bool = True) -> bool:
 def _is_start(one: Restarted, process: Process | None) -> bool:
     """Whether what is listed under its name may stand for its process as a whole."""
     return process is not None and one.task == process.start_task
+
+
+def _life(process: Process | None) -> int:
+    """The life that a process was seen in: how often it had been set running again."""
+    return (process.reopened if process is not None else None) or 0
