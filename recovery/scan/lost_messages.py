@@ -8,42 +8,31 @@ deadlines.
 A range is looked through again for a while, since another scanner may have judged by what was known before. All of it
 is every few minutes, after a run that failed, and by each process that begins to scan: a failover may take back that
 something was queued again.
-
-That Redis lost its data is seen by what it lacks (`recovery.queue.kept`), and then told of each queue in MongoDB.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from recovery.engine import Resources
-from recovery.errors import BrokerError
-from recovery.queue import Kept
 from recovery.records import Decision
 from recovery.repair import look_around
+from recovery.scan.redis_loss import RedisLoss
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
 
-log = logging.getLogger(__name__)
-
 _MOMENT = timedelta(milliseconds=1)
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before this Redis lost its data, as is told where it was noted for the first time that it has all."""
-
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
 postponed what it found waiting."""
 LOOK_AT_ALL = 300.0
 """Seconds after which all of it is looked through."""
-IN_HAND = 0.1
-"""The part of what waits, at most, whose messages may be in hands just now."""
 
 
 @dataclass(slots=True)
@@ -66,9 +55,11 @@ class _Passed:
 class LostMessages:
     """Of one process that scans. Whoever reads `pages` says how that `ended`."""
 
-    def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, resources: Resources, clock: Callable[[], float] = time.monotonic, redis_loss: RedisLoss | None = None
+    ) -> None:
         self._resources, self._clock = resources, clock
-        self._kept = Kept(resources.settings.broker_url)
+        self._redis_loss = redis_loss or RedisLoss(resources)
         self._passed: dict[str, _Passed] = {}
         self._passed_since = clock()
         self._looked: dict[str, datetime] = {}
@@ -85,7 +76,7 @@ class LostMessages:
         self._forget(oldest)
         if not oldest:
             return
-        self._look_at_redis(oldest)
+        self._redis_loss.look(oldest)
         patience = 2 * LONGEST_WAIT * self._resources.settings.message_timeout
         around, now = look_around(self._resources, queues=oldest), self._clock()
         reached, self._reached = self._reached, None
@@ -124,28 +115,6 @@ class LostMessages:
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in waiting}
         if self._clock() > self._passed_since + LOOK_AT_ALL:
             self._passed, self._passed_since = {}, self._clock()
-
-    def _look_at_redis(self, queues: Collection[str]) -> None:
-        """Where Redis lost its data, tell so of each queue in which tasks wait, and only then note that it is known."""
-        store, kept, broker = self._resources.store, self._kept, self._resources.broker
-        try:
-            if kept.is_noted():
-                return
-            before, waiting = store.now(), dict[str, int]()
-            was_noted = any(queue.lost_before is not None for queue in store.queues.all().values())
-            if was_noted:  # all is there where but the key is gone
-                depths = broker.depths(queues)
-                waiting = store.pending.count_queued(queues, before)
-            lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
-            if kept.is_noted():
-                return  # by another scanner: what that one queued again was queued before this moment, perhaps
-            store.queues.lost(lost if was_noted else queues, before if was_noted else NEVER)
-            kept.note()
-        except BrokerError as error:
-            log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it
-            return
-        for queue in lost:
-            log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])
 
 
 def _beginning_with(reached: tuple[str, datetime] | None, queues: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -14,11 +14,13 @@ import pytest
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner
+from recovery.scan.lost_messages import LostMessages
+from recovery.scan.redis_loss import NEVER
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
 from tests.faults import Died
-from tests.scan.making import DAY, after_find, overdue, register, scanner
+from tests.scan.making import DAY, SCANNERS, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put
 from tests.waiting import wait_until
 from tests.world import World, arguments
@@ -346,3 +348,40 @@ def test_register_gives_whole_processes(world: World) -> None:
     register(world, [decision])
     for name in ("decisions", "graphs", "processes"):
         assert scanner(world, name).run_once().looked_at == 0
+
+
+@pytest.mark.parametrize("kind", ["decisions", "graphs"])
+def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What a page pushed before would count as lost once more."""
+    *_, other = overdue(world, QUEUED, 4)
+    past, graphs = world.store.now() - DAY, world.store.database["graphs"]
+    graphs.update_many({"_id": {"$ne": other.process_id}}, {"$set": {"recoveryTime": past, "touchedAt": past}})
+    later = {"$set": {"recoveryTime": world.store.now() + DAY}}
+    world.store.database["decisions"].update_one({"_id": other.id}, later)
+    one = scanner(world, kind)
+    world.store.queues.polled({"add": None})
+    world.store.queues.lost(["another"], NEVER)  # it was noted once that Redis has all
+    world.redis.flushdb()
+    pushed, repair, pages = Event(), one.repairer.repair, LostMessages.pages
+
+    def first(findings: Any, around: Any) -> Any:
+        try:
+            return repair(findings, around)
+        finally:
+            pushed.set()
+
+    def then(lost: LostMessages, *words: Any) -> Any:
+        if kind == "decisions":
+            assert pushed.wait(10), "a page is repaired while this one is read"
+        yield from pages(lost, *words)
+
+    monkeypatch.setattr(one.repairer, "repair", first)
+    monkeypatch.setattr(LostMessages, "pages", then)
+    assert one.run_once().repaired[Rule.MESSAGE_LOST] == (4 if kind == "decisions" else 3)
+    SCANNERS["decisions"](world).run_once()
+    assert {one["_id"]: one["losses"] for one in contents(world.store, "decisions").values()} == {
+        f"p000{n}/start": 1 for n in range(4)
+    }
+    assert len(messages(world)) == 4

@@ -13,7 +13,8 @@ from recovery.queue import Kept
 from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.scan import lost_messages
-from recovery.scan.lost_messages import NEVER, LostMessages
+from recovery.scan.lost_messages import LostMessages
+from recovery.scan.redis_loss import NEVER
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
