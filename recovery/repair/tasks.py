@@ -49,7 +49,7 @@ class TaskRepairs:
         if rule is Rule.WORKER_LOST:
             queued = self._store.requeues.requeue_worker_lost(ids, _holders(findings), pass_key)
         else:
-            queued = self._store.requeues.timed_out(ids, pass_key, _actors(findings))
+            queued = self._store.requeues.timed_out(ids, pass_key, _known(findings))
         in_batch = {f.record for f in findings if f.decision is not None and f.decision.in_batch}
         for actor, count in Counter(one.actor for one in queued if one.id not in in_batch).items():
             count_timeouts(actor, count)
@@ -62,7 +62,7 @@ class TaskRepairs:
             self._store.requeues.await_eta(sorted(early))
             findings = [finding for finding in findings if finding.record not in early]
         findings = self._in_pace(findings, around)
-        queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _actors(findings))
+        queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _known(findings))
         self._hand_over(rule, findings, queued)
         return of_records(one.id for one in queued)
 
@@ -71,7 +71,7 @@ class TaskRepairs:
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=around.now)
         ids = [finding.record for finding in findings]
-        queued = self._store.requeues.requeue_message_lost(ids, until, new_pass(), _actors(findings))
+        queued = self._store.requeues.requeue_message_lost(ids, until, new_pass(), _known(findings))
         self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
         return of_records(one.id for one in queued)
@@ -133,8 +133,8 @@ def count_timeouts(actor: str, count: int) -> None:
     metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
 
 
-def _actors(findings: Sequence[Finding]) -> dict[str, str]:
-    return {f.record: f.decision.actor for f in findings if f.decision is not None}
+def _known(findings: Sequence[Finding]) -> dict[str, Decision]:
+    return {f.record: f.decision for f in findings if f.decision is not None}
 
 
 def _holders(findings: Sequence[Finding]) -> list[str]:

@@ -35,7 +35,8 @@ from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.process_batches import ProcessBatches
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.queues import Queues
-from recovery.store.lifecycle.requeues import LONGEST_WAIT, LOSSES_WITHOUT_DELAY, Requeues
+from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
+from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
 from recovery.store.lifecycle.schedules import Schedules
 from recovery.store.lifecycle.tasks import Tasks
 from recovery.store.lifecycle.workers import Workers
@@ -130,7 +131,7 @@ class Store:
         self.process_types = ProcessTypes(self._database[schema.PROCESS_TYPES])
         self.preferences = CurrentPreferences(self.actors, self.process_types)
         self.requeues = Requeues(
-            self._database[schema.DECISIONS], settings.message_timeout, self.preferences.task_timeouts
+            self._database[schema.DECISIONS], self.now, settings.message_timeout, self.preferences.task_timeouts
         )
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)

@@ -239,7 +239,7 @@ def test_who_sees_it_ends_before_it_is_told(
 
 
 def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second, which stood still, takes nothing for lost that the first has pushed again."""
+    """The second, which stood still, takes nothing for lost that the first has queued again."""
     resources.broker._redis.flushdb()
     queued(store, now, "one", deadline=now + DAY)
     first, second = LostMessages(resources), LostMessages(resources)

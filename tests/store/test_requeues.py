@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from recovery.limits import LONGEST
-from recovery.records import Decision, DecisionState, ErrorInfo
+from recovery.records import ActorPreferences, Decision, DecisionState, ErrorInfo
 from recovery.store import Queued, Store
-from recovery.store.lifecycle import requeues
 from tests.store.writing import contents, get, is_about, is_close, put
 
 PASS = "the batch's"
@@ -164,44 +163,83 @@ def profiled(store: Store, work: Callable[[], Any]) -> tuple[Any, list[dict[str,
     return done, [*store.database["system.profile"].find(asked)]
 
 
-WITH_ACTORS: dict[str, Callable[[Store, Sequence[str], dict[str, str]], list[Queued]]] = {
-    "enqueue_due": lambda s, ids, actors: s.requeues.enqueue_due(ids, PASS, actors),
-    "timed_out": lambda s, ids, actors: s.requeues.timed_out(ids, PASS, actors),
-    "requeue_message_lost": lambda s, ids, actors: s.requeues.requeue_message_lost(ids, s.now() - HOUR, PASS, actors),
+KNOWING: dict[str, Callable[[Store, Sequence[str], dict[str, Decision]], list[Queued]]] = {
+    "enqueue_due": lambda s, ids, known: s.requeues.enqueue_due(ids, PASS, known),
+    "timed_out": lambda s, ids, known: s.requeues.timed_out(ids, PASS, known),
+    "requeue_message_lost": lambda s, ids, known: s.requeues.requeue_message_lost(ids, s.now() - HOUR, PASS, known),
 }
+WHEN = ("queuedAt", "enqueuedAt", "recoveryTime")
 
 
-@pytest.mark.parametrize("name", WITH_ACTORS)
+def differing(made: Sequence[Decision], now: datetime) -> list[Decision]:
+    """Of each several, that are alike and that are not."""
+    changes: list[dict[str, Any]] = [
+        {"enqueued_at": now - DAY}, {"in_batch": True, "enqueued_at": now - DAY}, {"timeouts": 2, "losses": 3},
+        {"losses": 5}, {"losses": 8}, {"actor": "limited", "enqueued_at": now - DAY}, {"alone": True},
+    ]  # fmt: skip
+    return [one.evolve(id=f"{one.id}-{n}", **change) for one in made for n, change in enumerate([{}, *changes])]
+
+
+@pytest.mark.parametrize("name", KNOWING)
 @pytest.mark.parametrize("all_change", [True, False])
-def test_whoever_knows_the_actors_is_told_the_same(store: Store, name: str, all_change: bool) -> None:
-    """Be all of the batch changed, so that one is read back for all, or was somebody first at some."""
+def test_what_was_read_before_makes_no_difference(store: Store, name: str, all_change: bool) -> None:
+    """Be all of the batch changed, or was somebody first at some: in both ways the same comes of each."""
+    guard, now = GUARDS[name], store.now()
+    store.actors.save([ActorPreferences(id="limited", task_timeout=60.0)])
+    made = differing(every_condition(store), now)
+    store.database["decisions"].delete_many({})
+    batch = [d for d in made if guard.wanted(d, now)] if all_change else made
+    ids, found = [d.id for d in batch], list[dict[str, Any]]()
+    for known in (None, {d.id: d for d in batch}):
+        put(store, *batch)
+        told = guard.run(store, ids) if known is None else KNOWING[name](store, ids, known)
+        assert {one.id for one in told} == {d.id for d in batch if guard.wanted(d, now)} and len(told) > 10
+        for one in told:
+            record = get(store, one.id)
+            assert one == Queued(
+                record.id, record.actor, PASS, record.queued_at or now, first=name == "requeue_message_lost"
+            )
+        found += [contents(store, "decisions")]
+        store.database["decisions"].delete_many({})
+    for key, anyhow in found[0].items():
+        alike, times = found[1][key], [time for time in WHEN if time in anyhow]
+        assert {**alike, **dict.fromkeys(times)} == {**anyhow, **dict.fromkeys(times)}
+        assert all(is_close(alike[time], anyhow[time]) for time in times if anyhow[time])
+
+
+@pytest.mark.parametrize("name", KNOWING)
+def test_what_is_alike_is_not_read_back(store: Store, name: str) -> None:
     made, guard, now = every_condition(store), GUARDS[name], store.now()
     wanted = [d for d in made if guard.wanted(d, now)]
-    batch = wanted if all_change else made
-    told, asked = profiled(
-        store, lambda: WITH_ACTORS[name](store, [d.id for d in batch], {d.id: d.actor for d in batch})
-    )
-    first = name == "requeue_message_lost"
-    found = [get(store, d.id) for d in wanted]
-    expected = [Queued(one.id, one.actor, PASS, one.queued_at or now, first=first) for one in found]
-    assert sorted(told, key=lambda one: one.id) == sorted(expected, key=lambda one: one.id) and len(told) > 1
-    assert [one["command"].get("limit") for one in asked if one["op"] == "query"] == [1 if all_change else None]
+    told, asked = profiled(store, lambda: KNOWING[name](store, [d.id for d in wanted], {d.id: d for d in wanted}))
+    assert len(told) == len(wanted) > 1
+    assert [one["op"] for one in asked] == ["update"]
 
 
-def test_what_was_taken_meanwhile_is_not_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All were changed, and before they are read back the first of them is another's."""
-    made, guard, now = every_condition(store), GUARDS["timed_out"], store.now()
-    wanted = [d.id for d in made if guard.wanted(d, now)]
-    update_each = requeues.update_each
+def test_what_changed_since_it_was_read(store: Store) -> None:
+    made, now = every_condition(store), store.now()
+    known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
+    alive, ended, together, told, *_ = known
+    changes: dict[str, dict[str, Any]] = {
+        alive: {"recoveryTime": now + DAY}, ended: {"state": "finished"}, together: {"inBatch": True},
+        told: {"enqueuedAt": now - DAY},
+    }  # fmt: skip
+    for key, change in changes.items():
+        store.database["decisions"].update_one({"_id": key}, {"$set": change})
+    assert {one.id for one in store.requeues.timed_out([*known], PASS, known)} == {*known} - {alive, ended}
+    assert (get(store, together).timeouts, get(store, together).alone) == (known[together].timeouts, True)
+    assert get(store, told).enqueued_at == now - DAY
 
-    def update(collection: Any, ids: Sequence[str], *more: Any) -> Any:
-        written = update_each(collection, ids, *more)
-        collection.update_one({"_id": ids[0]}, {"$set": {"pass": "another's"}})
-        return written
 
-    monkeypatch.setattr(requeues, "update_each", update)
-    told = store.requeues.timed_out(wanted, PASS, dict.fromkeys(wanted, "actor0"))
-    assert {one.id for one in told} == {*wanted[1:]}
+@pytest.mark.parametrize("broken", [{"timeouts": None}, {"timeouts": "many"}])
+def test_one_that_another_program_wrote_since_is_requeued_as_well(store: Store, broken: dict[str, Any]) -> None:
+    made, now = every_condition(store), store.now()
+    wanted = [d for d in made if GUARDS["timed_out"].wanted(d, now)]
+    one, known = wanted[1].id, {d.id: d for d in wanted}
+    store.database["decisions"].update_one({"_id": one}, {"$set": broken}, bypass_document_validation=True)
+    told = store.requeues.timed_out([*known], PASS, known)
+    assert {one.id for one in told} == {*known}
+    assert get(store, one).timeouts == 1
 
 
 @pytest.mark.parametrize("name", [name for name in GUARDS if name != "taken_up"])  # it is of all that an actor has

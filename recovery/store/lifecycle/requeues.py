@@ -3,8 +3,8 @@
 All of one shape. The caller found and judged a batch; one `update_many` repeats the whole condition for each
 of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
 What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
-round trips, and the new pass is both the mark of the claim and what makes old messages and results stale. Where nothing
-came in between, and the caller knows the actors, one of the batch is read back for all.
+round trips, and the new pass is both the mark of the claim and what makes old messages and results stale. Where the
+caller has just read them, most are alike, and are requeued by constants (`requeue_alike`); those need not be read back.
 
 Restorable, but for the ends: if a failover takes a requeue back, the record is overdue once more, and the message that
 was pushed carries a pass that no longer matches.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
@@ -42,12 +42,11 @@ from recovery.store.expressions import (
 )
 from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WAITING, WORKING
 from recovery.store.lifecycle.decisions import Queued
+from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY, Known, requeue_alike
 from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_unwritten, update_each
 
 LONGEST_WAIT = 30
 """So many message timeouts: what can't be read is looked at again after them, and what lost its message many times."""
-LOSSES_WITHOUT_DELAY = 5
-"""So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 _LOST_AGAIN: Document = {
     # Doubled with each loss from then on: a queue whose messages something takes is not filled at full rate for ever.
     "$min": [
@@ -55,9 +54,6 @@ _LOST_AGAIN: Document = {
         {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}]}]}]},
     ]
 }
-
-KnownActors = Mapping[str, str] | None
-"""{decision: its actor}, if the caller has read them. Where all of a batch are changed, they need not be read back."""
 
 _DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
@@ -68,15 +64,18 @@ class Requeues:
     """Updates of batches in the collection `decisions`.
 
     `task_timeouts` gives {actor: task_timeout in seconds} of those that have one: what is queued is looked at then
-    at the latest.
+    at the latest. `now` asks for the database's time.
     """
 
     def __init__(
-        self, collection: Collection[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
+        self,
+        collection: Collection[Document],
+        now: Callable[[], datetime],
+        message_timeout: float,
+        task_timeouts: Callable[[], Mapping[str, float]],
     ) -> None:
         self._current, self._committed = current(collection), committed(collection)
-        self._message_timeout = message_timeout
-        self._task_timeouts = task_timeouts
+        self._now, self._message_timeout, self._task_timeouts = now, message_timeout, task_timeouts
 
     def enqueue_ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
@@ -96,9 +95,9 @@ class Requeues:
         ]
         return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
 
-    def enqueue_due(self, ids: Sequence[str], pass_key: str, actors: KnownActors = None) -> list[Queued]:
+    def enqueue_due(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """delayed, eta past → queued."""
-        return self._requeue({"state": DELAYED, **OVERDUE}, ids, pass_key, first=False, actors=actors)
+        return self._requeue({"state": DELAYED}, ids, pass_key, overdue=True, first=False, known=known)
 
     def await_eta(self, ids: Sequence[str]) -> int:
         """delayed, deadline past and its time still to come: look again then, or when its time as a whole is over. The
@@ -110,15 +109,15 @@ class Requeues:
         stages = [{"$set": {"recoveryTime": self._in_time("$eta")}}]
         return update_each(self._current, ids, {**guard, **overdue}, stages).count
 
-    def timed_out(self, ids: Sequence[str], pass_key: str, actors: KnownActors = None) -> list[Queued]:
+    def timed_out(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
-        return self._requeue({"state": WORKING, **OVERDUE}, ids, pass_key, timeouts=1, first=False, actors=actors)
+        return self._requeue({"state": WORKING}, ids, pass_key, "timeouts", overdue=True, first=False, known=known)
 
     def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
         held = {"state": WORKING, "worker": {"$in": list(workers)}}
-        return self._requeue(held, ids, pass_key, timeouts=1)
+        return self._requeue(held, ids, pass_key, "timeouts")
 
     def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
@@ -143,13 +142,13 @@ class Requeues:
         return self._requeue(held, [one["_id"] for one in found], pass_key)
 
     def requeue_message_lost(
-        self, ids: Sequence[str], queued_until: datetime, pass_key: str, actors: KnownActors = None
+        self, ids: Sequence[str], queued_until: datetime, pass_key: str, known: Known | None = None
     ) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either."""
         judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
-        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, again=_LOST_AGAIN, actors=actors)
+        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, "losses", known=known)
 
     def postpone_waiting(self, ids: Sequence[str], *, paced: bool = False) -> int:
         """queued, deadline past, message still to come: look again in a day. `paced`, of an actor with a
@@ -266,57 +265,58 @@ class Requeues:
         guard: Document,
         ids: Sequence[str],
         pass_key: str,
-        timeouts: int = 0,
+        counted: Literal["timeouts", "losses"] | None = None,
+        *,
+        overdue: bool = False,
         first: bool = True,
-        again: Document | None = None,
-        actors: KnownActors = None,
+        known: Known | None = None,
     ) -> list[Queued]:
-        """`again`: its message was lost, and after that many times in a row it is looked at ever more rarely."""
+        """Those of these ids that match the guard, and, if that is asked for, are `overdue`. `counted` is why."""
+        if known is None or len(ids) < 2:  # one costs one round trip
+            return self._requeue_any(guard, ids, pass_key, counted, overdue=overdue, first=first)
+        alike = requeue_alike(
+            self._current, ids, known, guard, pass_key,
+            now=self._now, message_timeout=self._message_timeout, task_timeouts=self._task_timeouts(),
+            overdue=overdue, counted=counted,
+        )  # fmt: skip
+        queued = [Queued(key, known[key].actor, pass_key, alike.queued_at, first) for key in alike.keys]
+        return queued + self._requeue_any(guard, alike.left, pass_key, counted, overdue=overdue, first=first)
+
+    def _requeue_any(
+        self, guard: Document, ids: Sequence[str], pass_key: str, counted: str | None, *, overdue: bool, first: bool
+    ) -> list[Queued]:
         wait: Any = round(self._message_timeout * 1000)
+        if counted == "losses":  # after many in a row it is looked at ever more rarely
+            wait = {"$multiply": [wait, _LOST_AGAIN]}
         fields: Document = {
             "state": QUEUED,
             "pass": pass_key,
             "enqueuedAt": FIRST_QUEUED,
             "queuedAt": "$$NOW",
-            "recoveryTime": self._in_time({"$add": ["$$NOW", {"$multiply": [wait, again]} if again else wait]}),
+            "recoveryTime": self._in_time({"$add": ["$$NOW", wait]}),
         }
-        if again:
+        if counted == "losses":
             fields["losses"] = plus_one("losses")
-        if timeouts:
+        if counted == "timeouts":
             # Of a batch nobody knows which of them ran. By the next time it is known.
             in_batch = {"$eq": ["$inBatch", True]}
             fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
             fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
-        return self._change(guard, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, pass_key, first, actors)
+        condition = {**guard, **OVERDUE} if overdue else guard
+        return self._change(condition, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, pass_key, first)
 
     def _change(
-        self,
-        guard: Document,
-        stages: list[Document],
-        ids: Sequence[str],
-        pass_key: str,
-        first: bool,
-        actors: KnownActors = None,
+        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
     ) -> list[Queued]:
+        """Those of these ids that carry the mark then, whether or not they did before."""
         if not ids:
             return []
         if len(ids) == 1:  # one round trip instead of two
             return self._change_one(guard, stages, ids[0], first)
-        written = update_each(self._current, ids, guard, stages)
-        if written.whole and not written.count:
-            return []
-        all_changed = written.whole and written.count == len(ids)
-        if all_changed and actors and actors.keys() >= set(ids) and (at := self._queued_at(ids[0], pass_key)):
-            return [Queued(key, actors[key], pass_key, at, first) for key in ids]
+        update_each(self._current, ids, guard, stages)
         selection = {"_id": {"$in": list(ids)}}
         marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")
         return [_queued(document, first) for document in marked]
-
-    def _queued_at(self, key: str, pass_key: str) -> datetime | None:
-        """When a record was queued that carries this mark, and with it all that one update marked: the server's time is
-        the same for the whole of an update."""
-        marked = self._current.find_one({"_id": key, "pass": pass_key, "state": QUEUED}, _MESSAGE)
-        return marked["queuedAt"] if marked else None
 
     def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:
         try:
