@@ -3,6 +3,7 @@
 from recovery.repair.changed import Changed
 from recovery.repair.diagnosis import Diagnosis, Reading, diagnose, judge, readings
 from recovery.repair.pace import Later, Pace
+from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
 from recovery.repair.surroundings import look_around, look_at_all
 
@@ -13,6 +14,7 @@ __all__ = [
     "Later",
     "Pace",
     "Reading",
+    "RedisLoss",
     "Repaired",
     "Repairer",
     "diagnose",

@@ -25,6 +25,7 @@ from recovery.repair.interruptions import InterruptionRepairs
 from recovery.repair.markers import MarkerRepairs
 from recovery.repair.pace import Later, Pace
 from recovery.repair.processes import ProcessRepairs
+from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.tasks import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
@@ -57,7 +58,7 @@ class Repairer:
 
     def __init__(self, resources: Resources, applier: Applier, source: str = "auto", pace: Pace | None = None) -> None:
         self._source = source
-        self.hand_over = HandOver(resources)
+        self.hand_over, self.redis_loss = HandOver(resources), RedisLoss(resources)
         applying = Applying(resources, applier)
         self._tasks = TaskRepairs(resources, applying, self.hand_over, pace)
         self._actions: dict[Repair, Action] = {
@@ -81,6 +82,8 @@ class Repairer:
             groups[finding.rule, finding.repair].append(finding)
         done = dict[Rule, Changed]()
         self._tasks.postponed = []
+        if findings:  # before anything is queued
+            self.redis_loss.look()
         for (rule, repair), group in groups.items():
             _count(metrics.FINDINGS, rule, Counter(map(_actor, group)))
             by_process = Changed()

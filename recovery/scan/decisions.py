@@ -39,7 +39,7 @@ class DecisionScanner(Scanner[Decision]):
         self._seen_filling: set[str] = set()
         self._longest_first, self._alone, self._has_place, self._odd_left = True, True, False, True
         self._id = secrets.token_hex(8)
-        self._lost = LostMessages(resources, redis_loss=self.redis_loss)
+        self._lost = LostMessages(resources, redis_loss=self.repairer.redis_loss)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True

@@ -21,8 +21,7 @@ from datetime import datetime, timedelta
 
 from recovery.engine import Resources
 from recovery.records import Decision
-from recovery.repair import look_around
-from recovery.scan.redis_loss import RedisLoss
+from recovery.repair import RedisLoss, look_around
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read

@@ -32,7 +32,6 @@ from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, IndexMissing, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer
 from recovery.rules import SPOILT, Finding, Repair, Rule, Surroundings, droppable
-from recovery.scan.redis_loss import RedisLoss
 from recovery.store.reading import tell
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,6 @@ class Scanner(ABC, Generic[Item]):
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources = resources
         self.repairer = Repairer(resources, applier)
-        self.redis_loss = RedisLoss(resources)
         # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
         self._recent: deque[set[str]] = deque(maxlen=2)
         self._goes_on = False
@@ -206,10 +204,7 @@ class Scanner(ABC, Generic[Item]):
             log.warning("indexes are missing, and could not be made again (%s)", error)
 
     def _note_empty(self, around: Surroundings) -> None:
-        """Keep which queues are empty: the page's own messages will fill them. And if they are since Redis lost its
-        data, that is told before."""
-        if not all(around.depths.values()):
-            self.redis_loss.look()
+        """Keep which queues are empty: the page's own messages will fill them."""
         empty = [queue for queue in around.depths if around.is_empty(queue)]
         moments = {queue: moment for queue in empty if (moment := around.empty_at(queue))}
         self.resources.store.queues.found_empty(moments)

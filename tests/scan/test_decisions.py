@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.repair.redis_loss import NEVER
 from recovery.rules import Rule
-from recovery.scan import DecisionScanner
+from recovery.scan import DecisionScanner, rescue
 from recovery.scan.lost_messages import LostMessages
-from recovery.scan.redis_loss import NEVER
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
@@ -350,21 +350,29 @@ def test_register_gives_whole_processes(world: World) -> None:
         assert scanner(world, name).run_once().looked_at == 0
 
 
-@pytest.mark.parametrize("kind", ["decisions", "graphs"])
+@pytest.mark.parametrize("stranger", [0, 1], ids=["an empty queue", "a message of another"])
+@pytest.mark.parametrize(
+    ("kind", "state"), [("decisions", QUEUED), ("decisions", WORKING), ("graphs", QUEUED), ("rescue", WORKING)]
+)
 def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, state: DecisionState, stranger: int
 ) -> None:
-    """What a page pushed before would count as lost once more."""
-    *_, other = overdue(world, QUEUED, 4)
+    """What a repair pushed before would be requeued for the same loss once more. It is seen in the middle of a run."""
+    made = overdue(world, state, 9)
+    wait = [one.id for one in made[4:]]
     past, graphs = world.store.now() - DAY, world.store.database["graphs"]
-    graphs.update_many({"_id": {"$ne": other.process_id}}, {"$set": {"recoveryTime": past, "touchedAt": past}})
-    later = {"$set": {"recoveryTime": world.store.now() + DAY}}
-    world.store.database["decisions"].update_one({"_id": other.id}, later)
-    one = scanner(world, kind)
+    graphs.update_many({}, {"$set": {"recoveryTime": past, "touchedAt": past}})
+    graphs.delete_many({"_id": {"$in": [one.process_id for one in made[4:]]}})
+    later = {"state": "queued", "recoveryTime": world.store.now() + DAY}
+    world.store.database["decisions"].update_many({"_id": {"$in": wait}}, {"$set": later, "$unset": {"worker": True}})
+    one = scanner(world, "decisions" if kind == "rescue" else kind)
+    one.page = 2
     world.store.queues.polled({"add": None})
     world.store.queues.lost(["another"], NEVER)  # it was noted once that Redis has all
+    pushed, repair, pages = Event(), one.repairer.repair_each, LostMessages.pages
     world.redis.flushdb()
-    pushed, repair, pages = Event(), one.repairer.repair, LostMessages.pages
+    if stranger:
+        world.redis.lpush("add", "{}")
 
     def first(findings: Any, around: Any) -> Any:
         try:
@@ -377,11 +385,13 @@ def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
             assert pushed.wait(10), "a page is repaired while this one is read"
         yield from pages(lost, *words)
 
-    monkeypatch.setattr(one.repairer, "repair", first)
+    monkeypatch.setattr(one.repairer, "repair_each", first)
     monkeypatch.setattr(LostMessages, "pages", then)
-    assert one.run_once().repaired[Rule.MESSAGE_LOST] == (4 if kind == "decisions" else 3)
+    if kind == "rescue":
+        rescue(world.app.resources, one.repairer, ["w"])
+    else:
+        one.run_once()
     SCANNERS["decisions"](world).run_once()
-    assert {one["_id"]: one["losses"] for one in contents(world.store, "decisions").values()} == {
-        f"p000{n}/start": 1 for n in range(4)
-    }
-    assert len(messages(world)) == 4
+    found = {key: document.get("losses") for key, document in contents(world.store, "decisions").items()}
+    assert found == {one.id: 1 if state is QUEUED or one.id in wait else None for one in made}
+    assert world.redis.llen("add") == len(made) + stranger

@@ -12,9 +12,10 @@ from recovery.engine import Resources
 from recovery.queue import Kept
 from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
+from recovery.repair import RedisLoss
+from recovery.repair.redis_loss import NEVER
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
-from recovery.scan.redis_loss import NEVER
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
@@ -221,6 +222,17 @@ def test_a_redis_that_is_served_for_the_first_time(resources: Resources, store: 
     queued(store, now, "one", deadline=now + DAY)
     assert found(LostMessages(resources)) == []
     assert Kept(resources.settings.broker_url).is_noted()
+    resources.broker._redis.flushdb()
+    assert found(LostMessages(resources)) == ["one"]
+
+
+def test_where_nothing_waits_nothing_is_noted(resources: Resources, store: Store, now: datetime) -> None:
+    """Of no queue it could be told then that Redis has all, and the first loss would count as the first time."""
+    resources.broker._redis.flushdb()
+    store.database["queues"].delete_many({})
+    RedisLoss(resources).look()
+    queued(store, now, "one", deadline=now + DAY)
+    RedisLoss(resources).look()
     resources.broker._redis.flushdb()
     assert found(LostMessages(resources)) == ["one"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
@@ -231,15 +231,42 @@ def test_what_changed_since_it_was_read(store: Store) -> None:
     assert get(store, told).enqueued_at == now - DAY
 
 
-@pytest.mark.parametrize("broken", [{"timeouts": None}, {"timeouts": "many"}])
-def test_one_that_another_program_wrote_since_is_requeued_as_well(store: Store, broken: dict[str, Any]) -> None:
+@pytest.mark.parametrize("broken", [None, "many", float("nan"), -3])
+@pytest.mark.parametrize(("name", "field"), [("timed_out", "timeouts"), ("requeue_message_lost", "losses")])
+def test_what_another_program_wrote_for_a_count(
+    store: Store, name: str, field: str, broken: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is requeued as the others are, without being told as one that can't be written."""
     made, now = every_condition(store), store.now()
-    wanted = [d for d in made if GUARDS["timed_out"].wanted(d, now)]
-    one, known = wanted[1].id, {d.id: d for d in wanted}
-    store.database["decisions"].update_one({"_id": one}, {"$set": broken}, bypass_document_validation=True)
+    known = {d.id: d for d in made if GUARDS[name].wanted(d, now)}
+    odd = [*known][::2]
+    change = {"$set": {field: broken}}
+    store.database["decisions"].update_many({"_id": {"$in": odd}}, change, bypass_document_validation=True)
+    assert {one.id for one in KNOWING[name](store, [*known], known)} == {*known}
+    assert {getattr(get(store, key), field) for key in odd} == {1}
+    assert not caplog.records
+
+
+def test_an_update_that_comes_late_queues_nothing_in_the_past(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the answer what time it is and the update its process stood still, say."""
+    made, now = every_condition(store), store.now()
+    known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
+    late = replace(store.requeues._requeue_alike, now=lambda: now - timedelta(seconds=2))
+    monkeypatch.setattr(store.requeues, "_requeue_alike", late)
     told = store.requeues.timed_out([*known], PASS, known)
     assert {one.id for one in told} == {*known}
-    assert get(store, one).timeouts == 1
+    assert all(is_close(one.queued_at, now) and one.queued_at >= now for one in told)
+
+
+def test_what_somebody_else_was_first_at_costs_the_others_nothing(store: Store) -> None:
+    made, now = every_condition(store), store.now()
+    known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
+    one, *others = known
+    store.database["decisions"].update_one({"_id": one}, {"$set": {"recoveryTime": now + DAY}})
+    told, asked = profiled(store, lambda: store.requeues.timed_out([*known], PASS, known))
+    assert {one.id for one in told} == {*others}
+    changed = [one.get("nModified", 0) for one in asked if one["op"] in ("update", "command")]
+    assert sorted(changed) == [0, len(others)]
 
 
 @pytest.mark.parametrize("name", [name for name in GUARDS if name != "taken_up"])  # it is of all that an actor has

@@ -1,7 +1,7 @@
 """Requeues of decisions that were just read and are alike: the same constants for all of them, and nothing computed.
 
 For the server a quarter faster than `requeues`, which works out for each record what is right for it, whatever stands
-in it. What changed in between no longer matches here, and is left to that.
+in it. What differs, or was changed since, does not match here, and is left to that.
 """
 
 from __future__ import annotations
@@ -10,80 +10,105 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
 
 from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 
 from recovery.records import Decision
 from recovery.store.client import Document
 from recovery.store.lifecycle.decision_updates import QUEUED
-from recovery.store.splitting import update_each
+from recovery.store.splitting import is_of_record
 
 LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
+LATE = timedelta(seconds=0.5)
+"""An update that reaches the server so long after it was told the time is not made: a record would be queued in the
+past, and its message count as lost as soon as a younger one is taken."""
 
 Known = Mapping[str, Decision]
 """{decision: as it was read}."""
 
 
 @dataclass(frozen=True, slots=True)
-class RequeuedAlike:
-    """What came of it: who was requeued, by all that is known here, and when that was."""
+class Requeue:
+    """A batch that is to be requeued: which of it, the pass that it gets, and what is counted."""
 
-    keys: list[str]
-    """Not all that were, where some are left."""
-    left: list[str]
-    """To be looked at one by one: they differ, or not all of those like them were requeued."""
-    queued_at: datetime
-
-
-def requeue_alike(
-    collection: Collection[Document],
-    ids: Sequence[str],
-    known: Known,
-    guard: Document,
-    pass_key: str,
-    *,
-    now: Callable[[], datetime],
-    message_timeout: float,
-    task_timeouts: Mapping[str, float],
-    overdue: bool,
-    counted: str | None,
-) -> RequeuedAlike:
-    """Requeue those of these ids that are known to be alike and match the guard; `overdue`: and are so still. `counted`
-    is the field that counts why."""
-    groups, left = _groups(ids, known, task_timeouts)
-    at = now()
-    if overdue:
-        guard = {**guard, "recoveryTime": {"$lte": at}}
-    fields = {"state": QUEUED, "pass": pass_key, "queuedAt": at}
-    fields["recoveryTime"] = at + timedelta(seconds=message_timeout)
-    changes: Document = {"$unset": {"worker": True}} | ({"$inc": {counted: 1}} if counted else {})
-    keys = list[str]()
-    for queued_before, group in groups.items():
-        enqueued: Document = {} if queued_before else {"enqueuedAt": at}
-        like = {"inBatch": {"$ne": True}, "enqueuedAt": {"$type": "date"} if queued_before else None}
-        written = update_each(collection, group, {**guard, **like}, {**changes, "$set": fields | enqueued}, _left)
-        (keys if written.whole and written.count == len(group) else left).extend(group)
-    return RequeuedAlike(keys, left, at)
+    guard: Document
+    pass_key: str
+    counted: Literal["timeouts", "losses"] | None = None
+    overdue: bool = False
+    """Whether only what is overdue when it is written."""
 
 
-def _groups(
-    ids: Sequence[str], known: Known, task_timeouts: Mapping[str, float]
-) -> tuple[dict[bool, list[str]], list[str]]:
-    """{whether they were queued before: those that are alike}, and the others."""
-    groups, left = defaultdict[bool, list[str]](list), list[str]()
-    for key in ids:
-        one = known.get(key)
-        if one is not None and _is_like_others(one) and one.actor not in task_timeouts:
-            groups[one.enqueued_at is not None].append(key)
-        else:
-            left.append(key)
-    return groups, left
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """What was requeued, {decision: when}, and what is left to be looked at one by one."""
+
+    queued_at: Mapping[str, datetime]
+    left: Sequence[str]
 
 
-def _is_like_others(one: Decision) -> bool:
-    return not one.in_batch and one.timeouts >= 0 and 0 <= (one.losses or 0) <= LOSSES_WITHOUT_DELAY
+class _Kind(NamedTuple):
+    """In what those differ that are alike otherwise."""
+
+    queued_before: bool
+    counted_before: bool
 
 
-def _left(_key: str) -> None:
-    """One that can't be written so may be otherwise."""
+@dataclass(frozen=True, slots=True)
+class AlikeRequeues:
+    """See `Requeues`, whose collection and settings these are."""
+
+    current: Collection[Document]
+    now: Callable[[], datetime]
+    message_timeout: float
+    task_timeouts: Callable[[], Mapping[str, float]]
+
+    def __call__(self, ids: Sequence[str], known: Known, batch: Requeue) -> Requeued:
+        """Requeue those of these ids that are known to be alike, and are as the batch asks for."""
+        kinds, left = self._kinds(ids, known, batch)
+        queued_at = dict[str, datetime]()
+        for kind, keys in kinds.items():
+            at = self.now()
+            queued_at |= dict.fromkeys(self._requeue(keys, kind, batch, at), at)
+            left += [key for key in keys if key not in queued_at]
+        return Requeued(queued_at, left)
+
+    def _kinds(self, ids: Sequence[str], known: Known, batch: Requeue) -> tuple[dict[_Kind, list[str]], list[str]]:
+        limited = self.task_timeouts()
+        kinds, left = defaultdict[_Kind, list[str]](list), list[str]()
+        for key in ids:
+            one = known.get(key)
+            often = one is not None and (one.losses or 0) > LOSSES_WITHOUT_DELAY
+            if one is None or one.in_batch or often or one.actor in limited:
+                left.append(key)
+            else:
+                counted_before = batch.counted != "losses" or one.losses is not None
+                kinds[_Kind(one.enqueued_at is not None, counted_before)].append(key)
+        return kinds, left
+
+    def _requeue(self, keys: list[str], kind: _Kind, batch: Requeue, at: datetime) -> Sequence[str]:
+        """Those that were requeued then."""
+        fields = {"state": QUEUED, "pass": batch.pass_key, "queuedAt": at}
+        fields["recoveryTime"] = at + timedelta(seconds=self.message_timeout)
+        like: Document = {**batch.guard, "inBatch": {"$ne": True}, "enqueuedAt": {"$type": "date"}}
+        if not kind.queued_before:
+            like["enqueuedAt"], fields["enqueuedAt"] = None, at
+        if batch.overdue:
+            like["recoveryTime"] = {"$lte": at}
+        changes: Document = {"$set": fields, "$unset": {"worker": True}}
+        if batch.counted:  # to what is no number nothing can be added
+            like[batch.counted] = {"$gte": 0} if kind.counted_before else {"$exists": False}
+            changes["$inc"] = {batch.counted: 1}
+        like["$expr"] = {"$lt": ["$$NOW", at + LATE]}
+        try:
+            # By their ids: see `update_each`.
+            count = self.current.update_many({"_id": {"$in": keys}, **like}, changes, hint="_id_").modified_count
+            if count in (0, len(keys)):
+                return keys if count else ()
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+        mark = {"_id": {"$in": keys}, "pass": batch.pass_key, "state": QUEUED}
+        return [one["_id"] for one in self.current.find(mark, {"_id": True}).hint("_id_")]

@@ -4,7 +4,7 @@ All of one shape. The caller found and judged a batch; one `update_many` repeats
 of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
 What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
 round trips, and the new pass is both the mark of the claim and what makes old messages and results stale. Where the
-caller has just read them, most are alike, and are requeued by constants (`requeue_alike`); those need not be read back.
+caller has just read them, most are alike, and are requeued by constants (`requeue_alike`), without being read back.
 
 Restorable, but for the ends: if a failover takes a requeue back, the record is overdue once more, and the message that
 was pushed carries a pass that no longer matches.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
@@ -42,7 +42,7 @@ from recovery.store.expressions import (
 )
 from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WAITING, WORKING
 from recovery.store.lifecycle.decisions import Queued
-from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY, Known, requeue_alike
+from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY, AlikeRequeues, Known, Requeue
 from recovery.store.splitting import is_of_record, postpone, stamp_each, tell_unwritten, update_each
 
 LONGEST_WAIT = 30
@@ -75,7 +75,8 @@ class Requeues:
         task_timeouts: Callable[[], Mapping[str, float]],
     ) -> None:
         self._current, self._committed = current(collection), committed(collection)
-        self._now, self._message_timeout, self._task_timeouts = now, message_timeout, task_timeouts
+        self._message_timeout, self._task_timeouts = message_timeout, task_timeouts
+        self._requeue_alike = AlikeRequeues(self._current, now, message_timeout, task_timeouts)
 
     def enqueue_ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""
@@ -97,7 +98,7 @@ class Requeues:
 
     def enqueue_due(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """delayed, eta past → queued."""
-        return self._requeue({"state": DELAYED}, ids, pass_key, overdue=True, first=False, known=known)
+        return self._requeue(Requeue({"state": DELAYED}, pass_key, overdue=True), ids, first=False, known=known)
 
     def await_eta(self, ids: Sequence[str]) -> int:
         """delayed, deadline past and its time still to come: look again then, or when its time as a whole is over. The
@@ -112,16 +113,17 @@ class Requeues:
     def timed_out(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
-        return self._requeue({"state": WORKING}, ids, pass_key, "timeouts", overdue=True, first=False, known=known)
+        batch = Requeue({"state": WORKING}, pass_key, "timeouts", overdue=True)
+        return self._requeue(batch, ids, first=False, known=known)
 
     def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
         held = {"state": WORKING, "worker": {"$in": list(workers)}}
-        return self._requeue(held, ids, pass_key, "timeouts")
+        return self._requeue(Requeue(held, pass_key, "timeouts"), ids)
 
     def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
-        return self._requeue({"state": WORKING, "worker": {"$in": list(workers)}}, ids, pass_key)
+        return self._requeue(Requeue({"state": WORKING, "worker": {"$in": list(workers)}}, pass_key), ids)
 
     def requeue_unrun(self, passes: Mapping[str, str], worker: str, pass_key: str) -> list[Queued]:
         """{decision: pass} claimed under these by this holder, or in messages that are used up, and not run or their
@@ -132,14 +134,14 @@ class Requeues:
         """
         held: Document = {"pass": {"$in": list(passes.values())}}
         held["$or"] = [{"state": QUEUED}, {"state": WORKING, "worker": worker}]
-        return self._requeue(held, list(passes), pass_key)
+        return self._requeue(Requeue(held, pass_key), list(passes))
 
     def requeue_unbegun(self, holder: str, ran: str | None, limit: int, pass_key: str) -> list[Queued]:
         """working in a batch of a process that is gone, but for the one that it `ran` → queued; no timeout: they had
         not begun, or had ended. Up to so many of them. Index `worker`."""
         held: Document = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING, "inBatch": True}
         found = self._current.find({**held, "_id": {"$ne": ran or ""}}, {"_id": True}).hint("worker").limit(limit)
-        return self._requeue(held, [one["_id"] for one in found], pass_key)
+        return self._requeue(Requeue(held, pass_key), [one["_id"] for one in found])
 
     def requeue_message_lost(
         self, ids: Sequence[str], queued_until: datetime, pass_key: str, known: Known | None = None
@@ -148,7 +150,7 @@ class Requeues:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either."""
         judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
-        return self._requeue({"state": QUEUED, "$or": judged}, ids, pass_key, "losses", known=known)
+        return self._requeue(Requeue({"state": QUEUED, "$or": judged}, pass_key, "losses"), ids, known=known)
 
     def postpone_waiting(self, ids: Sequence[str], *, paced: bool = False) -> int:
         """queued, deadline past, message still to come: look again in a day. `paced`, of an actor with a
@@ -261,59 +263,45 @@ class Requeues:
         return [document["_id"] for document in marked]
 
     def _requeue(
-        self,
-        guard: Document,
-        ids: Sequence[str],
-        pass_key: str,
-        counted: Literal["timeouts", "losses"] | None = None,
-        *,
-        overdue: bool = False,
-        first: bool = True,
-        known: Known | None = None,
+        self, batch: Requeue, ids: Sequence[str], *, first: bool = True, known: Known | None = None
     ) -> list[Queued]:
-        """Those of these ids that match the guard, and, if that is asked for, are `overdue`. `counted` is why."""
         if known is None or len(ids) < 2:  # one costs one round trip
-            return self._requeue_any(guard, ids, pass_key, counted, overdue=overdue, first=first)
-        alike = requeue_alike(
-            self._current, ids, known, guard, pass_key,
-            now=self._now, message_timeout=self._message_timeout, task_timeouts=self._task_timeouts(),
-            overdue=overdue, counted=counted,
-        )  # fmt: skip
-        queued = [Queued(key, known[key].actor, pass_key, alike.queued_at, first) for key in alike.keys]
-        return queued + self._requeue_any(guard, alike.left, pass_key, counted, overdue=overdue, first=first)
+            return self._requeue_any(batch, ids, first)
+        alike = self._requeue_alike(ids, known, batch)
+        queued = [Queued(key, known[key].actor, batch.pass_key, at, first) for key, at in alike.queued_at.items()]
+        return queued + self._requeue_any(batch, alike.left, first)
 
-    def _requeue_any(
-        self, guard: Document, ids: Sequence[str], pass_key: str, counted: str | None, *, overdue: bool, first: bool
-    ) -> list[Queued]:
+    def _requeue_any(self, batch: Requeue, ids: Sequence[str], first: bool) -> list[Queued]:
         wait: Any = round(self._message_timeout * 1000)
-        if counted == "losses":  # after many in a row it is looked at ever more rarely
+        if batch.counted == "losses":  # after many in a row it is looked at ever more rarely
             wait = {"$multiply": [wait, _LOST_AGAIN]}
         fields: Document = {
             "state": QUEUED,
-            "pass": pass_key,
+            "pass": batch.pass_key,
             "enqueuedAt": FIRST_QUEUED,
             "queuedAt": "$$NOW",
             "recoveryTime": self._in_time({"$add": ["$$NOW", wait]}),
         }
-        if counted == "losses":
+        if batch.counted == "losses":
             fields["losses"] = plus_one("losses")
-        if counted == "timeouts":
+        if batch.counted == "timeouts":
             # Of a batch nobody knows which of them ran. By the next time it is known.
             in_batch = {"$eq": ["$inBatch", True]}
             fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
             fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
-        condition = {**guard, **OVERDUE} if overdue else guard
-        return self._change(condition, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, pass_key, first)
+        guard = {**batch.guard, **OVERDUE} if batch.overdue else batch.guard
+        return self._change(guard, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, batch.pass_key, first)
 
     def _change(
         self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
     ) -> list[Queued]:
-        """Those of these ids that carry the mark then, whether or not they did before."""
         if not ids:
             return []
         if len(ids) == 1:  # one round trip instead of two
             return self._change_one(guard, stages, ids[0], first)
-        update_each(self._current, ids, guard, stages)
+        written = update_each(self._current, ids, guard, stages)
+        if written.whole and not written.count:
+            return []
         selection = {"_id": {"$in": list(ids)}}
         marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")
         return [_queued(document, first) for document in marked]

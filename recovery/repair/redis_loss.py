@@ -1,7 +1,8 @@
 """A Redis that lost its data: seen by what it lacks (`recovery.queue.kept`), and told of each queue in MongoDB.
 
-It is looked at before anything is pushed into a queue that is empty, and by whoever looks for lost messages. What was
-queued up to the moment that is told is queued again, so a push that comes before that moment is made twice.
+What was queued up to the moment that is told has lost its message. So whoever looks for lost messages sees to it, and
+each repair does before it queues anything: what it queued again before that moment would be requeued for the same loss
+once more. What workers queue before it, a second or so after Redis is back, is; its older message is dropped as stale.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from datetime import UTC, datetime
+from threading import Lock
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
@@ -23,31 +25,40 @@ IN_HAND = 0.1
 
 
 class RedisLoss:
-    """What one process that scans knows of it."""
+    """What one process knows of it. For any number of threads."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources, self._kept = resources, Kept(resources.settings.broker_url)
+        self._one_at_a_time = Lock()
 
     def look(self, waiting: Collection[str] | None = None) -> None:
         """Where Redis lost its data, tell so of each queue in which tasks wait (read here if they are not given), and
         only then note that it is known. Where Redis is away nothing is known. Raises StoreError."""
         try:
-            if not self._kept.is_noted():
-                self._tell(self._resources.store.pending.oldest() if waiting is None else waiting)
+            if self._kept.is_noted():
+                return
+            with self._one_at_a_time:
+                if not self._kept.is_noted():
+                    self._tell(self._resources.store.pending.oldest() if waiting is None else waiting)
         except BrokerError as error:
-            log.debug("not known whether Redis lost its data (%s)", error)  # the scan says it
+            log.debug("not known whether Redis lost its data (%s)", error)  # who pushes says it
 
     def _tell(self, queues: Collection[str]) -> None:
+        if not queues:  # nothing is lost, and of nothing it could be told that Redis has it
+            return
         store, kept, broker = self._resources.store, self._kept, self._resources.broker
-        before, waiting = store.now(), dict[str, int]()
-        was_noted = any(queue.lost_before is not None for queue in store.queues.all().values())
+        before, waiting, known = store.now(), dict[str, int](), store.queues.all()
+        was_noted = any(queue.lost_before is not None for queue in known.values())
         if was_noted:  # all is there where but the key is gone
             depths = broker.depths(queues)
             waiting = store.pending.count_queued(queues, before)
         lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
         if kept.is_noted():
-            return  # by another scanner: what that one queued again was queued before this moment, perhaps
-        store.queues.lost(lost if was_noted else queues, before if was_noted else NEVER)
+            return  # by another process: what that one queued again was queued before this moment, perhaps
+        if was_noted:
+            store.queues.lost(lost, before)
+        else:
+            store.queues.lost({*known, *queues}, NEVER)
         kept.note()
         for queue in lost:
             log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])
