@@ -20,6 +20,8 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from recovery.queue.packing import OnePiece
+
 ANSWER_TIMEOUT = 3.0
 """Seconds. What we ask takes Redis milliseconds, and a server that is busy with another's long script is asked again;
 workers wait for it in their event loops, one answer after the other."""
@@ -47,7 +49,7 @@ _SOCKETS = {
 
 def connect(url: str, within: float = ANSWER_TIMEOUT, **options: Any) -> Redis:
     """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
-    sockets = dict(_SOCKETS, socket_connect_timeout=within) | options
+    sockets = dict(_SOCKETS, socket_connect_timeout=within, command_packer=OnePiece()) | options
     # No retries: redis-py would send a command again whose reply was lost.
     return Redis.from_url(url, retry=Retry(NoBackoff(), 0), **sockets | {"socket_timeout": within})
 

@@ -33,7 +33,7 @@ def encode(queued: Queued, signer: Signer = UNSIGNED) -> str:
     Its arguments are the decision's id and the pass. Its id is theirs as well, so that a worker's parent process
     can tell from it what its children run, and how old the messages are that it takes; see `parse_id`.
     """
-    age = 0 if queued.first else round(queued.queued_at.timestamp() * 1000)
+    age = 0 if queued.first else _milliseconds(queued.queued_at)
     key, pass_key, (headers, to) = queued.id, queued.pass_key, _of_actor(queued.actor)
     # The pass is new for every enqueue but shared by a batch; with the task it names the message. Both are of letters,
     # digits and a slash: nothing to escape.
@@ -43,6 +43,12 @@ def encode(queued: Queued, signer: Signer = UNSIGNED) -> str:
         f'{{"body":"[[\\"{key}\\",\\"{pass_key}\\"],{{}},{{}}]",{_CODED},{headers}{signature}"id":"{name}"}},'
         f'"properties":{{{to},"delivery_tag":"{name}"}}}}'
     )
+
+
+@lru_cache(maxsize=8)
+def _milliseconds(moment: datetime) -> int:
+    """Since 1970. Of a batch it is the same for all."""
+    return round(moment.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)

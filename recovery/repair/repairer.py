@@ -85,13 +85,15 @@ class Repairer:
         if findings:  # before anything is queued
             self.redis_loss.look()
         for (rule, repair), group in groups.items():
-            _count(metrics.FINDINGS, rule, Counter(map(_actor, group)))
+            of_actors = Counter(map(_actor, group))
+            _count(metrics.FINDINGS, rule, of_actors)
             by_process = Changed()
             for some in batches(group):
                 by_process += self._actions[repair](rule, some, around)
             if changed := by_process.total():
                 done[rule] = done.get(rule, Changed()) + by_process
-                _count(metrics.REPAIRS, rule, _by_actor(group, by_process))
+                all_changed = changed == len(group)
+                _count(metrics.REPAIRS, rule, of_actors if all_changed else _by_actor(group, by_process))
                 log.info(
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,

@@ -35,7 +35,7 @@ from recovery.worker.sending import sign
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
-from recovery.worker.start_up import keep_what_is_imported, wait_for_servers
+from recovery.worker.start_up import keep_what_is_imported, take_short_turns, wait_for_servers
 from recovery.worker.tasks import Running
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.hung.start()
         self.stale.start()
         if app.settings.scanners:
+            take_short_turns()
             self.operating = NudgeConsumer.operating = Operating(app, self.lifeline)
             self.operating.start()
             self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, self.operating.nudge)

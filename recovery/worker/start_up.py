@@ -5,6 +5,7 @@ keeps."""
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 
 from recovery.retry import BestEffort, Call
@@ -15,6 +16,8 @@ START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
 runs workers starts them again."""
 PAUSE = 1.0
+TURN = 0.001
+"""Seconds."""
 
 
 def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
@@ -29,3 +32,10 @@ def keep_what_is_imported() -> None:
     a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them."""
     gc.collect()
     gc.freeze()
+
+
+def take_short_turns() -> None:
+    """Have a thread that computes give the interpreter after a millisecond to one that waits for it, not after Python's
+    five: of a scanner's threads three compute while the fourth only has to send the next update, for which the database
+    waits."""
+    sys.setswitchinterval(TURN)

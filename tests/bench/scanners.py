@@ -18,7 +18,7 @@ from recovery.scan import DecisionScanner
 from recovery.settings import load
 from recovery.store import schema
 from recovery.worker.scanning import TURN
-from recovery.worker.start_up import keep_what_is_imported
+from recovery.worker.start_up import keep_what_is_imported, take_short_turns
 from tests.bench.requeue import LONG_AGO, fill
 from tests.bench.rows import Row, ratio_row
 
@@ -64,6 +64,7 @@ def _begin(mongo_uri: str, broker_url: str, database: str, all_there: Barrier) -
     app = Recovery(load(mongo_uri=mongo_uri, broker_url=broker_url, database=database, message_timeout=600))
     _scanner.append(DecisionScanner(app.resources, app.applier))
     keep_what_is_imported()  # as a worker does
+    take_short_turns()
 
 
 def _warm_up(_: int) -> None:

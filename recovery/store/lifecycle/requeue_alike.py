@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
@@ -49,11 +49,8 @@ class Requeued:
     left: Sequence[str]
 
 
-class _Kind(NamedTuple):
-    """In what those differ that are alike otherwise."""
-
-    queued_before: bool
-    counted_before: bool
+_Kind = tuple[bool, bool]
+"""In what those differ that are alike otherwise: whether they were queued before, and counted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +73,14 @@ class AlikeRequeues:
         return Requeued(queued_at, left)
 
     def _kinds(self, ids: Sequence[str], known: Known, batch: Requeue) -> tuple[dict[_Kind, list[str]], list[str]]:
-        limited = self.task_timeouts()
+        limited, of_losses = self.task_timeouts(), batch.counted == "losses"
         kinds, left = defaultdict[_Kind, list[str]](list), list[str]()
         for key in ids:
             one = known.get(key)
-            often = one is not None and (one.losses or 0) > LOSSES_WITHOUT_DELAY
-            if one is None or one.in_batch or often or one.actor in limited:
+            if one is None or one.in_batch or one.actor in limited or (one.losses or 0) > LOSSES_WITHOUT_DELAY:
                 left.append(key)
             else:
-                counted_before = batch.counted != "losses" or one.losses is not None
-                kinds[_Kind(one.enqueued_at is not None, counted_before)].append(key)
+                kinds[one.enqueued_at is not None, not of_losses or one.losses is not None].append(key)
         return kinds, left
 
     def _requeue(self, keys: list[str], kind: _Kind, batch: Requeue, at: datetime) -> Sequence[str]:
@@ -93,13 +88,14 @@ class AlikeRequeues:
         fields = {"state": QUEUED, "pass": batch.pass_key, "queuedAt": at}
         fields["recoveryTime"] = at + timedelta(seconds=self.message_timeout)
         like: Document = {**batch.guard, "inBatch": {"$ne": True}, "enqueuedAt": {"$type": "date"}}
-        if not kind.queued_before:
+        queued_before, counted_before = kind
+        if not queued_before:
             like["enqueuedAt"], fields["enqueuedAt"] = None, at
         if batch.overdue:
             like["recoveryTime"] = {"$lte": at}
         changes: Document = {"$set": fields, "$unset": {"worker": True}}
         if batch.counted:  # to what is no number nothing can be added
-            like[batch.counted] = {"$gte": 0} if kind.counted_before else {"$exists": False}
+            like[batch.counted] = {"$gte": 0} if counted_before else {"$exists": False}
             changes["$inc"] = {batch.counted: 1}
         like["$expr"] = {"$lt": ["$$NOW", at + LATE]}
         try:
