@@ -37,10 +37,10 @@ from recovery.queue import Kept, MessageId, parse_id
 from recovery.records import Decision, Process, Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
+from recovery.repair.redis_loss import NEVER
 from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
-from recovery.scan.lost_messages import NEVER
 from recovery.store import Selection, Store, schema
 from tests.faults import installed, reach
 from tests.faults.layer import Told, pause
