@@ -102,8 +102,8 @@ DAMAGE = {Rule.RECORD_DAMAGED, Rule.GRAPH_CONTRADICTED, Rule.EPOCH_WRONG, Rule.T
 
 
 def pair(first: tuple[int, Fault], second: tuple[int, Fault]) -> Any:
-    """Each third at each change, of those with damage each sixth, and all in a long run."""
-    seldom = (first[0] + second[0]) % (6 if DAMAGE & {first[1].rule, second[1].rule} else 3)
+    """Each fourth at each change, of those with damage each eighth, and all in a long run."""
+    seldom = (first[0] + second[0]) % (8 if DAMAGE & {first[1].rule, second[1].rule} else 4)
     name = f"{first[1].make.__name__}-{second[1].make.__name__}"
     return pytest.param(first[1], second[1], id=name, marks=[pytest.mark.soak] if seldom else [])
 
