@@ -7,8 +7,11 @@ How long a process took is told by this machine's clock against the database's, 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from prometheus_client import Histogram
 
 from recovery.metrics import registry
 from recovery.records import Process, ProcessState
@@ -34,15 +37,24 @@ def requeued(reason: str, actors: Iterable[str]) -> None:
         registry.REQUEUES.labels(reason, actor).inc(count)
 
 
+def observe_all(histogram: Histogram, amounts: Sequence[float]) -> None:
+    """What it is to `observe` each of them: prometheus-client looks for the bucket of each anew, under two locks, which
+    was a twentieth of what a requeue takes."""
+    if amounts:
+        histogram._sum.inc(sum(amounts))
+    for place, count in Counter(bisect_left(histogram._upper_bounds, one) for one in amounts).items():
+        histogram._buckets[place].inc(count)
+
+
 def finished_alone(types: Mapping[str, str]) -> None:
     """These processes of one task, {id: type}, finished. When one was started its id tells: by the clock of whoever
     started it."""
-    now = time.time()
-    for process_type, count in Counter(types.values()).items():
-        registry.PROCESSES_ENDED.labels(process_type, ProcessState.FINISHED.value).inc(count)
+    now, took = time.time(), defaultdict[str, list[float]](list)
     for process_id, process_type in types.items():
-        took = now - started_at(process_id).timestamp()
-        registry.PROCESS_SECONDS.labels(process_type, ProcessState.FINISHED.value).observe(max(0.0, took))
+        took[process_type].append(max(0.0, now - started_at(process_id).timestamp()))
+    for process_type, seconds in took.items():
+        registry.PROCESSES_ENDED.labels(process_type, ProcessState.FINISHED.value).inc(len(seconds))
+        observe_all(registry.PROCESS_SECONDS.labels(process_type, ProcessState.FINISHED.value), seconds)
 
 
 def ended(state: ProcessState, processes: Iterable[Process]) -> None:

@@ -77,7 +77,6 @@ class HandOver:
 
 
 def _observe_lag(found: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
-    for one in queued:
-        deadline = found[one.id].recovery_time if one.id in found else None
-        if deadline is not None:
-            metrics.LAG.observe(max(0.0, (one.queued_at - deadline).total_seconds()))
+    deadlines = ((one, found[one.id].recovery_time) for one in queued if one.id in found)
+    lags = [max(0.0, (one.queued_at - deadline).total_seconds()) for one, deadline in deadlines if deadline is not None]
+    counting.observe_all(metrics.LAG, lags)

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -22,6 +22,7 @@ from recovery.drill.sightings import Probe
 from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
+from recovery.metrics.counting import observe_all
 from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo, Worker
 from recovery.records.ids import new_pass
@@ -567,3 +568,17 @@ def test_every_label_that_moves_is_on_the_page() -> None:
             assert not value or value in known or value in Rule.__members__ or f"`{value}`" in where, (
                 f"{value} of {name}"
             )
+
+
+@pytest.mark.parametrize("amounts", [[], [0.0], [0.1, 0.100001, 0.25, 59.9, 60, 1e9, 3600, 3600.5, 0.0, 0.1]])
+def test_all_at_once_is_each_by_itself(amounts: list[float]) -> None:
+    registries = CollectorRegistry(), CollectorRegistry()
+    bounds = (0.1, 0.25, 60, 3600)
+    each, together = (Histogram("seconds", "Some.", registry=one, buckets=bounds) for one in registries)
+    for amount in amounts:
+        each.observe(amount)
+    observe_all(together, amounts)
+    told = [{s.name + str(s.labels): s.value for m in one.collect() for s in m.samples} for one in registries]
+    assert {k: v for k, v in told[0].items() if "created" not in k} == {
+        k: pytest.approx(v) for k, v in told[1].items() if "created" not in k
+    }
