@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import cast
 
 import pymongo
 from pymongo.database import Database
@@ -20,6 +19,7 @@ from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, wait_for_no_monitor
+from recovery.store.clock import DatabaseClock
 from recovery.store.concerns import committed as as_committed
 from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
@@ -115,6 +115,7 @@ class Store:
 
     def __init__(self, settings: Settings) -> None:
         self._database: Database[Document] = named(client(settings.mongo_uri), settings.database)
+        self._clock = DatabaseClock(self._database)
         self.processes = Processes(self._database[schema.PROCESSES])
         self.process_batches = ProcessBatches(self._database[schema.PROCESSES])
         self.tasks = Tasks(self._database[schema.TASKS])
@@ -131,7 +132,10 @@ class Store:
         self.process_types = ProcessTypes(self._database[schema.PROCESS_TYPES])
         self.preferences = CurrentPreferences(self.actors, self.process_types)
         self.requeues = Requeues(
-            self._database[schema.DECISIONS], self.now, settings.message_timeout, self.preferences.task_timeouts
+            self._database[schema.DECISIONS],
+            self._clock.at_least,
+            settings.message_timeout,
+            self.preferences.task_timeouts,
         )
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)
@@ -218,6 +222,4 @@ class Store:
 
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""
-        # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
-        hello = self._database.command("hello", codec_options=self._database.codec_options)
-        return cast(datetime, hello["localTime"])
+        return self._clock.now()

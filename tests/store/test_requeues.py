@@ -247,12 +247,15 @@ def test_what_another_program_wrote_for_a_count(
     assert not caplog.records
 
 
-def test_an_update_that_comes_late_queues_nothing_in_the_past(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the answer what time it is and the update its process stood still, say."""
+@pytest.mark.parametrize("seconds", [-2, 2])
+def test_nothing_is_queued_by_a_time_that_does_not_hold(
+    store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Between the answer what time it is and the update its process stood still, say, or the server is another one."""
     made, now = every_condition(store), store.now()
     known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
-    late = replace(store.requeues._requeue_alike, now=lambda: now - timedelta(seconds=2))
-    monkeypatch.setattr(store.requeues, "_requeue_alike", late)
+    wrong = replace(store.requeues._requeue_alike, at_least=lambda: now + timedelta(seconds=seconds))
+    monkeypatch.setattr(store.requeues, "_requeue_alike", wrong)
     told = store.requeues.timed_out([*known], PASS, known)
     assert {one.id for one in told} == {*known}
     assert all(is_close(one.queued_at, now) and one.queued_at >= now for one in told)

@@ -23,8 +23,9 @@ from recovery.store.splitting import is_of_record
 LOSSES_WITHOUT_DELAY = 5
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 LATE = timedelta(seconds=0.5)
-"""An update that reaches the server so long after it was told the time is not made: a record would be queued in the
-past, and its message count as lost as soon as a younger one is taken."""
+"""An update that reaches the server so long after the time that it queues by is not made: a record would be queued in
+the past, and its message count as lost as soon as a younger one is taken. Nor one so long before it, at a server whose
+clock is behind that of the one that told the time."""
 
 Known = Mapping[str, Decision]
 """{decision: as it was read}."""
@@ -58,7 +59,7 @@ class AlikeRequeues:
     """See `Requeues`, whose collection and settings these are."""
 
     current: Collection[Document]
-    now: Callable[[], datetime]
+    at_least: Callable[[], datetime]
     message_timeout: float
     task_timeouts: Callable[[], Mapping[str, float]]
 
@@ -67,7 +68,7 @@ class AlikeRequeues:
         kinds, left = self._kinds(ids, known, batch)
         queued_at = dict[str, datetime]()
         for kind, keys in kinds.items():
-            at = self.now()
+            at = self.at_least()
             queued_at |= dict.fromkeys(self._requeue(keys, kind, batch, at), at)
             left += [key for key in keys if key not in queued_at]
         return Requeued(queued_at, left)
@@ -97,7 +98,7 @@ class AlikeRequeues:
         if batch.counted:  # to what is no number nothing can be added
             like[batch.counted] = {"$gte": 0} if counted_before else {"$exists": False}
             changes["$inc"] = {batch.counted: 1}
-        like["$expr"] = {"$lt": ["$$NOW", at + LATE]}
+        like["$expr"] = {"$and": [{"$lt": ["$$NOW", at + LATE]}, {"$gt": ["$$NOW", at - LATE]}]}
         try:
             # By their ids: see `update_each`.
             count = self.current.update_many({"_id": {"$in": keys}, **like}, changes, hint="_id_").modified_count

@@ -64,19 +64,19 @@ class Requeues:
     """Updates of batches in the collection `decisions`.
 
     `task_timeouts` gives {actor: task_timeout in seconds} of those that have one: what is queued is looked at then
-    at the latest. `now` asks for the database's time.
+    at the latest. `at_least` tells the database's time, or one shortly before.
     """
 
     def __init__(
         self,
         collection: Collection[Document],
-        now: Callable[[], datetime],
+        at_least: Callable[[], datetime],
         message_timeout: float,
         task_timeouts: Callable[[], Mapping[str, float]],
     ) -> None:
         self._current, self._committed = current(collection), committed(collection)
         self._message_timeout, self._task_timeouts = message_timeout, task_timeouts
-        self._requeue_alike = AlikeRequeues(self._current, now, message_timeout, task_timeouts)
+        self._requeue_alike = AlikeRequeues(self._current, at_least, message_timeout, task_timeouts)
 
     def enqueue_ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
         """waiting → queued; or → delayed, where an eta or delay is still to pass."""

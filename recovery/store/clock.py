@@ -1,0 +1,56 @@
+"""The database's time, which deadlines are set and compared by; a worker's clock may be wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+
+from pymongo.database import Database
+
+from recovery.store.client import Document
+
+VALID = 1.0
+"""Seconds for which what the database told is counted on from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    time: datetime
+    at: float
+    """When that was heard here, by the monotonic clock."""
+
+    def by(self, moment: float) -> datetime:
+        """The time that it is by then, at least: it went on while the answer was under way, too."""
+        passed = self.time + timedelta(seconds=moment - self.at)
+        return passed.replace(microsecond=passed.microsecond // 1000 * 1000)  # as a record has it
+
+
+class DatabaseClock:
+    """The time of one database. For any number of threads."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
+        self._told: _Told | None = None
+
+    def now(self) -> datetime:
+        """Ask for it."""
+        return self._ask().time
+
+    def at_least(self) -> datetime:
+        """That it is so late, known without a round trip: what it was a second ago at the most, and what went by here
+        since. Earlier than it is by what that answer took to come; never before what `now` gave, but for a clock that
+        was set back. To ask costs some milliseconds where other threads compute."""
+        told, moment = self._told, time.monotonic()
+        if told is None or moment - told.at > VALID:
+            return self._ask().time
+        return told.by(moment)
+
+    def _ask(self) -> _Told:
+        # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
+        hello = self._database.command("hello", codec_options=self._database.codec_options)
+        told, known = _Told(cast(datetime, hello["localTime"]), time.monotonic()), self._told
+        if known is None or told.at - known.at > VALID or told.time >= known.by(told.at):
+            self._told = told
+        return told
