@@ -78,9 +78,14 @@ class Process(Record):
     """The span of its start; absent where that was not traced."""
     recovery_time: datetime | None = None
 
+    @property
+    def times_reopened(self) -> int:
+        """`reopened` as a number: 0 where it never was."""
+        return self.reopened or 0
+
     def is_as(self, seen: Process) -> bool:
         """Whether nobody has ended, reopened, aborted or restarted it since it was seen."""
-        return (self.state, self.epoch, self.reopened or 0) == (seen.state, seen.epoch, seen.reopened or 0)
+        return (self.state, self.epoch, self.times_reopened) == (seen.state, seen.epoch, seen.times_reopened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

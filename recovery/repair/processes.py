@@ -118,7 +118,7 @@ class ProcessRepairs:
         if process is None or graph is None or not self._store.graphs.fail_seen(graph, task):
             return False
         decision = snapshot.decisions.get(task)
-        restarts = max(process.reopened or 0, (decision.restarts if decision is not None else None) or 0)
+        restarts = max(process.times_reopened, (decision.restarts if decision is not None else None) or 0)
         error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
         # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
         return break_off(self._resources, process, error, restarts=restarts)

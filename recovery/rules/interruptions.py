@@ -50,12 +50,12 @@ def _failures(process: Process, graph: Graph | None, decisions: Mapping[str, Dec
         elif decision is None or not is_restarted(decision, graph):
             # The process can't go on for it, though it has not failed: its records are lost, say.
             restarts = (decision.restarts if decision is not None else None) or 0
-            found[task] = _Failure(max(process.reopened or 0, restarts))
+            found[task] = _Failure(max(process.times_reopened, restarts))
     error = process.error
     whole = error is not None and error.task is None
     task = error.task if error is not None and error.task is not None else process.start_task
     if whole or (not found and (error is None or not _goes_on(decisions.get(task)))):
-        found[task] = _Failure(process.reopened or 0)
+        found[task] = _Failure(process.times_reopened)
     return found
 
 

@@ -73,7 +73,7 @@ def test_who_is_late_does_nothing_again(world: Ordering, monkeypatch: pytest.Mon
     adds_up(world, done)
     assert done.applied is not None and done.applied.done == 3
     after = [world.process(one) for one in ids]
-    assert [(one.epoch, one.reopened or 0) for one in after] == [
+    assert [(one.epoch, one.times_reopened) for one in after] == [
         {"restart": (0, 1), "restart_from": (1, 1), "abort": (1, 0)}[kind]
     ] * 3
 

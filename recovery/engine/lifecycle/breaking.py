@@ -28,7 +28,7 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
     process = resources.store.processes.brief(process_id)
     if process is None or process.epoch != epoch or process.state is not ProcessState.RUNNING:
         return False
-    return break_off(resources, process, error, restarts=process.reopened or 0)
+    return break_off(resources, process, error, restarts=process.times_reopened)
 
 
 def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
@@ -55,7 +55,7 @@ def remove_superseded(resources: Resources, process_ids: Sequence[str], error: E
     if error.task is None:
         # What the start task itself failed for is listed under the same name.
         for_a_task = [
-            (record_id(process.id, process.start_task), process.reopened or 0)
+            (record_id(process.id, process.start_task), process.times_reopened)
             for process in processes.values()
             if process.state is ProcessState.BROKEN
             and process.error is not None
@@ -88,6 +88,6 @@ def list_interruption(
             fingerprint=error.fingerprint or fingerprint(error.kind),
             attempt=attempt,
             restarts=restarts,
-            reopened=process.reopened or 0,
+            reopened=process.times_reopened,
         )
     )

@@ -44,7 +44,7 @@ def unlist_stale(resources: Resources, process: Process, decision: Decision) -> 
         # The same name stands for the process as a whole, which may be broken still.
         unlist_past_lives(resources, [process.id])
     else:
-        resources.store.interruptions.remove_before([(decision.id, (restarts or 0) + 1, process.reopened or 0)])
+        resources.store.interruptions.remove_before([(decision.id, (restarts or 0) + 1, process.times_reopened)])
 
 
 def _unknown(resources: Resources, decision: Decision) -> Applied:

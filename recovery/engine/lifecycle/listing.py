@@ -60,7 +60,7 @@ def _given_up(resources: Resources, process: Process, task: str, decision: Decis
 
 def _list_process(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
     """For the process as a whole, or for a task that it can't go on for and that has not failed."""
-    store, restarts = resources.store, process.reopened or 0
+    store, restarts = resources.store, process.times_reopened
     error = process.error
     if error is None or (error.task or process.start_task) != task:
         error = ErrorInfo(kind=UNKNOWN, message="why it can't go on is not known any more", task=task)
@@ -74,6 +74,6 @@ def _list_process(resources: Resources, process: Process, task: str, decision: D
         if task == process.start_task:
             unlist_past_lives(resources, [process.id])
         else:
-            life = process.reopened or 0
+            life = process.times_reopened
             store.interruptions.remove_before([(record_id(process.id, task), restarts + 1, life)])
     return listed

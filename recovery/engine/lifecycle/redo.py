@@ -39,7 +39,7 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     redos.forget(process_id, epoch, plan.dropped)
     redos.release(process_id, epoch, plan.again)
     redos.move(process_id, epoch)
-    store.interruptions.remove_past(process_id, process.reopened or 0)
+    store.interruptions.remove_past(process_id, process.times_reopened)
     decisions = dict(store.decisions.of_processes([process_id])).get(process_id, {})
     # It is listed for this life when it is applied in it. Until then nothing has failed: of a process that broke for
     # another task, which is restarted, nobody would learn what it is broken for.

@@ -121,4 +121,4 @@ def _is_start(one: Restarted, process: Process | None) -> bool:
 
 def _life(process: Process | None) -> int:
     """The life that a process was seen in: how often it had been set running again."""
-    return (process.reopened if process is not None else None) or 0
+    return process.times_reopened if process is not None else 0

@@ -124,7 +124,7 @@ class Kind(ABC):
 
 def described(process: Process) -> str:
     """A process's state as a plan remembers it: `STATE/EPOCH/REOPENED`. Where it differs, somebody was there first."""
-    return f"{process.state.value}/{process.epoch}/{process.reopened or 0}"
+    return f"{process.state.value}/{process.epoch}/{process.times_reopened}"
 
 
 def found(operation: Operation, process: Process, plan: str, at: datetime) -> OperationResult:

@@ -28,4 +28,4 @@ class Restart(Kind):
         return {}
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
-        return (process.reopened or 0) > int(result.before.rpartition("/")[2])
+        return process.times_reopened > int(result.before.rpartition("/")[2])

@@ -65,7 +65,7 @@ class Redos:
         fields = {
             "state": ProcessState.RUNNING.value,
             "epoch": seen.epoch + 1,
-            "reopened": (seen.reopened or 0) + 1,
+            "reopened": seen.times_reopened + 1,
             "redo": literal(list(tasks)),
             "lives": {"$slice": [lives, -KEPT_LIVES]},
             "restartedAt": "$$NOW",
