@@ -10,6 +10,7 @@ from typing import cast
 from pymongo.database import Database
 
 from recovery.store.client import Document
+from recovery.store.driver_errors import translated
 
 VALID = 1.0
 """Seconds for which what the database told is counted on from here."""
@@ -27,6 +28,7 @@ class _Told:
         return passed.replace(microsecond=passed.microsecond // 1000 * 1000)  # as a record has it
 
 
+@translated
 class DatabaseClock:
     """The time of one database. For any number of threads."""
 
