@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -24,6 +25,7 @@ from recovery.stack import Stack
 from tests.built_once import build_commands_once
 from tests.preloaded import process
 
+gc.disable()  # all that is imported stays
 build_commands_once()
 process.install()
 
@@ -53,6 +55,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest is begun first: else one process is at it when the others are done."""
     items.sort(key=lambda item: not item.nodeid.startswith(_ON_SPARK))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: they are not looked through again and again while these run."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -208,6 +208,8 @@ def canonical(world: World) -> World:
         held |= {one.pas for hand in world.hands for one in hand if one.task == task}
         held |= {pas for t, pas in queue if t == task} | {_of(world, task).pas}
         numbers |= {(task, pas): number for number, pas in enumerate(sorted(held), 1)}
+    if all(pas == number for (_, pas), number in numbers.items()):  # most are as they should be
+        return world if queue == world.queue else world._replace(queue=queue)
     decisions = tuple(d._replace(pas=numbers[t, d.pas]) for t, d in zip(TASKS, world.decisions, strict=True))
     hands = (tuple(sorted(one._replace(pas=numbers[one.task, one.pas]) for one in hand)) for hand in world.hands)
     dead = frozenset(one._replace(held=frozenset((t, numbers[t, pas]) for t, pas in one.held)) for one in world.dead)
