@@ -30,35 +30,47 @@ class RedisLoss:
     def __init__(self, resources: Resources) -> None:
         self._resources, self._kept = resources, Kept(resources.settings.broker_url)
         self._one_at_a_time = Lock()
+        self._is_told = False
+        """Whether MongoDB has it of any queue that Redis was seen with all data, once it was."""
 
     def look(self, waiting: Collection[str] | None = None) -> None:
         """Where Redis lost its data, tell so of each queue in which tasks wait (read here if they are not given), and
         only then note that it is known. Where Redis is away nothing is known. Raises StoreError."""
         try:
-            if self._kept.is_noted():
+            if self._is_told and self._kept.is_noted():
                 return
             with self._one_at_a_time:
-                if not self._kept.is_noted():
-                    self._tell(self._resources.store.pending.oldest() if waiting is None else waiting)
+                self._is_told = self._see(waiting)
         except BrokerError as error:
             log.debug("not known whether Redis lost its data (%s)", error)  # who pushes says it
 
-    def _tell(self, queues: Collection[str]) -> None:
+    def _see(self, waiting: Collection[str] | None) -> bool:
+        store = self._resources.store
+        # In this order, the other way round than the first time is written: else one who reads between the two writes
+        # takes for lost what a worker has in hand.
+        known = store.queues.all()
+        is_told = any(queue.lost_before is not None for queue in known.values())
+        if is_told and self._kept.is_noted():
+            return True
+        queues = store.pending.oldest() if waiting is None else waiting
         if not queues:  # nothing is lost, and of nothing it could be told that Redis has it
-            return
-        store, kept, broker = self._resources.store, self._kept, self._resources.broker
-        before, waiting, known = store.now(), dict[str, int](), store.queues.all()
-        was_noted = any(queue.lost_before is not None for queue in known.values())
-        if was_noted:  # all is there where but the key is gone
-            depths = broker.depths(queues)
-            waiting = store.pending.count_queued(queues, before)
-        lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
-        if kept.is_noted():
-            return  # by another process: what that one queued again was queued before this moment, perhaps
-        if was_noted:
-            store.queues.lost(lost, before)
+            return is_told
+        if is_told:
+            self._tell(queues)
         else:
+            self._kept.note()
             store.queues.lost({*known, *queues}, NEVER)
-        kept.note()
+        return True
+
+    def _tell(self, queues: Collection[str]) -> None:
+        store, broker = self._resources.store, self._resources.broker
+        before = store.now()
+        depths, waiting = broker.depths(queues), store.pending.count_queued(queues, before)
+        # All is there where but the key is gone.
+        lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
+        if self._kept.is_noted():
+            return  # by another process: what that one queued again was queued before this moment, perhaps
+        store.queues.lost(lost, before)
+        self._kept.note()
         for queue in lost:
             log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import Store, schema
 from recovery.store.lifecycle.decision_queries import ALL, Share
+from recovery.store.lifecycle.queues import Queues
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.store.writing import put
@@ -248,6 +250,53 @@ def test_who_sees_it_ends_before_it_is_told(
         with pytest.raises(ZeroDivisionError):
             found(lost)
     assert len(found(LostMessages(resources))) == 1
+
+
+@pytest.mark.parametrize("step", ["noted", "told"])
+@pytest.mark.parametrize("after", [False, True])
+def test_two_serve_it_for_the_first_time(
+    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    """The second before or after each of the first one's writes, while a worker has the only message in hand."""
+    resources.broker._redis.flushdb()
+    store.database["queues"].delete_many({})
+    queued(store, now, "one", deadline=now + DAY)
+    owner, name = (Kept, "note") if step == "noted" else (Queues, "lost")
+    real, looked = getattr(owner, name), list[bool]()
+
+    def meanwhile(*args: Any) -> None:
+        if looked:
+            return real(*args)
+        looked.append(True)
+        if after:
+            real(*args)
+        RedisLoss(resources).look()
+        return None if after else real(*args)
+
+    monkeypatch.setattr(owner, name, meanwhile)
+    RedisLoss(resources).look()
+    assert looked and found(LostMessages(resources)) == []
+    resources.broker._redis.flushdb()
+    assert found(LostMessages(resources)) == ["one"]
+
+
+@pytest.mark.parametrize("again", ["the same process", "another one"])
+def test_who_serves_it_for_the_first_time_is_cut_off(
+    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    """Between its two writes. Whoever comes next makes the second, so that the first loss is seen as one."""
+    resources.broker._redis.flushdb()
+    store.database["queues"].delete_many({})
+    queued(store, now, "one", deadline=now + DAY)
+    seen = RedisLoss(resources)
+    for owner, name in ((Kept, "note"), (Queues, "lost")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, lambda *_: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                seen.look()
+    (seen if again == "the same process" else RedisLoss(resources)).look()
+    resources.broker._redis.flushdb()
+    assert found(LostMessages(resources)) == ["one"]
 
 
 def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
