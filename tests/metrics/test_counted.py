@@ -51,7 +51,8 @@ class Counted(World):
     """One process type, `order`, whose task does what a test says; and what is there of one process of it."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+        # Nothing falls overdue by itself, however long a test takes.
+        super().__init__(settings, apply_timeout=60.0, message_timeout=60.0, idle_timeout=60.0)
         self.task: Callable[[], Any] = lambda: 1
 
     def started(self, **preferences: Any) -> str:
