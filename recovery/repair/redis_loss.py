@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from datetime import UTC, datetime
 from threading import Lock
 
 from recovery.engine import Resources
@@ -18,8 +17,6 @@ from recovery.queue import Kept
 
 log = logging.getLogger(__name__)
 
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before this Redis lost its data, as is told where it was noted for the first time that it has all."""
 IN_HAND = 0.1
 """The part of what waits, at most, whose messages may be in hands just now."""
 
@@ -46,8 +43,8 @@ class RedisLoss:
 
     def _see(self, waiting: Collection[str] | None) -> bool:
         store = self._resources.store
-        # In this order, the other way round than the first time is written: else one who reads between the two writes
-        # takes for lost what a worker has in hand.
+        # First what MongoDB has, which is written last: who looks between the two writes of the first time would take
+        # for lost what a worker has in hand.
         known = store.queues.all()
         is_told = any(queue.lost_before is not None for queue in known.values())
         if is_told and self._kept.is_noted():
@@ -59,7 +56,7 @@ class RedisLoss:
             self._tell(queues)
         else:
             self._kept.note()
-            store.queues.lost({*known, *queues}, NEVER)
+            store.queues.served({*known, *queues})
         return True
 
     def _tell(self, queues: Collection[str]) -> None:

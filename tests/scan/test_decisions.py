@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
-from recovery.repair.redis_loss import NEVER
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue
 from recovery.scan.lost_messages import LostMessages
@@ -368,7 +367,7 @@ def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
     one = scanner(world, "decisions" if kind == "rescue" else kind)
     one.page = 2
     world.store.queues.polled({"add": None})
-    world.store.queues.lost(["another"], NEVER)  # it was noted once that Redis has all
+    world.store.queues.served(["another"])  # it was noted once that Redis has all
     pushed, repair, pages = Event(), one.repairer.repair_each, LostMessages.pages
     world.redis.flushdb()
     if stranger:

@@ -14,7 +14,6 @@ from recovery.queue import Kept
 from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.repair import RedisLoss
-from recovery.repair.redis_loss import NEVER
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
@@ -40,7 +39,7 @@ class Clock:
 def noted(resources: Resources) -> None:
     """Redis has lost nothing, and that is known."""
     Kept(resources.settings.broker_url).note()
-    resources.store.queues.lost(["another"], NEVER)
+    resources.store.queues.served(["another"])
 
 
 @pytest.fixture
@@ -261,7 +260,7 @@ def test_two_serve_it_for_the_first_time(
     resources.broker._redis.flushdb()
     store.database["queues"].delete_many({})
     queued(store, now, "one", deadline=now + DAY)
-    owner, name = (Kept, "note") if step == "noted" else (Queues, "lost")
+    owner, name = (Kept, "note") if step == "noted" else (Queues, "served")
     real, looked = getattr(owner, name), list[bool]()
 
     def meanwhile(*args: Any) -> None:
@@ -289,7 +288,7 @@ def test_who_serves_it_for_the_first_time_is_cut_off(
     store.database["queues"].delete_many({})
     queued(store, now, "one", deadline=now + DAY)
     seen = RedisLoss(resources)
-    for owner, name in ((Kept, "note"), (Queues, "lost")):
+    for owner, name in ((Kept, "note"), (Queues, "served")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda *_: 1 // 0)
             with pytest.raises(ZeroDivisionError):

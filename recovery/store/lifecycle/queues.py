@@ -10,7 +10,7 @@ prove what is not so. It is neither believed nor kept, whoever tells it and what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pymongo import UpdateOne
@@ -26,6 +26,8 @@ from recovery.store.expressions import latest_past, near_now, past_or_null
 from recovery.store.reading import readable
 
 _NAMED: Document = {"_id": {"$type": "string"}}
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before this Redis lost its data, as is told where it was seen for the first time that it has all."""
 _TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore")
 
 
@@ -84,6 +86,11 @@ class Queues:
         """Redis lost all messages of these queues that were pushed before this moment. Written with a majority: it is
         noted in Redis after that, and nobody looks again."""
         self._latest({queue: {"lostBefore": moment} for queue in queues}, self._committed)
+
+    def served(self, queues: Iterable[str]) -> None:
+        """Redis has all messages of these queues, as far as is known: what it lacks from now on it lost. Restorable:
+        whoever begins to scan tells it again, and until then what is lost is found by its deadlines."""
+        self._latest({queue: {"lostBefore": NEVER} for queue in queues})
 
     def all(self) -> dict[str, QueueStatistics]:
         """Statistics of all queues, by name. The server puts together what workers tell."""
