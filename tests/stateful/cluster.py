@@ -37,7 +37,6 @@ from recovery.queue import Kept, MessageId, parse_id
 from recovery.records import Decision, Process, Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
-from recovery.repair.redis_loss import NEVER
 from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
@@ -147,7 +146,7 @@ class Cluster:
             self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
         self.redis.flushdb()
         Kept(settings.broker_url).note()
-        Store(self.settings).queues.lost(self.app.actors, NEVER)
+        Store(self.settings).queues.served(self.app.actors)
         self.tell()
 
     def tell(self) -> None:
