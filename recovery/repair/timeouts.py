@@ -14,7 +14,7 @@ from recovery.engine.lifecycle.breaking import list_interruption, remove_superse
 from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
-from recovery.records.ids import new_pass
+from recovery.records.ids import new_pass, record_id
 from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_records
 from recovery.retry.codes import PROCESS_TIMEOUT, TASK_TIMEOUT
@@ -63,12 +63,13 @@ class TimeoutRepairs:
 
     def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
-        was decided. The rules on that come first; where they were not carried out, the next look breaks it."""
+        was decided. The rules on that come first; where they were not carried out, the next look breaks it. And none
+        that was broken for its time since it was judged, and runs again."""
         by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
         running = [
             process
             for process in self._store.processes.briefs(f.record for f in findings).values()
-            if process.state is ProcessState.RUNNING
+            if process.state is ProcessState.RUNNING and process.timed_out_at is None
         ]
         lacking = self._store.graphs.absent(process.id for process in running)
         for process in running:
@@ -96,9 +97,19 @@ class TimeoutRepairs:
             batch_or_each(ids, lambda some: len(mark(self._resources, some)))
         if late < len(ids):
             remove_superseded(self._resources, ids, error)
+            self._unlist_counted(ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
         counting.ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
         return of_count(ids, late)
+
+    def _unlist_counted(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
+        """Forget that those are late whose time another scanner has counted: nobody breaks them for it in this life."""
+        counted = [
+            (record_id(process.id, process.start_task), process.times_reopened)
+            for process in self._store.processes.briefs(process_ids).values()
+            if process.state is ProcessState.RUNNING and process.timed_out_at is not None
+        ]
+        self._store.interruptions.remove_kind(counted, error.kind)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)

@@ -204,6 +204,44 @@ def test_a_process_that_ends_as_it_is_about_to_be_broken_is_not_listed(
     assert world.store.interruptions.of_process(process_id) == []
 
 
+def test_one_that_runs_again_since_it_was_judged_is_not_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another scanner has broken it for its time, and an operator has restarted it: its time is over only once."""
+    process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    late, other = scanner(world, "processes"), scanner(world, "processes")
+    judge = late.judge
+
+    def meanwhile(page: Any) -> Any:
+        diagnosis = judge(page)
+        assert other.run_once().repaired[Rule.PROCESS_TIMEOUT] == 1
+        world.app.restart(process_id)
+        assert world.process(process_id).state is ProcessState.RUNNING
+        monkeypatch.setattr(world.store.interruptions, "add", lambda _: 1 // 0)
+        return diagnosis
+
+    late.judge = meanwhile  # type: ignore[method-assign]
+    wait_until(lambda: late.run_once().looked_at, 10, "its time to be over")
+    assert world.process(process_id).state is ProcessState.RUNNING
+    assert world.store.interruptions.of_process(process_id) == []
+
+
+def test_one_whose_time_is_only_counted_as_it_is_about_to_be_broken_is_not_listed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a scanner that had read the settings before somebody changed them."""
+    process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    add = world.store.interruptions.add
+
+    def just_then(interruption: Interruption) -> None:
+        add(interruption)
+        assert world.store.processes.note_timeouts([process_id], "add", 0.05) == 1
+
+    monkeypatch.setattr(world.store.interruptions, "add", just_then)
+    wait_until(lambda: scanner(world, "processes").run_once().looked_at, 10, "its time to be over")
+    assert world.process(process_id).state is ProcessState.RUNNING
+    assert world.store.interruptions.of_process(process_id) == []
+    assert world.bring_to_end(process_id).result == '"done"'
+
+
 def test_what_is_put_off_or_restarted_is_looked_at_when_its_time_is_over(world: World) -> None:
     def fail() -> None:
         raise ValueError
