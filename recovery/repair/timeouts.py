@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recovery import metrics
-from recovery.engine import Resources, batch_or_each
+from recovery.engine import Resources, batch_or_each, list_again
 from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
 from recovery.engine.lifecycle.marking import mark, marker_within
 from recovery.metrics import counting
@@ -19,7 +19,7 @@ from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_records
 from recovery.retry.codes import PROCESS_TIMEOUT, TASK_TIMEOUT
 from recovery.retry.reasons import UNKNOWN
-from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.rules import Finding, Repair, Rule, Surroundings, is_late
 
 
 class TimeoutRepairs:
@@ -64,12 +64,12 @@ class TimeoutRepairs:
     def _break(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
         was decided. The rules on that come first; where they were not carried out, the next look breaks it. And none
-        that was broken for its time since it was judged, and runs again."""
+        that is not late any more: it was set running again, or was done again, since it was judged."""
         by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
         running = [
             process
             for process in self._store.processes.briefs(f.record for f in findings).values()
-            if process.state is ProcessState.RUNNING and process.timed_out_at is None
+            if process.state is ProcessState.RUNNING and is_late(process, around)
         ]
         lacking = self._store.graphs.absent(process.id for process in running)
         for process in running:
@@ -104,12 +104,14 @@ class TimeoutRepairs:
 
     def _unlist_counted(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
         """Forget that those are late whose time another scanner has counted: nobody breaks them for it in this life."""
-        counted = [
-            (record_id(process.id, process.start_task), process.times_reopened)
-            for process in self._store.processes.briefs(process_ids).values()
+        counted = {
+            record_id(process.id, process.start_task): process.times_reopened
+            for process in self._store.processes.committed_briefs(process_ids).values()
             if process.state is ProcessState.RUNNING and process.timed_out_at is not None
-        ]
-        self._store.interruptions.remove_kind(counted, error.kind)
+        }
+        self._store.interruptions.remove_kind(counted.items(), error.kind)
+        for record in counted:  # one that broke for its start task just then was not listed for that beside this
+            list_again(self._resources, record)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)

@@ -13,6 +13,7 @@ from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
 from recovery.rules.redo import Link, Redo, redo_of
+from recovery.rules.timeouts import is_late
 
 __all__ = [
     "CATALOGUE",
@@ -29,6 +30,7 @@ __all__ = [
     "droppable",
     "graph_of",
     "is_intact",
+    "is_late",
     "judge_decision",
     "judge_process",
     "not_judged",

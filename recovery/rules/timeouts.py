@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from recovery.records import Decision, DecisionState
+from recovery.records import Decision, DecisionState, Process
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 
@@ -33,11 +33,16 @@ def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
     """PROCESS_TIMEOUT: it has run for too long, and that was not counted yet."""
     process = snapshot.process
     assert process is not None
-    kind = around.process_type(process.type)
-    began = process.restarted_at or process.started_at
-    if not kind.process_timeout or began is None or process.timed_out_at is not None:
-        return
-    if around.now - began >= timedelta(seconds=kind.process_timeout):
+    if is_late(process, around):
+        kind, began = around.process_type(process.type), process.restarted_at or process.started_at
         repair = Repair.BREAK_OVERDUE if kind.break_after_process_timeout else Repair.COUNT_OVERDUE
         evidence = f"started {began:%H:%M:%S}, over {kind.process_timeout:g} s ago"
         yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)
+
+
+def is_late(process: Process, around: Surroundings) -> bool:
+    """Whether a process has run for too long, and that was not counted yet."""
+    seconds, began = around.process_type(process.type).process_timeout, process.restarted_at or process.started_at
+    if not seconds or began is None or process.timed_out_at is not None:
+        return False
+    return around.now - began >= timedelta(seconds=seconds)

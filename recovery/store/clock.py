@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Lock
 from typing import cast
 
 from pymongo.database import Database
@@ -14,6 +15,8 @@ from recovery.store.driver_errors import translated
 
 VALID = 1.0
 """Seconds for which what the database told is counted on from here."""
+SOON = 0.02
+"""Seconds within which an answer has to come for that: so much too early it is at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +38,30 @@ class DatabaseClock:
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
         self._told: _Told | None = None
+        self._one_at_a_time = Lock()
 
     def now(self) -> datetime:
         """Ask for it."""
         return self._ask().time
 
     def at_least(self) -> datetime:
-        """That it is so late, known without a round trip: what it was a second ago at the most, and what went by here
-        since. Earlier than it is by what that answer took to come; never before what `now` gave, but for a clock that
-        was set back. To ask costs some milliseconds where other threads compute."""
+        """That it is so late, mostly known without a round trip: what it was a second ago at the most, and what went by
+        here since. At most 20 ms earlier than it is, and never before what `now` gave. Later only where the database's
+        clock was set back, or another server is its primary now. To ask costs some milliseconds where other threads
+        compute."""
         told, moment = self._told, time.monotonic()
         if told is None or moment - told.at > VALID:
             return self._ask().time
         return told.by(moment)
 
     def _ask(self) -> _Told:
+        asked = time.monotonic()
         # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
         hello = self._database.command("hello", codec_options=self._database.codec_options)
-        told, known = _Told(cast(datetime, hello["localTime"]), time.monotonic()), self._told
-        if known is None or told.at - known.at > VALID or told.time >= known.by(told.at):
-            self._told = told
+        told = _Told(cast(datetime, hello["localTime"]), time.monotonic())
+        with self._one_at_a_time:
+            known = self._told
+            is_known = known is not None and told.at - known.at <= VALID
+            if told.time >= known.by(told.at) if known is not None and is_known else told.at - asked <= SOON:
+                self._told = told
         return told

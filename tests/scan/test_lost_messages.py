@@ -298,6 +298,18 @@ def test_who_serves_it_for_the_first_time_is_cut_off(
     assert found(LostMessages(resources)) == ["one"]
 
 
+def test_a_failover_takes_back_that_it_is_served(resources: Resources, store: Store, now: datetime) -> None:
+    """Whoever told that knows a loss when he sees one."""
+    resources.broker._redis.flushdb()
+    store.database["queues"].delete_many({})
+    queued(store, now, "one", deadline=now + DAY)
+    seen = RedisLoss(resources)
+    seen.look()
+    store.database["queues"].delete_many({})
+    resources.broker._redis.flushdb()
+    assert found(LostMessages(resources, redis_loss=seen)) == ["one"]
+
+
 def test_two_see_it(resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second, which stood still, takes nothing for lost that the first has queued again."""
     resources.broker._redis.flushdb()

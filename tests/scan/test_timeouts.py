@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from pymongo.errors import AutoReconnect
 
 from recovery import ProcessBroken, heartbeat
+from recovery.engine.operations.redo import redo_process
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
 from recovery.repair import processes
@@ -204,8 +205,12 @@ def test_a_process_that_ends_as_it_is_about_to_be_broken_is_not_listed(
     assert world.store.interruptions.of_process(process_id) == []
 
 
-def test_one_that_runs_again_since_it_was_judged_is_not_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another scanner has broken it for its time, and an operator has restarted it: its time is over only once."""
+@pytest.mark.parametrize("how", ["restarted", "done again"])
+def test_one_that_runs_again_since_it_was_judged_is_not_listed(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Another scanner has broken it for its time, and an operator has restarted it: its time is over only once; or has
+    it done again: its time begins again."""
     process_id = start(world, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
     late, other = scanner(world, "processes"), scanner(world, "processes")
     judge = late.judge
@@ -213,7 +218,10 @@ def test_one_that_runs_again_since_it_was_judged_is_not_listed(world: World, mon
     def meanwhile(page: Any) -> Any:
         diagnosis = judge(page)
         assert other.run_once().repaired[Rule.PROCESS_TIMEOUT] == 1
-        world.app.restart(process_id)
+        if how == "restarted":
+            world.app.restart(process_id)
+        else:
+            redo_process(world.app.resources, process_id, "its data was wrong")
         assert world.process(process_id).state is ProcessState.RUNNING
         monkeypatch.setattr(world.store.interruptions, "add", lambda _: 1 // 0)
         return diagnosis
@@ -240,6 +248,34 @@ def test_one_whose_time_is_only_counted_as_it_is_about_to_be_broken_is_not_liste
     assert world.process(process_id).state is ProcessState.RUNNING
     assert world.store.interruptions.of_process(process_id) == []
     assert world.bring_to_end(process_id).result == '"done"'
+
+
+def test_one_that_fails_as_it_is_taken_off_the_list_is_listed_for_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    process_id = start(world, fail, process_timeout=0.05, break_after_process_timeout=True, idle_timeout=60)
+    interruptions, processes = world.store.interruptions, world.store.processes
+    add, remove_kind = interruptions.add, interruptions.remove_kind
+
+    def counted_just_then(interruption: Interruption) -> bool:
+        monkeypatch.setattr(interruptions, "add", add)
+        added = add(interruption)
+        assert processes.note_timeouts([process_id], "add", 0.05) == 1
+        return added
+
+    def fails_just_then(listed: Iterable[tuple[str, int]], kind: str) -> None:
+        if some := list(listed):
+            world.pump()
+            assert world.process(process_id).state is ProcessState.BROKEN
+        remove_kind(some, kind)
+
+    monkeypatch.setattr(interruptions, "add", counted_just_then)
+    monkeypatch.setattr(interruptions, "remove_kind", fails_just_then)
+    wait_until(lambda: scanner(world, "processes").run_once().looked_at, 10, "its time to be over")
+    assert [one.kind for one in interruptions.of_process(process_id)] == ["ValueError"]
 
 
 def test_what_is_put_off_or_restarted_is_looked_at_when_its_time_is_over(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,16 @@ def test_an_answer_that_came_sooner_sets_it_on(database: DatabaseClock) -> None:
     assert database.at_least() == told  # nothing has gone by here
     wait_until(lambda: database.now() > told, 5, "the database's clock goes on")
     assert database.at_least() > told
+
+
+def test_an_answer_that_was_long_under_way_is_not_counted_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for each time: 0.3 s go by here with each look at the clock."""
+    looks = count(step=0.3)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: next(looks)))
+    database = DatabaseClock(store.database)
+    for _ in range(3):
+        before = database.now()
+        assert before <= database.at_least() <= database.now()
 
 
 def test_it_is_never_later_than_the_database_has_it(database: DatabaseClock) -> None:
