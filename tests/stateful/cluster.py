@@ -327,7 +327,8 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
 
     What is replaced, beside the applier's threads (`Still`): that which registers starts, the pool that hands a page
     over, the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses,
-    and the breaker, which goes by a clock that nobody stops.
+    and the breaker, which goes by a clock that nobody stops. So does the time in which settings have to be read: a
+    machine that stands still for seconds is no fault that was planned.
     """
     tries = itertools.count(step=7)
     reported, logger = _Reported(), logging.getLogger("recovery")
@@ -337,6 +338,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
         still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
+        still.enter_context(patch("recovery.store.lifecycle.preferences.ANSWER_TIMEOUT", 60.0))
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
