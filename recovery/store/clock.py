@@ -19,6 +19,13 @@ SOON = 0.02
 """Seconds within which an answer has to come for that: so much too early it is at the most."""
 
 
+def told_by(database: Database[Document]) -> datetime:
+    """The time, asked of the server."""
+    # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
+    hello = database.command("hello", codec_options=database.codec_options)
+    return cast(datetime, hello["localTime"])
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     time: datetime
@@ -46,9 +53,9 @@ class DatabaseClock:
 
     def at_least(self) -> datetime:
         """That it is so late, mostly known without a round trip: what it was a second ago at the most, and what went by
-        here since. At most 20 ms earlier than it is, and never before what `now` gave. Later only where the database's
-        clock was set back, or another server is its primary now. To ask costs some milliseconds where other threads
-        compute."""
+        here since. Earlier than it is by 20 ms at most, or by what an answer took where it had to be asked for; never
+        before what `now` gave. Later only where the database's clock was set back, or another server is its primary
+        now. To ask costs some milliseconds where other threads compute."""
         told, moment = self._told, time.monotonic()
         if told is None or moment - told.at > VALID:
             return self._ask().time
@@ -56,12 +63,13 @@ class DatabaseClock:
 
     def _ask(self) -> _Told:
         asked = time.monotonic()
-        # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
-        hello = self._database.command("hello", codec_options=self._database.codec_options)
-        told = _Told(cast(datetime, hello["localTime"]), time.monotonic())
+        told = _Told(told_by(self._database), time.monotonic())
         with self._one_at_a_time:
             known = self._told
-            is_known = known is not None and told.at - known.at <= VALID
-            if told.time >= known.by(told.at) if known is not None and is_known else told.at - asked <= SOON:
+            if known is None or told.at - known.at > VALID:
+                is_better = told.at - asked <= SOON
+            else:
+                is_better = told.time >= known.by(told.at)
+            if is_better:
                 self._told = told
         return told

@@ -11,6 +11,7 @@ from pymongo.errors import BulkWriteError
 from recovery.records import Operation, OperationRange, Totals, from_document, to_document
 from recovery.records.operation import SEPARATOR, Phase, RangeState
 from recovery.store.client import Document
+from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
@@ -29,7 +30,7 @@ class OperationRanges:
 
     def insert(self, ranges: Sequence[OperationRange]) -> None:
         """Save ranges, as far as they are not there: whoever planned them was cut off, or was not alone."""
-        now = self._current.database.command("hello", codec_options=self._current.codec_options)["localTime"]
+        now = told_by(self._current.database)
         documents = [to_document(one.evolve(at=now, recovery_time=now)) for one in ranges]
         try:
             self._committed.insert_many(documents, ordered=False)

@@ -12,6 +12,7 @@ from pymongo.errors import OperationFailure
 
 from recovery.store import roles, schema
 from recovery.store.client import Document
+from recovery.store.clock import told_by
 from recovery.store.concerns import overridden
 from recovery.store.driver_errors import translated
 
@@ -52,10 +53,10 @@ class Server:
     def clock(self) -> tuple[timedelta, timedelta]:
         """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
         before = time.time()
-        hello = self._database.command("hello", codec_options=self._database.codec_options)
+        told = told_by(self._database)
         after = time.time()
         middle = datetime.fromtimestamp((before + after) / 2, UTC)
-        return hello["localTime"] - middle, timedelta(seconds=(after - before) / 2)
+        return told - middle, timedelta(seconds=(after - before) / 2)
 
     def members(self) -> Members | None:
         """The members of the replica set; None where they can't be asked for, without the right to.

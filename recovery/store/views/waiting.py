@@ -19,6 +19,7 @@ from pymongo.database import Database
 
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE
@@ -83,7 +84,7 @@ class Waiting:
         oldest = self._pending.oldest()
         known = self._told()
         workers = self._workers()
-        served, now = workers.keys() | self._queues.polled_within(self._polled_within), self._now()
+        served, now = workers.keys() | self._queues.polled_within(self._polled_within), told_by(self._database)
         held_up = {name for name in {*known, *oldest, *later} if name not in served and not known.get(name)}
         counted = {name for name in oldest if count_served or known.get(name) or name in held_up}
         to_come = self._pending.count_to_come(held_up)
@@ -115,11 +116,6 @@ class Waiting:
             for queue in filter(lambda queue: isinstance(queue, str), document["queues"]):
                 serving.setdefault(queue, []).append(document["name"])
         return serving
-
-    def _now(self) -> datetime:
-        hello = self._database.command("hello", codec_options=self._database.codec_options)
-        now: datetime = hello["localTime"]
-        return now
 
 
 def _seconds(since: object, now: datetime) -> float:
