@@ -46,7 +46,9 @@ class QueueStatistics(Record):
     taken_queued_at: datetime | None = None
     """`queuedAt` of the youngest message taken so far."""
     found_empty_at: datetime | None = None
-    """When the queue was last known to be empty: what was pushed before is in a worker's hands or lost."""
+    """When the queue was empty, so long ago that what had been pushed before is claimed or lost."""
+    seen_empty_at: datetime | None = None
+    """When it was last seen to be empty, perhaps just now: what was pushed before may be in a worker's hands."""
     lost_before: datetime | None = None
     """When Redis was found to have lost all of its data: so is the message of what was queued before. 1970 where it was
     looked at, and had lost nothing."""

@@ -5,7 +5,7 @@ from recovery.repair.diagnosis import Diagnosis, Reading, diagnose, judge, readi
 from recovery.repair.pace import Later, Pace
 from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
-from recovery.repair.surroundings import look_around, look_at_all
+from recovery.repair.surroundings import keep_empty, look_around, look_at_all
 
 __all__ = [
     "Changed",
@@ -19,6 +19,7 @@ __all__ = [
     "Repairer",
     "diagnose",
     "judge",
+    "keep_empty",
     "look_around",
     "look_at_all",
     "readings",

@@ -40,11 +40,11 @@ def readings(
         begun_at = store.now()
 
 
-def diagnose(resources: Resources, reading: Reading) -> Diagnosis:
+def diagnose(resources: Resources, reading: Reading, *, looks_again: bool = False) -> Diagnosis:
     """Judge processes that were just read."""
     decisions = (decision for snapshot in reading.snapshots for decision in snapshot.decisions.values())
     queues = {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
-    around = replace(look_around(resources, queues=queues), as_of=reading.begun_at)
+    around = replace(look_around(resources, queues=queues, looks_again=looks_again), as_of=reading.begun_at)
     return Diagnosis(judge(reading.snapshots, around), around)
 
 

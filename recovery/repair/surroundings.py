@@ -9,14 +9,19 @@ from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.rules import Surroundings
 
+IN_HAND = 0.08
+"""Of `message_timeout`: how long a worker may have a message in hand. Less than between two looks."""
 
-def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_workers: Iterable[str] = ()) -> Surroundings:
-    """The time, all settings, and what is known of these queues."""
+
+def look_around(
+    resources: Resources, *, queues: Iterable[str] = (), lost_workers: Iterable[str] = (), looks_again: bool = False
+) -> Surroundings:
+    """The time, all settings, and what is known of these queues. A scanner `looks_again` (see `Surroundings`)."""
     settings, store = resources.settings, resources.store
     names = sorted(set(queues))
     depths: dict[str, int] = {}
     # In this order: a queue that is empty was so after this time; and where a scanner pushes in between, it has told
-    # in the statistics that it found the queue empty. Without Redis nothing is concluded from depths.
+    # in the statistics that it saw the queue empty. Without Redis nothing is concluded from depths.
     now = store.now()
     if names:
         try:
@@ -34,8 +39,16 @@ def look_around(resources: Resources, *, queues: Iterable[str] = (), lost_worker
         lost_workers=frozenset(lost_workers),
         polled_within=timedelta(seconds=settings.polled_within),
         message_margin=timedelta(seconds=settings.message_timeout / 5),
+        in_hand=timedelta(seconds=settings.message_timeout * IN_HAND),
+        looks_again=looks_again,
         margin=timedelta(seconds=settings.apply_timeout),
     )
+
+
+def keep_empty(resources: Resources, around: Surroundings) -> None:
+    """Write down which queues are empty, before anything is pushed that fills them."""
+    if queues := around.seen_empty():
+        resources.store.queues.seen_empty(queues, around.now, around.in_hand)
 
 
 def look_at_all(resources: Resources) -> Surroundings:

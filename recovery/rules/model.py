@@ -133,7 +133,13 @@ class Surroundings:
     """A queue polled longer ago than this counts as not polled."""
     message_margin: timedelta = timedelta(seconds=2)
     """Messages are pushed a moment after `queuedAt`, and not quite in its order: so much younger must one be that
-    was taken, or so long must a queue have been empty, before a message counts as lost."""
+    was taken, or so long before its queue was empty must a task have been queued, before a message counts as lost."""
+    in_hand: timedelta = timedelta(seconds=0.8)
+    """How long a worker may have a message in hand before it claims its task. One that starts takes what has waited for
+    long, and its slots are not ready yet."""
+    looks_again: bool = False
+    """Whether who looks does so again and again, and keeps what it saw: that a queue is empty is believed once it was
+    so long ago that nothing taken from it can be in hand. Who looks once believes it at once."""
     margin: timedelta = timedelta(seconds=5)
     """How long a step may be under way before it counts as cut off."""
 
@@ -172,14 +178,29 @@ class Surroundings:
         return polled_at is not None and abs(self.now - polled_at) < self.polled_within
 
     def empty_at(self, queue: str) -> datetime | None:
-        """When a queue was last known to be empty; None: never, as far as is known."""
+        """When a queue was last known to be empty, with nothing of what had been pushed before in anybody's hands any
+        more; None: never, as far as is known."""
         known = self.queues.get(queue)
         if known is None:
             return None
-        if self.is_empty(queue) and known.polled_at is not None:
+        if not self.looks_again and self.is_empty(queue) and known.polled_at is not None:
             return min(known.polled_at, self.now - self.message_margin)
         # One that is still to come is of a clock that was set back since: it would prove too much.
-        return known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
+        found = known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
+        seen = known.seen_empty_at if known.seen_empty_at and self._out_of_hand(known.seen_empty_at) else None
+        return max((moment for moment in (found, seen) if moment is not None), default=None)
+
+    def seen_empty(self) -> list[str]:
+        """Queues that are empty now, where that is to be kept: what was kept before proves what it can already."""
+        kept = {name: known.seen_empty_at for name, known in self.queues.items()}
+        return [
+            queue
+            for queue in self.depths
+            if self.is_empty(queue) and ((seen := kept[queue]) is None or seen > self.now or self._out_of_hand(seen))
+        ]
+
+    def _out_of_hand(self, moment: datetime) -> bool:
+        return self.now - moment >= self.in_hand
 
     def lost_before(self, queue: str) -> datetime | None:
         """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, the

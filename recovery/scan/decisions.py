@@ -81,7 +81,7 @@ class DecisionScanner(Scanner[Decision]):
         # What is requeued for another reason fills its queue as well: that is looked at before, once a run.
         filling = {decision.actor for decision in decisions} - self._seen_filling
         self._seen_filling |= filling
-        around = look_around(self.resources, queues=queues | filling)
+        around = look_around(self.resources, queues=queues | filling, looks_again=True)
         aborted = self.resources.store.processes.aborted({decision.process_id for decision in decisions})
         over: dict[str, Finding] = {}
         if aborted:  # of a page hardly ever one is

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 
 from recovery.engine import Resources
 from recovery.records import Decision
-from recovery.repair import RedisLoss, look_around
+from recovery.repair import RedisLoss, keep_empty, look_around
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
@@ -77,7 +77,8 @@ class LostMessages:
             return
         self._redis_loss.look(oldest)
         patience = 2 * LONGEST_WAIT * self._resources.settings.message_timeout
-        around, now = look_around(self._resources, queues=oldest), self._clock()
+        around, now = look_around(self._resources, queues=oldest, looks_again=True), self._clock()
+        keep_empty(self._resources, around)
         reached, self._reached = self._reached, None
         for actor in _beginning_with(reached, oldest):
             until, queued_at = around.lost_before(actor), oldest[actor]

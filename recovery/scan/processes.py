@@ -38,7 +38,7 @@ class _WholeProcesses(Scanner[Snapshot]):
 
     def judge(self, page: Page[Snapshot]) -> Diagnosis:
         assert page.begun_at is not None, "a page of processes tells when it was read"
-        return diagnose(self.resources, Reading(page.items, page.begun_at))
+        return diagnose(self.resources, Reading(page.items, page.begun_at), looks_again=True)
 
 
 class GraphScanner(_WholeProcesses):

@@ -7,10 +7,14 @@ comes, and what was overdue stays so.
 
 That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
 from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down
-before anything is pushed (`foundEmptyAt`). A queue that was empty at T holds only what was pushed since then, which
+before anything is pushed (`seenEmptyAt`). A queue that was empty at T holds only what was pushed since then, which
 was queued after T, but for a push that is under way (the margin); so of what waits in a queue that lags nothing is ever
 requeued, and all that was lost is found, however many pages and scans that takes. What is requeued is queued
 later than T itself, so it is requeued once for each time that the queue was found empty.
+
+That a queue is empty just now proves nothing of what was taken from it just now, and is in the hands of a worker that
+is about to claim it: it had waited for long, perhaps, and the first slots that start up find the queue empty. So it is
+believed at a later look, a moment after (`foundEmptyAt`), by whoever looks then.
 
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """
@@ -30,7 +34,7 @@ from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, IndexMissing, ServerRefused, StoreError
-from recovery.repair import Diagnosis, Done, Repairer
+from recovery.repair import Diagnosis, Done, Repairer, keep_empty
 from recovery.rules import SPOILT, Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.reading import tell
 
@@ -121,7 +125,7 @@ class Scanner(ABC, Generic[Item]):
             return Counter()
         try:
             diagnosis = page.diagnosis or self.judge(page)
-            self._note_empty(diagnosis.around)
+            keep_empty(self.resources, diagnosis.around)
             return self.repairer.repair(diagnosis.findings, diagnosis.around)
         except SPOILT as error:
             if len(page.items) == 1:
@@ -202,9 +206,3 @@ class Scanner(ABC, Generic[Item]):
             log.warning("indexes were missing, and were made again")
         except (StoreError, ServerRefused) as error:
             log.warning("indexes are missing, and could not be made again (%s)", error)
-
-    def _note_empty(self, around: Surroundings) -> None:
-        """Keep which queues are empty: the page's own messages will fill them."""
-        empty = [queue for queue in around.depths if around.is_empty(queue)]
-        moments = {queue: moment for queue in empty if (moment := around.empty_at(queue))}
-        self.resources.store.queues.found_empty(moments)

@@ -14,6 +14,7 @@ from recovery import Recovery
 from recovery.engine.operations.abort import abort_process
 from recovery.records import Outcome, ProcessState
 from recovery.rules import Rule
+from tests.queues import polled_and_empty
 from tests.world import World, by_message_only
 
 HOUR = timedelta(hours=1)
@@ -193,6 +194,7 @@ def actors_lag(broken: Broken) -> None:
 def message_lost(broken: Broken) -> None:
     queued_long_ago(broken)
     broken.drop_messages("part")
+    polled_and_empty(broken.world.store, "part", ago=60.0)
 
 
 def decision_not_applied(broken: Broken) -> None:

@@ -210,6 +210,7 @@ def poll(world: World, queues: Iterable[str]) -> None:
     taken = {f"part_{name}": now - age for name, age in OWN_QUEUES.items() if age is not None}
     taken[shapes.QUEUE_THAT_MOVED] = now - timedelta(minutes=1)
     world.store.queues.polled({queue: taken.get(queue) for queue in queues})
+    world.store.queues.seen_empty(queues & {"part_message_lost"}, now - timedelta(minutes=1), timedelta())
 
 
 def by_check(world: World, cases: Iterable[Case]) -> Found:

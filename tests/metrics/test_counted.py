@@ -35,6 +35,7 @@ from recovery.settings import Settings
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.worker.messages.intake import Intake
 from tests.docs.blocks import DOCS
+from tests.queues import polled_and_empty
 from tests.scan.making import silent_workers
 from tests.world import World, arguments
 
@@ -350,7 +351,7 @@ def a_worker_is_found_to_be_gone(world: Counted) -> Iterator[None]:
 def a_message_is_lost(world: Counted) -> Iterator[None]:
     world.started()
     world.redis.flushdb()
-    world.store.queues.polled({"order": None})
+    polled_and_empty(world.store, "order", ago=60.0)
     world.overdue(queuedAt=world.store.now() - DAY)
     yield
     world.scan_decisions()

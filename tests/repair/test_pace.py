@@ -12,6 +12,7 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.repair.pace import Pace
 from recovery.rules import Finding, Repair, Rule
 from recovery.scan import DecisionScanner
+from tests.queues import polled_and_empty
 from tests.rules.surroundings import around
 from tests.store.writing import put
 from tests.world import World
@@ -85,7 +86,7 @@ def test_a_storm_is_spread_and_all_are_requeued_once(world: World, state: Decisi
         ),
     )  # fmt: skip
     world.tell()
-    world.store.queues.polled({"slow": None, "free": None})
+    polled_and_empty(world.store, "slow", "free")
     scanner = DecisionScanner(world.app.resources, world.app.applier)
     began = world.store.now()
     assert scanner.run_once().repaired == {rule: 80}

@@ -13,6 +13,7 @@ from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.seldom import Seldom
 from recovery.store import reading, schema
+from tests.queues import polled_and_empty
 from tests.store.writing import put
 from tests.world import World
 
@@ -48,7 +49,7 @@ def test_one_record_that_can_not_be_read(
         )  # fmt: skip
     world.redis.flushdb()
     world.tell()
-    world.store.queues.polled(dict.fromkeys(world.app.actors))
+    polled_and_empty(world.store, *world.app.actors)
     scanner = kind(world.app.resources, world.app.applier)
     with caplog.at_level(logging.INFO):
         result = scanner.run_once()
@@ -91,7 +92,7 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
     size = len(database["decisions"].find_raw_batches({"_id": large}).next())
     database["decisions"].update_one({"_id": large}, {"$set": {"filler": "x" * (16 * 1024 * 1024 - size - 13)}})
     database.command("collMod", "decisions", validator={"odd": {"$ne": True}}, validationLevel="strict")
-    world.store.queues.polled({"add": None})
+    polled_and_empty(world.store, "add")
     try:
         result = DecisionScanner(world.app.resources, world.app.applier).run_once()
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.repair import surroundings
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue
 from recovery.scan.lost_messages import LostMessages
@@ -19,6 +20,7 @@ from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import Finished
 from tests.faults import Died
+from tests.queues import polled_and_empty
 from tests.scan.making import DAY, SCANNERS, after_find, overdue, register, scanner
 from tests.store.writing import contents, is_close, put
 from tests.waiting import wait_until
@@ -235,7 +237,7 @@ def test_redis_is_lost_and_all_messages_are_found_in_one_run(world: World, other
     # looked at before.
     later = {"recoveryTime": world.store.now() + timedelta(seconds=1), "losses": 9}
     world.store.database["decisions"].update_many({"_id": {"$in": ids[8:]}}, {"$set": later})
-    world.store.queues.polled({"add": None})
+    polled_and_empty(world.store, "add")
     first, second = scanner(world, "decisions"), scanner(world, "decisions")
     first.page = 3
     assert first.run_once().repaired.total() == 8
@@ -248,7 +250,7 @@ def test_redis_is_lost_and_all_messages_are_found_in_one_run(world: World, other
 def test_what_was_pushed_again_waits_in_its_queue_and_is_not_pushed_once_more(world: World) -> None:
     """However long it waits: only a queue that is found empty once more proves anything of it."""
     overdue(world, QUEUED, 5)
-    world.store.queues.polled({"add": None})
+    polled_and_empty(world.store, "add")
     one = scanner(world, "decisions")
     one.page = 2
     assert one.run_once().repaired == {Rule.MESSAGE_LOST: 5}
@@ -261,9 +263,29 @@ def test_what_was_pushed_again_waits_in_its_queue_and_is_not_pushed_once_more(wo
     assert (result.looked_at, result.repaired) == (5, {})
     assert messages(world) == pushed
     world.redis.flushdb()
-    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": world.store.now() - DAY}})
-    assert one.run_once().repaired == {Rule.MESSAGE_LOST: 5}
+
+    def found() -> bool:
+        world.store.queues.polled({"add": None})
+        return one.run_once().repaired == {Rule.MESSAGE_LOST: 5}
+
+    wait_until(found, 10, "the lost messages")
     assert len(messages(world)) == 5
+
+
+def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had waited for long, and so had its queue not been empty; another slot looks before this one claims it."""
+    overdue(world, QUEUED, 3)
+    world.store.queues.polled({"add": None})
+    monkeypatch.setattr(surroundings, "IN_HAND", 100.0)
+    first, second, whole = (scanner(world, name) for name in ("decisions", "decisions", "processes"))
+    for one in (first, second, whole, first):
+        due = {"recoveryTime": world.store.now() - DAY}
+        for collection in ("decisions", "processes"):
+            world.store.database[collection].update_many({}, {"$set": due})
+        assert not one.run_once().repaired
+    assert messages(world) == []
+    monkeypatch.setattr(surroundings, "IN_HAND", 0.0)
+    assert second.run_once().repaired == {Rule.MESSAGE_LOST: 3}, "nobody ever claimed them"
 
 
 def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:

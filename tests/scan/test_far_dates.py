@@ -29,7 +29,7 @@ FIELDS = [
     *(("graphs", name) for name in ("recoveryTime", "touchedAt", "notFinished.start")),
     *(("processes", name) for name in ("recoveryTime", "startedAt", "timedOutAt")),
     *(("workers", name) for name in ("recoveryTime", "startedAt")),
-    *(("queues", name) for name in ("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore")),
+    *(("queues", name) for name in ("polledAt", "takenQueuedAt", "foundEmptyAt", "seenEmptyAt", "lostBefore")),
 ]
 MOMENTS = {
     "year 273792727": DatetimeMS(8_640_000_000_000_000_000),
@@ -61,7 +61,8 @@ def pair(world: World) -> Iterator[tuple[str, str]]:
         world.store.database[name].update_many({"_id": {"$exists": True}}, {"$set": values})
     world.store.workers.beat(worker("far"), 60)
     world.store.queues.polled({"order": past})
-    world.store.queues.found_empty({"order": past})
+    for ago in (2, 1):
+        world.store.queues.seen_empty(["order"], past - timedelta(seconds=ago), timedelta())
     world.store.queues.lost(["order"], past - timedelta(seconds=1))
     world.lose_messages()
     yield ids

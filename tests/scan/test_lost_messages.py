@@ -13,7 +13,7 @@ from recovery.engine import Resources
 from recovery.queue import Kept
 from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
-from recovery.repair import RedisLoss
+from recovery.repair import RedisLoss, surroundings
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
@@ -23,6 +23,7 @@ from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.lifecycle.queues import Queues
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.queues import polled_and_empty
 from tests.store.writing import put
 
 DAY = timedelta(days=1)
@@ -96,8 +97,21 @@ def test_all_of_a_queue_that_is_polled_and_empty(resources: Resources, store: St
     queued(store, now - 60 * SECOND, "old", deadline=now + 5 * SECOND)
     queued(store, now - 5 * SECOND, "young", deadline=now + 5 * SECOND)
     queued(store, now - SECOND, "on its way", deadline=now + 5 * SECOND)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert found(LostMessages(resources)) == ["old", "young"]
+
+
+def test_what_was_just_taken_from_it_may_be_in_hand(
+    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks later believes it, whoever looked first, and though the queue is full by then."""
+    queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
+    store.queues.polled({"add": None})
+    monkeypatch.setattr(surroundings, "IN_HAND", 10.0)
+    assert found(LostMessages(resources)) == found(LostMessages(resources)) == []
+    resources.broker._redis.lpush("add", "some message")
+    monkeypatch.setattr(surroundings, "IN_HAND", 0.0)
+    assert found(LostMessages(resources)) == ["old"]
 
 
 def test_what_was_lost_often_is_left_to_its_deadline(resources: Resources, store: Store, now: datetime) -> None:
@@ -105,7 +119,7 @@ def test_what_was_lost_often_is_left_to_its_deadline(resources: Resources, store
     queued(store, now - 60 * SECOND, "seldom", losses=5, deadline=now + 200 * SECOND)
     queued(store, now - 60 * SECOND, "waited since", losses=6, deadline=now + DAY)
     queued(store, now - 60 * SECOND, "overdue anyway", deadline=now - SECOND)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert sorted(found(LostMessages(resources))) == ["seldom", "waited since"]
 
 
@@ -115,7 +129,7 @@ def test_of_an_actor_that_is_held_back(resources: Resources, store: Store, now: 
     if why == "blocked":
         store.actors.block("add")
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert found(LostMessages(resources)) == []
 
 
@@ -123,13 +137,13 @@ def test_who_ends_before_the_last_page_goes_on_with_the_rest(resources: Resource
     clock = Clock()
     for number in range(10):
         queued(store, now - (60 - number) * SECOND, str(number), deadline=now + DAY)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     lost = LostMessages(resources, clock)
     first = [decision.id for decision in next(lost.pages(3)).records]
     assert first == ["p/0", "p/1", "p/2"]
     store.database["decisions"].update_many({"_id": {"$in": first}}, {"$set": {"queuedAt": now + DAY}})
     clock.now += 2 * lost_messages.AGAIN_FOR
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert found(lost, 3) == [str(number) for number in range(3, 10)]
 
 
@@ -138,11 +152,11 @@ def test_one_that_another_scanner_postponed_meanwhile(resources: Resources, stor
     clock = Clock()
     lost = LostMessages(resources, clock)
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert found(lost) == ["old"]
     for passed, again in [(1.0, ["old"]), (lost_messages.AGAIN_FOR - 2, ["old"]), (5.0, [])]:
         clock.now += passed
-        store.queues.polled({"add": None})
+        polled_and_empty(store, "add")
         assert found(lost) == again, passed
     assert found(LostMessages(resources, clock)) == ["old"], "who begins to scan looks at all"
 
@@ -159,7 +173,7 @@ def test_who_scans_beside_has_a_share_of_them(resources: Resources, store: Store
     lost = LostMessages(resources, clock)
 
     def digits() -> set[str]:
-        store.queues.polled({"add": None})
+        polled_and_empty(store, "add")
         found = {one.process_id[-1] for page in lost.pages(3, lambda: shares[0]) for one in page.records}
         lost.ended(well=True)
         return found
@@ -344,7 +358,7 @@ def test_a_run_that_failed_is_as_if_it_had_not_been(resources: Resources, store:
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     lost = LostMessages(resources, clock)
     for well, seen in ((False, 1), (True, 1), (True, 0)):
-        store.queues.polled({"add": None})
+        polled_and_empty(store, "add")
         assert len(list(lost.pages(100))) == seen
         lost.ended(well=well)
         clock.now += lost_messages.AGAIN_FOR + 1
@@ -356,7 +370,7 @@ def test_all_of_it_is_looked_at_every_few_minutes(resources: Resources, store: S
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     lost, seen = LostMessages(resources, clock), list[list[str]]()
     for _ in range(20):
-        store.queues.polled({"add": None})
+        polled_and_empty(store, "add")
         seen.append(found(lost))
         clock.now += lost_messages.AGAIN_FOR + 1
     assert seen.count([]) >= 15 and 2 <= seen.count(["old"]) <= 5
@@ -379,7 +393,7 @@ def test_what_can_not_be_repaired_stands_before_nothing_for_ever(
     lost = LostMessages(resources)
 
     def run(pages: int) -> list[str]:
-        store.queues.polled({"add": None, "sub": None})
+        polled_and_empty(store, "add", "sub")
         reading = lost.pages(2)
         found = list(islice(reading, pages))
         del reading  # and with it what is not read to its end
@@ -400,7 +414,7 @@ def test_an_actor_whose_pace_is_set_while_its_tasks_wait(resources: Resources, s
     queued(store, now - 60 * SECOND, "far off", deadline=now + DAY)
     queued(store, now - 60 * SECOND, "in pace", deadline=now + 30 * SECOND)
     queued(store, now - SECOND, "young", deadline=now + DAY)
-    store.queues.polled({"add": None})
+    polled_and_empty(store, "add")
     assert found(LostMessages(resources)) == []
     overdue = next(store.decisions.overdue_pages(10)).records
     assert [one.task_id for one in overdue] == ["far off"]

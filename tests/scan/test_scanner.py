@@ -16,6 +16,7 @@ from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store.views.overview import time_limit
+from tests.queues import polled_and_empty
 from tests.scan.making import DAY, SCANNERS, overdue, scanner
 from tests.store.writing import put
 from tests.world import World
@@ -142,7 +143,7 @@ def test_whoever_fills_an_empty_queue_has_told_that_it_was_empty(world: World, n
     # It lost its message too often to be looked at before its deadline.
     later = {"recoveryTime": past + DAY * 1.0001, "losses": 9}
     world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": later})
-    world.store.queues.polled({"add": None})
+    polled_and_empty(world.store, "add")
     assert scanner(world, name).run_once().repaired == {Rule.MESSAGE_LOST: 1}
     world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past}})
     assert world.redis.llen("add") == 1
@@ -157,7 +158,7 @@ def test_an_empty_queue_that_nobody_polls_is_no_news(world: World, polled: bool)
         world.store.queues.polled({"add": None})
     assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 1}
     told = world.store.queues.all().get("add")
-    assert (told is not None and told.found_empty_at is not None) == polled
+    assert (told is not None and told.seen_empty_at is not None) == polled
 
 
 @pytest.mark.parametrize("name", ["decisions", "processes"])

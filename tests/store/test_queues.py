@@ -30,11 +30,11 @@ def test_the_latest_of_all_workers_and_of_the_record_counts(store: Store, now: d
     old, older = now - timedelta(minutes=1), now - timedelta(minutes=2)
     store.queues.polled({"add": None})
     store.database["queues"].update_one({}, {"$set": {"polledAt": older, "takenQueuedAt": old}})
-    store.queues.found_empty({"add": older})
+    store.queues.seen_empty(["add"], older, timedelta())
     poll(store, "one", [told("add", old, older), told("sum", older)])
     poll(store, "two", [told("sum", now, old)])
     assert store.queues.all() == {
-        "add": QueueStatistics(id="add", polled_at=old, taken_queued_at=old, found_empty_at=older),
+        "add": QueueStatistics(id="add", polled_at=old, taken_queued_at=old, seen_empty_at=older),
         "sum": QueueStatistics(id="sum", polled_at=now, taken_queued_at=old),
     }
     assert store.queues.polled_within(30) == {"sum"}
@@ -88,6 +88,6 @@ def test_polled_again_is_told_to_the_first_who_asks(store: Store, now: datetime)
 
 def test_a_forgotten_queue_is_told_of_no_more(store: Store, now: datetime) -> None:
     poll(store, "one", [told("add", now), told("sum", now)])
-    store.queues.found_empty({"add": now})
+    store.queues.seen_empty(["add"], now, timedelta())
     store.queues.remove("add")
     assert store.queues.all().keys() == {"sum"}

@@ -89,12 +89,13 @@ def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> 
     for stored, told, kept in [
         (None, FAR, None), (FAR, FAR, None), (FAR, now, now), (now, FAR, now), ("9999", now, now),
     ]:  # fmt: skip
-        spoilt = {"takenQueuedAt": stored, "foundEmptyAt": stored}
+        spoilt = {"takenQueuedAt": stored, "foundEmptyAt": stored, "seenEmptyAt": stored}
         queues.replace_one({"_id": "add"}, spoilt, True, bypass_document_validation=True)
         store.queues.polled({"add": told})
-        store.queues.found_empty({"add": told})
+        for _ in range(2):
+            store.queues.seen_empty(["add"], told, timedelta())
         (found,) = queues.find({}, {"_id": False, "polledAt": False})
-        assert found == {"takenQueuedAt": kept, "foundEmptyAt": kept}, (stored, told)
+        assert found == dict.fromkeys(("takenQueuedAt", "foundEmptyAt", "seenEmptyAt"), kept), (stored, told)
     queues.replace_one({"_id": "add"}, {"takenQueuedAt": FAR})
     store.queues.polled({"add": None})
     assert queues.find_one({}, {"_id": False, "polledAt": False}) == {"takenQueuedAt": None}
@@ -103,7 +104,7 @@ def test_a_time_that_is_still_to_come_is_not_believed_nor_kept(store: Store) -> 
 @pytest.mark.parametrize("moment", [FAR, DatetimeMS(2**63 - 1), "9999", 7, {"$gt": 1}], ids=str)
 def test_nor_is_one_that_stands_there(store: Store, moment: object) -> None:
     """Or what is no time at all: it hides no other queue, either."""
-    odd = dict.fromkeys(("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore"), moment)
+    odd = dict.fromkeys(("polledAt", "takenQueuedAt", "foundEmptyAt", "seenEmptyAt", "lostBefore"), moment)
     spoilt = [{"_id": "add", **odd}, {"_id": {"a": 1}}]
     store.database["queues"].insert_many(spoilt, bypass_document_validation=True)
     store.queues.polled({"sum": None})
@@ -128,12 +129,27 @@ def test_a_scanner_has_not_run_in_the_future(store: Store) -> None:
     assert store.scanners.all() == {"graphs": ScannerRun(id="graphs", seconds=0.5)}
 
 
-def test_the_last_time_that_a_queue_was_empty_stays_known(store: Store) -> None:
-    old, young = store.now() - timedelta(days=1), store.now()
-    for moment in (old, young, old):
-        store.queues.found_empty({"add": moment})
-    statistics = store.queues.all()["add"]
-    assert (statistics.found_empty_at, statistics.polled_at) == (young, None), "nobody polls it for that"
+def test_a_queue_that_was_seen_empty_is_found_so_by_who_looks_later(store: Store) -> None:
+    """When nothing that was taken from it by then can be in hand any more; however many look in between, and how
+    often."""
+    hand, first = timedelta(seconds=1), store.now() - timedelta(days=1)
+
+    def known(moment: datetime) -> tuple[datetime | None, datetime | None]:
+        store.queues.seen_empty(["add"], moment, hand)
+        statistics = store.queues.all()["add"]
+        assert statistics.polled_at is None, "nobody polls it for that"
+        return statistics.found_empty_at, statistics.seen_empty_at
+
+    assert known(first) == (None, first)
+    for part in (0.0, 0.3, 0.6, 0.999):
+        assert known(first + part * hand) == (None, first), "it would never come to be believed"
+    second = first + hand
+    assert known(second) == (first, second)
+    assert known(second) == (first, second), "as another says who looked in the same moment"
+    third = second + 10 * hand
+    assert known(third) == (second, third)
+    assert known(first) == (second, third), "as one says who was held up for long"
     store.queues.polled({"add": None})
-    assert store.queues.all()["add"].found_empty_at == young
-    store.queues.found_empty({})
+    store.queues.seen_empty([], third + hand, hand)
+    statistics = store.queues.all()["add"]
+    assert (statistics.found_empty_at, statistics.seen_empty_at) == (second, third)

@@ -10,7 +10,7 @@ prove what is not so. It is neither believed nor kept, whoever tells it and what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import UpdateOne
@@ -22,13 +22,13 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import latest_past, near_now, past_or_null
+from recovery.store.expressions import Expression, latest_past, near_now, past_or_null
 from recovery.store.reading import readable
 
 _NAMED: Document = {"_id": {"$type": "string"}}
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Before this Redis lost its data, as is told where it was seen for the first time that it has all."""
-_TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt", "lostBefore")
+_TIMES = ("polledAt", "takenQueuedAt", "foundEmptyAt", "seenEmptyAt", "lostBefore")
 
 
 @translated
@@ -78,9 +78,16 @@ class Queues:
         asleep: Document = {"_id": queue, "$expr": {"$not": [near_now("$polledAt", seconds)]}}
         return self._current.update_one(asleep, [{"$set": {"polledAt": "$$NOW"}}]).modified_count == 1
 
-    def found_empty(self, moments: Mapping[str, datetime]) -> None:
-        """These queues were empty, {queue: when}; of several moments the latest is kept."""
-        self._latest({queue: {"foundEmptyAt": moment} for queue, moment in moments.items()})
+    def seen_empty(self, queues: Iterable[str], moment: datetime, in_hand: timedelta) -> None:
+        """These queues were empty at this moment. The one that was kept before is `foundEmptyAt` once nothing that was
+        taken by then can be in hand; until then it stays: it would never come to that where one looks every moment."""
+        kept = latest_past("$seenEmptyAt")
+        proves: Expression = {"$lte": [kept, moment - in_hand]}  # so does none
+        found = {"$cond": [proves, latest_past("$foundEmptyAt", kept), latest_past("$foundEmptyAt")]}
+        fields = {"seenEmptyAt": {"$cond": [proves, latest_past(kept, moment), kept]}, "foundEmptyAt": found}
+        updates = [UpdateOne({"_id": queue}, [{"$set": fields}], upsert=True) for queue in queues]
+        if updates:
+            self._current.bulk_write(updates, ordered=False)
 
     def lost(self, queues: Iterable[str], moment: datetime) -> None:
         """Redis lost all messages of these queues that were pushed before this moment. Written with a majority: it is
