@@ -9,7 +9,7 @@ from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.rules import Surroundings
 
-IN_HAND = 0.08
+CLAIM_MARGIN = 0.08
 """Of `message_timeout`: how long a worker may have a message in hand. Less than between two looks."""
 
 
@@ -39,7 +39,7 @@ def look_around(
         lost_workers=frozenset(lost_workers),
         polled_within=timedelta(seconds=settings.polled_within),
         message_margin=timedelta(seconds=settings.message_timeout / 5),
-        in_hand=timedelta(seconds=settings.message_timeout * IN_HAND),
+        claim_margin=timedelta(seconds=settings.message_timeout * CLAIM_MARGIN),
         looks_again=looks_again,
         margin=timedelta(seconds=settings.apply_timeout),
     )
@@ -48,7 +48,7 @@ def look_around(
 def keep_empty(resources: Resources, around: Surroundings) -> None:
     """Write down which queues are empty, before anything is pushed that fills them."""
     if queues := around.seen_empty():
-        resources.store.queues.seen_empty(queues, around.now, around.in_hand)
+        resources.store.queues.seen_empty(queues, around.now, around.claim_margin)
 
 
 def look_at_all(resources: Resources) -> Surroundings:

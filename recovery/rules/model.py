@@ -134,7 +134,7 @@ class Surroundings:
     message_margin: timedelta = timedelta(seconds=2)
     """Messages are pushed a moment after `queuedAt`, and not quite in its order: so much younger must one be that
     was taken, or so long before its queue was empty must a task have been queued, before a message counts as lost."""
-    in_hand: timedelta = timedelta(seconds=0.8)
+    claim_margin: timedelta = timedelta(seconds=0.8)
     """How long a worker may have a message in hand before it claims its task. One that starts takes what has waited for
     long, and its slots are not ready yet."""
     looks_again: bool = False
@@ -187,7 +187,7 @@ class Surroundings:
             return min(known.polled_at, self.now - self.message_margin)
         # One that is still to come is of a clock that was set back since: it would prove too much.
         found = known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
-        seen = known.seen_empty_at if known.seen_empty_at and self._out_of_hand(known.seen_empty_at) else None
+        seen = known.seen_empty_at if known.seen_empty_at and self._claimed_since(known.seen_empty_at) else None
         return max((moment for moment in (found, seen) if moment is not None), default=None)
 
     def seen_empty(self) -> list[str]:
@@ -196,11 +196,11 @@ class Surroundings:
         return [
             queue
             for queue in self.depths
-            if self.is_empty(queue) and ((seen := kept[queue]) is None or seen > self.now or self._out_of_hand(seen))
+            if self.is_empty(queue) and ((seen := kept[queue]) is None or seen > self.now or self._claimed_since(seen))
         ]
 
-    def _out_of_hand(self, moment: datetime) -> bool:
-        return self.now - moment >= self.in_hand
+    def _claimed_since(self, moment: datetime) -> bool:
+        return self.now - moment >= self.claim_margin
 
     def lost_before(self, queue: str) -> datetime | None:
         """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, the

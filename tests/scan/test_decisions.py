@@ -276,7 +276,7 @@ def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pyt
     """It had waited for long, and so had its queue not been empty; another slot looks before this one claims it."""
     overdue(world, QUEUED, 3)
     world.store.queues.polled({"add": None})
-    monkeypatch.setattr(surroundings, "IN_HAND", 100.0)
+    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 100.0)
     first, second, whole = (scanner(world, name) for name in ("decisions", "decisions", "processes"))
     for one in (first, second, whole, first):
         due = {"recoveryTime": world.store.now() - DAY}
@@ -284,7 +284,7 @@ def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pyt
             world.store.database[collection].update_many({}, {"$set": due})
         assert not one.run_once().repaired
     assert messages(world) == []
-    monkeypatch.setattr(surroundings, "IN_HAND", 0.0)
+    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 0.0)
     assert second.run_once().repaired == {Rule.MESSAGE_LOST: 3}, "nobody ever claimed them"
 
 

@@ -107,10 +107,10 @@ def test_what_was_just_taken_from_it_may_be_in_hand(
     """Who looks later believes it, whoever looked first, and though the queue is full by then."""
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     store.queues.polled({"add": None})
-    monkeypatch.setattr(surroundings, "IN_HAND", 10.0)
+    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 10.0)
     assert found(LostMessages(resources)) == found(LostMessages(resources)) == []
     resources.broker._redis.lpush("add", "some message")
-    monkeypatch.setattr(surroundings, "IN_HAND", 0.0)
+    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 0.0)
     assert found(LostMessages(resources)) == ["old"]
 
 

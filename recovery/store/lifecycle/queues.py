@@ -78,11 +78,11 @@ class Queues:
         asleep: Document = {"_id": queue, "$expr": {"$not": [near_now("$polledAt", seconds)]}}
         return self._current.update_one(asleep, [{"$set": {"polledAt": "$$NOW"}}]).modified_count == 1
 
-    def seen_empty(self, queues: Iterable[str], moment: datetime, in_hand: timedelta) -> None:
+    def seen_empty(self, queues: Iterable[str], moment: datetime, claim_margin: timedelta) -> None:
         """These queues were empty at this moment. The one that was kept before is `foundEmptyAt` once nothing that was
         taken by then can be in hand; until then it stays: it would never come to that where one looks every moment."""
         kept = latest_past("$seenEmptyAt")
-        proves: Expression = {"$lte": [kept, moment - in_hand]}  # so does none
+        proves: Expression = {"$lte": [kept, moment - claim_margin]}  # so does none
         found = {"$cond": [proves, latest_past("$foundEmptyAt", kept), latest_past("$foundEmptyAt")]}
         fields = {"seenEmptyAt": {"$cond": [proves, latest_past(kept, moment), kept]}, "foundEmptyAt": found}
         updates = [UpdateOne({"_id": queue}, [{"$set": fields}], upsert=True) for queue in queues]
