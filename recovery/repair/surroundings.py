@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import timedelta
 
 from recovery.engine import Resources
@@ -45,10 +45,10 @@ def look_around(
     )
 
 
-def keep_empty(resources: Resources, around: Surroundings) -> None:
-    """Write down which queues are empty, before anything is pushed that fills them."""
-    if queues := around.seen_empty():
-        resources.store.queues.seen_empty(queues, around.now, around.claim_margin)
+def keep_empty(resources: Resources, around: Surroundings, queues: Container[str] | None = None) -> None:
+    """Write down which queues are empty, before anything is pushed that fills them; of these only, if any are named."""
+    if empty := [queue for queue in around.seen_empty() if queues is None or queue in queues]:
+        resources.store.queues.seen_empty(empty, around.now, around.claim_margin)
 
 
 def look_at_all(resources: Resources) -> Surroundings:

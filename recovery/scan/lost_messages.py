@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from recovery.engine import Resources
 from recovery.records import Decision
 from recovery.repair import RedisLoss, keep_empty, look_around
+from recovery.rules import Surroundings
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
@@ -78,7 +80,8 @@ class LostMessages:
         self._redis_loss.look(oldest)
         patience = 2 * LONGEST_WAIT * self._resources.settings.message_timeout
         around, now = look_around(self._resources, queues=oldest, looks_again=True), self._clock()
-        keep_empty(self._resources, around)
+        # Where all was queued just now it would prove nothing.
+        keep_empty(self._resources, around, [a for a, at in oldest.items() if not _is_young(at, around)])
         reached, self._reached = self._reached, None
         for actor in _beginning_with(reached, oldest):
             until, queued_at = around.lost_before(actor), oldest[actor]
@@ -115,6 +118,11 @@ class LostMessages:
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in waiting}
         if self._clock() > self._passed_since + LOOK_AT_ALL:
             self._passed, self._passed_since = {}, self._clock()
+
+
+def _is_young(queued_at: Any, around: Surroundings) -> bool:
+    """Whether this may be on its way still; False for what is no date."""
+    return isinstance(queued_at, datetime) and around.now - queued_at <= around.message_margin
 
 
 def _beginning_with(reached: tuple[str, datetime] | None, queues: Iterable[str]) -> list[str]:

@@ -114,6 +114,17 @@ def test_what_was_just_taken_from_it_may_be_in_hand(
     assert found(LostMessages(resources)) == ["old"]
 
 
+def test_of_a_queue_that_goes_well_nothing_is_kept(resources: Resources, store: Store, now: datetime) -> None:
+    """It is empty at each second look, and all that waits was queued just now."""
+    queued(store, now - 0.5 * SECOND, "young", deadline=now + DAY)
+    store.queues.polled({"add": None})
+    assert found(LostMessages(resources)) == []
+    assert store.queues.all()["add"].seen_empty_at is None
+    queued(store, now - 5 * SECOND, "old", deadline=now + DAY)
+    assert found(LostMessages(resources)) == []
+    assert store.queues.all()["add"].seen_empty_at is not None
+
+
 def test_what_was_lost_often_is_left_to_its_deadline(resources: Resources, store: Store, now: datetime) -> None:
     queued(store, now - 60 * SECOND, "often", losses=6, deadline=now + 200 * SECOND)
     queued(store, now - 60 * SECOND, "seldom", losses=5, deadline=now + 200 * SECOND)
