@@ -170,6 +170,11 @@ class Settings(BaseSettings):
             yield name, addresses.public(value) if name in ADDRESSES else value
 
     @property
+    def claim_margin(self) -> float:
+        """Seconds within which a worker claims the task of a message that it took; see `rules.Surroundings`."""
+        return 0.08 * self.message_timeout
+
+    @property
     def polled_within(self) -> float:
         """Seconds after which a queue counts as not polled: a heartbeat tells of polls, and it may be late."""
         return self.heartbeat_timeout + self.heartbeat_interval

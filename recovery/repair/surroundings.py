@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterable
 from datetime import timedelta
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.rules import Surroundings
-
-CLAIM_MARGIN = 0.08
-"""Of `message_timeout`: how long a worker may have a message in hand. Less than between two looks."""
 
 
 def look_around(
@@ -22,12 +20,14 @@ def look_around(
     depths: dict[str, int] = {}
     # In this order: a queue that is empty was so after this time; and where a scanner pushes in between, it has told
     # in the statistics that it saw the queue empty. Without Redis nothing is concluded from depths.
-    now = store.now()
+    began, now = time.monotonic(), store.now()
     if names:
         try:
             depths = resources.broker.depths(names)
         except BrokerError:
             depths = {}
+    if looks_again and time.monotonic() - began > settings.claim_margin / 2:
+        depths = {}  # what a queue lacks now was taken after `now`, perhaps: to be seen at the next look
     actors = store.actors.stored()
     return Surroundings(
         now=now,
@@ -39,7 +39,7 @@ def look_around(
         lost_workers=frozenset(lost_workers),
         polled_within=timedelta(seconds=settings.polled_within),
         message_margin=timedelta(seconds=settings.message_timeout / 5),
-        claim_margin=timedelta(seconds=settings.message_timeout * CLAIM_MARGIN),
+        claim_margin=timedelta(seconds=settings.claim_margin),
         looks_again=looks_again,
         margin=timedelta(seconds=settings.apply_timeout),
     )

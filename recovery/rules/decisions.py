@@ -77,7 +77,8 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     Lost is what was there when Redis lost its data, and what must have been taken by now: a younger message was
     (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
     longer is no matter: what is in it was pushed later. While a queue lags, nothing is lost and nothing is pushed:
-    a second message would only make the queue longer. Nor while its actor is blocked.
+    a second message would only make the queue longer. Nor while its actor is blocked. And what may have been taken
+    just now is left for the next look, which is soon.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
     if decision.actor in around.blocked:
@@ -97,7 +98,7 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
         evidence = f"queued {_clock(queued_at)}, and its queue was polled and empty at {_clock(empty_at)}"
         return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
-    if not _past(decision, around):
+    if not _past(decision, around) or around.may_be_in_hand(decision.actor):
         return None
     if around.is_polled(decision.actor):
         rule = Rule.ACTORS_LAG

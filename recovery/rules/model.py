@@ -190,6 +190,10 @@ class Surroundings:
         seen = known.seen_empty_at if known.seen_empty_at and self._claimed_since(known.seen_empty_at) else None
         return max((moment for moment in (found, seen) if moment is not None), default=None)
 
+    def may_be_in_hand(self, queue: str) -> bool:
+        """Whether what is queued may have been taken just now, for all that is known: the next look shows it."""
+        return self.looks_again and self.is_empty(queue)
+
     def seen_empty(self) -> list[str]:
         """Queues that are empty now, where that is to be kept: what was kept before proves what it can already."""
         kept = {name: known.seen_empty_at for name, known in self.queues.items()}

@@ -14,7 +14,8 @@ later than T itself, so it is requeued once for each time that the queue was fou
 
 That a queue is empty just now proves nothing of what was taken from it just now, and is in the hands of a worker that
 is about to claim it: it had waited for long, perhaps, and the first slots that start up find the queue empty. So it is
-believed at a later look, a moment after (`foundEmptyAt`), by whoever looks then.
+believed at a later look, a moment after, by whoever looks then; and what is kept then is a new moment, and this one
+`foundEmptyAt`.
 
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """

@@ -12,6 +12,7 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MARGIN, MESSAGE_MARGIN, POLLED_TIMEOUT = timedelta(seconds=5), timedelta(seconds=2), timedelta(seconds=10)
 LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
 JUST_NOW = NOW - timedelta(milliseconds=100)
+CLAIM_MARGIN = timedelta(seconds=0.8)
 TICK = timedelta(milliseconds=1)
 
 
@@ -28,6 +29,7 @@ def around(**changes: Any) -> Surroundings:
         queues=queues | ({"add": QueueStatistics(id="add", **queue)} if queue else {}),
         polled_within=POLLED_TIMEOUT,
         message_margin=MESSAGE_MARGIN,
+        claim_margin=CLAIM_MARGIN,
         margin=MARGIN,
         **changes,
     )

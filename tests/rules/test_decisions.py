@@ -14,6 +14,7 @@ from recovery.records import Decision, DecisionState, Outcome
 from recovery.rules import Repair, Rule, Surroundings, judge_decision
 from tests.examples import examples
 from tests.rules.surroundings import (
+    CLAIM_MARGIN,
     JUST_NOW,
     LONG_AGO,
     MESSAGE_MARGIN,
@@ -118,6 +119,27 @@ FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
         Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 12:00:00",
     ),
     (
+        "its queue was seen empty so long ago that what was taken then is claimed",
+        decision(QUEUED, queued_at=LONG_AGO),
+        around(queue={"polled_at": NOW, "seen_empty_at": NOW - CLAIM_MARGIN}, depths={"add": 9}, looks_again=True),
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 11:59:59",
+    ),
+    (
+        "its queue was found empty long ago, and seen so just now",
+        decision(QUEUED, queued_at=LONG_AGO),
+        around(
+            queue={"polled_at": NOW, "found_empty_at": JUST_NOW - MESSAGE_MARGIN, "seen_empty_at": JUST_NOW},
+            depths={"add": 0}, looks_again=True,
+        ),
+        Rule.MESSAGE_LOST, Repair.REQUEUE_MESSAGE, "queued 11:00:00, and its queue was polled and empty at 11:59:57",
+    ),
+    (
+        "its queue was seen empty just now, and is no longer",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW, "seen_empty_at": JUST_NOW}, depths={"add": 9}, looks_again=True),
+        Rule.ACTORS_LAG, Repair.WAIT, "queued 11:00:00, not yet taken",
+    ),
+    (
         "its queue was empty when its message may have been on its way",
         decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
         around(queue={"polled_at": NOW, "found_empty_at": LONG_AGO + MESSAGE_MARGIN}, depths={"add": 9}),
@@ -202,6 +224,18 @@ HEALTHY: list[tuple[str, Decision, Surroundings]] = [
     ("finished by a worker that lives", decision(FINISHED, worker="w2#7"), LOST),
     ("finished, at rest", decision(FINISHED, recovery_time=None), LOST),
     ("queued just now", decision(QUEUED, queued_at=JUST_NOW), around(queue={"polled_at": NOW}, depths={"add": 0})),
+    (
+        "in hand, for all that is known by who looks again",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(
+            queue={"polled_at": NOW, "seen_empty_at": NOW - CLAIM_MARGIN + TICK}, depths={"add": 0}, looks_again=True
+        ),
+    ),
+    (
+        "the same, as who looked first has it",
+        decision(QUEUED, queued_at=LONG_AGO, recovery_time=JUST_NOW),
+        around(queue={"polled_at": NOW}, depths={"add": 0}, looks_again=True),
+    ),
     ("queued, in a long line", decision(QUEUED, queued_at=LONG_AGO), around(queue={"polled_at": NOW})),
     ("queued, nobody polls yet", decision(QUEUED, queued_at=LONG_AGO), around()),
     (
@@ -325,24 +359,31 @@ MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedel
         worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
         outcome=st.sampled_from([None, Outcome(pass_key="k")]),
     ),
-    polled_at=MOMENTS, taken_queued_at=MOMENTS, found_empty_at=MOMENTS, lost_before=MOMENTS,
+    polled_at=MOMENTS, taken_queued_at=MOMENTS, found_empty_at=MOMENTS, seen_empty_at=MOMENTS, lost_before=MOMENTS,
+    looks_again=st.booleans(),
     depth=st.sampled_from([{}, {"add": 0}, {"add": 3}]),
     lost=st.sampled_from([frozenset[str](), frozenset({"w1"}), frozenset({"w1#7"})]),
     blocked=st.booleans(), actor=st.sampled_from([None, {"task_timeout": 60}, FORCED]),
 )  # fmt: skip
 def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     judged: Decision, polled_at: datetime | None, taken_queued_at: datetime | None,
-    found_empty_at: datetime | None, lost_before: datetime | None, depth: dict[str, int],
-    lost: frozenset[str], blocked: bool, actor: dict[str, Any] | None,
+    found_empty_at: datetime | None, seen_empty_at: datetime | None, lost_before: datetime | None,
+    looks_again: bool, depth: dict[str, int], lost: frozenset[str], blocked: bool, actor: dict[str, Any] | None,
 ) -> None:  # fmt: skip
-    """No live decision whose deadline is past, or is missing, is left to nobody."""
+    """No live decision whose deadline is past, or is missing, is left to nobody: but to the next look, what may be in
+    hand."""
     queue = {"polled_at": polled_at, "taken_queued_at": taken_queued_at, "found_empty_at": found_empty_at}
-    queue["lost_before"] = lost_before
-    known = {"blocked": frozenset({"add"} if blocked else ()), "lost_workers": lost}
-    found = judge_decision(judged, around(queue=queue, actor=actor, depths=depth, **known))
+    queue |= {"lost_before": lost_before, "seen_empty_at": seen_empty_at}
+    known = {"blocked": frozenset({"add"} if blocked else ()), "lost_workers": lost, "looks_again": looks_again}
+    about = around(queue=queue, actor=actor, depths=depth, **known)
+    found = judge_decision(judged, about)
     live = judged.state in (DELAYED, QUEUED, WORKING)
-    if live and (judged.recovery_time is None or judged.recovery_time <= NOW):
-        assert found is not None
+    if live and (judged.recovery_time is None or judged.recovery_time <= NOW) and found is None:
+        assert judged.state is QUEUED and looks_again and depth == {"add": 0}
+        if "add" not in about.seen_empty():  # somebody keeps it already
+            assert seen_empty_at is not None and NOW - CLAIM_MARGIN < seen_empty_at <= NOW
+        if seen_empty_at is not None and seen_empty_at <= NOW - CLAIM_MARGIN:
+            assert judged.queued_at is not None and judged.queued_at >= seen_empty_at - MESSAGE_MARGIN
     fitting = {
         WAITING: set[Repair](),
         DELAYED: {Repair.ENQUEUE_DUE, Repair.END_OVERDUE},

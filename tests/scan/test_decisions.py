@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
-from recovery.repair import surroundings
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue
 from recovery.scan.lost_messages import LostMessages
@@ -276,7 +275,7 @@ def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pyt
     """It had waited for long, and so had its queue not been empty; another slot looks before this one claims it."""
     overdue(world, QUEUED, 3)
     world.store.queues.polled({"add": None})
-    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 100.0)
+    monkeypatch.setattr(Settings, "claim_margin", 100.0)
     first, second, whole = (scanner(world, name) for name in ("decisions", "decisions", "processes"))
     for one in (first, second, whole, first):
         due = {"recoveryTime": world.store.now() - DAY}
@@ -284,7 +283,7 @@ def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pyt
             world.store.database[collection].update_many({}, {"$set": due})
         assert not one.run_once().repaired
     assert messages(world) == []
-    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 0.0)
+    monkeypatch.setattr(Settings, "claim_margin", 0.0)
     assert second.run_once().repaired == {Rule.MESSAGE_LOST: 3}, "nobody ever claimed them"
 
 

@@ -13,7 +13,7 @@ from recovery.engine import Resources
 from recovery.queue import Kept
 from recovery.queue.kept import KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
-from recovery.repair import RedisLoss, surroundings
+from recovery.repair import RedisLoss
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
@@ -107,11 +107,23 @@ def test_what_was_just_taken_from_it_may_be_in_hand(
     """Who looks later believes it, whoever looked first, and though the queue is full by then."""
     queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
     store.queues.polled({"add": None})
-    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 10.0)
+    monkeypatch.setattr(Settings, "claim_margin", 100.0)
     assert found(LostMessages(resources)) == found(LostMessages(resources)) == []
     resources.broker._redis.lpush("add", "some message")
-    monkeypatch.setattr(surroundings, "CLAIM_MARGIN", 0.0)
+    monkeypatch.setattr(Settings, "claim_margin", 0.0)
     assert found(LostMessages(resources)) == ["old"]
+
+
+def test_a_look_that_takes_long_proves_nothing(
+    resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the queue lacks when Redis answers at last was taken just then, perhaps."""
+    queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
+    store.queues.polled({"add": None})
+    monkeypatch.setattr(Settings, "claim_margin", 1e-9)  # no answer is as quick
+    for _ in range(3):
+        assert found(LostMessages(resources)) == []
+    assert store.queues.all()["add"].seen_empty_at is None
 
 
 def test_of_a_queue_that_goes_well_nothing_is_kept(resources: Resources, store: Store, now: datetime) -> None:

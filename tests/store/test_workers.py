@@ -149,6 +149,7 @@ def test_a_queue_that_was_seen_empty_is_found_so_by_who_looks_later(store: Store
     third = second + 10 * hand
     assert known(third) == (second, third)
     assert known(first) == (second, third), "as one says who was held up for long"
+    assert known(store.now() + timedelta(hours=1)) == (second, third), "or asked a primary whose clock was ahead"
     store.queues.polled({"add": None})
     store.queues.seen_empty([], third + hand, hand)
     statistics = store.queues.all()["add"]

@@ -82,7 +82,8 @@ class Queues:
         """These queues were empty at this moment. The one that was kept before is `foundEmptyAt` once nothing that was
         taken by then can be in hand; until then it stays: it would never come to that where one looks every moment."""
         kept = latest_past("$seenEmptyAt")
-        proves: Expression = {"$lte": [kept, moment - claim_margin]}  # so does none
+        # Where none is kept this one is. One that is still to come is of a primary whose clock was ahead.
+        proves: Expression = {"$and": [{"$lte": [moment, "$$NOW"]}, {"$lte": [kept, moment - claim_margin]}]}
         found = {"$cond": [proves, latest_past("$foundEmptyAt", kept), latest_past("$foundEmptyAt")]}
         fields = {"seenEmptyAt": {"$cond": [proves, latest_past(kept, moment), kept]}, "foundEmptyAt": found}
         updates = [UpdateOne({"_id": queue}, [{"$set": fields}], upsert=True) for queue in queues]

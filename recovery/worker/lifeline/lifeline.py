@@ -29,6 +29,7 @@ from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
+from recovery.worker.lifeline.taken import Taken
 from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
 from recovery.worker.messages.queue_consumption import QueueConsumption
@@ -59,7 +60,6 @@ class Lifeline:
         """What its record tells of slots that hang."""
         self._app = app
         self._settings = app.settings
-        self._taken: dict[str, datetime] = {}
         self._polled: dict[str, datetime] = {}
         self._returned: set[str] = set()
         self._redis_answers = False
@@ -76,6 +76,7 @@ class Lifeline:
         self._away_since: float | None = None
         self._hold_until = -math.inf
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
+        self._taken = Taken(self._clock, app.settings.claim_margin)
         self._stepped = False
         self._watch = Watch(app.settings.heartbeat_timeout)
         self._rescue = Rescue(app)
@@ -106,11 +107,8 @@ class Lifeline:
 
     def record_taken(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
-        queued_at, youngest = message.queued_at, self._taken.get(queue)
-        if queued_at is None or (youngest is not None and queued_at <= youngest):
-            return
-        if not self._clock.is_to_come(queued_at, time.monotonic()):  # else it is forged, and would hide the others
-            self._taken[queue] = queued_at
+        if message.queued_at is not None:
+            self._taken.add(queue, message.queued_at, time.monotonic())
 
     def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
         """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', and what it `ran`,
@@ -247,12 +245,9 @@ class Lifeline:
             since = moment - timedelta(seconds=self._settings.polled_within)
             self._returned |= {queue for queue in polled if queue not in self._polled or self._polled[queue] < since}
             self._polled |= dict.fromkeys(polled, moment)
-        for queue, youngest in list(self._taken.items()):
-            # A time that no message can have, taken while the clock was not known, must not hide what comes after it.
-            if self._clock.is_to_come(youngest, now) and self._taken[queue] == youngest:
-                del self._taken[queue]
+        taken = self._taken.claimed(now)
         return tuple(
-            QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=self._taken.get(queue))
+            QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=taken.get(queue))
             for queue, polled_at in sorted(self._polled.items())
         )
 
