@@ -77,6 +77,9 @@ class HandOver:
 
 
 def _observe_lag(found: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
-    deadlines = ((one, found[one.id].recovery_time) for one in queued if one.id in found)
-    lags = [max(0.0, (one.queued_at - deadline).total_seconds()) for one, deadline in deadlines if deadline is not None]
+    lags = [
+        max(0.0, (one.queued_at - deadline).total_seconds())
+        for one in queued
+        if (decision := found.get(one.id)) is not None and (deadline := decision.recovery_time) is not None
+    ]
     counting.observe_all(metrics.LAG, lags)

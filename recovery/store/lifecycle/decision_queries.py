@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 
 from pymongo.collection import Collection
@@ -289,7 +289,7 @@ def _within(share: Share) -> Document:
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
     with cursor.batch_size(size) as found:
-        while page := list(islice(found, size)):
+        while page := found.to_list(size):
             yield page
 
 
