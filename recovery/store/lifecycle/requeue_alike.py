@@ -116,7 +116,7 @@ class AlikeRequeues:
         like["$expr"] = {"$and": [{"$lt": ["$$NOW", at + LATE]}, {"$gt": ["$$NOW", at - LATE]}]}
         try:
             # By their ids: see `update_each`. Past the validators, which took a tenth of it: of what is written here,
-            # the same for all, they refuse nothing.
+            # the same for all and with a deadline, ours refuse nothing.
             count = self.current.update_many(
                 {"_id": {"$in": keys}, **like}, changes, hint="_id_", bypass_document_validation=True
             ).modified_count
