@@ -33,6 +33,7 @@ from recovery.worker.pools import board_of, processes
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
 from recovery.worker.slots.board import SharedBoard
+from recovery.worker.slots.exits import Exits
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
 from recovery.worker.start_up import keep_what_is_imported, take_short_turns, wait_for_servers
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 UNUSABLE = 2
 """Exit code of a worker that can't begin: as of all commands for an error."""
-CHILD_WATCH_INTERVAL = 0.25
-"""Seconds between two looks for dead pool children: one waitpid each."""
 
 
 class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -193,10 +192,10 @@ def _flush(app: Recovery) -> Callable[..., None]:
 
 
 def _watch_children(worker: Any) -> None:
-    """Let a prefork pool look for dead children often; by itself it does so every 5 s."""
+    """Have a prefork pool notice at once that a child has died; by itself it does so within 5 s."""
     maintain = getattr(worker.pool, "maintain_pool", None)
     if worker.hub is not None and maintain is not None:
-        worker.hub.call_repeatedly(CHILD_WATCH_INTERVAL, maintain)
+        Exits(worker.hub, lambda: processes(worker).values(), maintain).start()
 
 
 def _serve_metrics(app: Recovery) -> None:

@@ -1,0 +1,149 @@
+"""A process of the pool that ends is noticed at once, by real processes in a real event loop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kombu.asynchronous import Hub
+
+from recovery.worker.slots import exits
+from recovery.worker.slots.exits import Exits
+
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
+STARTS_ANOTHER = [
+    sys.executable,
+    "-c",
+    "import os, time\nif os.fork() == 0: time.sleep(600)\nprint('started', flush=True)\ntime.sleep(600)",
+]
+
+
+class Pool:
+    """As much of a pool as is watched: processes, of which those that can be waited for are taken out."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self.ended: list[int] = []
+
+    def start(self, command: list[str] = SLEEPS) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.processes.append(process)
+        return process
+
+    def pids(self) -> list[int]:
+        return [process.pid for process in self.processes]
+
+    def maintain(self) -> None:
+        for process in [one for one in self.processes if one.poll() is not None]:
+            self.processes.remove(process)
+            self.ended.append(process.pid)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    pool = Pool()
+    started = pool.processes
+    try:
+        yield pool
+    finally:
+        for process in list(started):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    try:
+        yield hub
+    finally:
+        hub.close()
+
+
+def run_until(hub: Hub, is_so, within: float) -> float:
+    """Run the loop until something is so; the seconds that took."""
+    began = time.monotonic()
+    hub.call_later(within, hub.stop)
+    while not is_so():
+        assert time.monotonic() - began < within, "not within its time"
+        hub.run_once()
+    return time.monotonic() - began
+
+
+def test_one_that_is_killed_is_noticed_without_a_look(hub: Hub, pool: Pool, monkeypatch) -> None:
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    first, second = pool.start(), pool.start()
+    Exits(hub, pool.pids, pool.maintain).start()
+    for process in (first, second):
+        process.kill()
+        run_until(hub, lambda process=process: pool.ended[-1:] == [process.pid], within=10)
+    assert pool.ended == [first.pid, second.pid]
+
+
+def test_what_it_had_started_does_not_keep_it_alive(hub: Hub, pool: Pool, monkeypatch) -> None:
+    """A pipe that it holds open is held by that one, too: by it nothing would be noticed."""
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    process = pool.start(STARTS_ANOTHER)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    Exits(hub, pool.pids, pool.maintain).start()
+    process.kill()
+    try:
+        run_until(hub, lambda: pool.ended == [process.pid], within=10)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # the other one
+
+
+def test_a_new_one_is_watched_from_the_next_look_on(hub: Hub, pool: Pool, monkeypatch) -> None:
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    watching = Exits(hub, pool.pids, pool.maintain)
+    watching.start()
+    process = pool.start()
+    watching.look()
+    process.kill()
+    run_until(hub, lambda: pool.ended == [process.pid], within=10)
+    watching.look()
+    assert watching._descriptors == {}
+
+
+def test_a_loop_that_begins_anew_watches_as_before(hub: Hub, pool: Pool) -> None:
+    watching = Exits(hub, pool.pids, pool.maintain)
+    process = pool.start()
+    watching.look()
+    hub.reset()
+    watching.look()
+    assert len(hub.readers) == 1
+    process.kill()
+    run_until(hub, lambda: pool.ended == [process.pid], within=10)
+    assert not hub.readers
+
+
+def test_no_descriptor_stays_open(hub: Hub, pool: Pool) -> None:
+    watching = Exits(hub, pool.pids, pool.maintain)
+    watching.start()
+    seen = []
+    for _ in range(3):  # the loop opens some of its own when it runs first
+        process = pool.start()
+        watching.look()
+        process.kill()
+        run_until(hub, lambda process=process: pool.ended[-1:] == [process.pid], within=10)
+        assert process.stdout is not None
+        process.stdout.close()
+        seen.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_without_descriptors_it_looks_often(hub: Hub, pool: Pool, monkeypatch) -> None:
+    def refused(_pid: int) -> int:
+        raise PermissionError("as in a container that forbids it")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    process = pool.start()
+    Exits(hub, pool.pids, pool.maintain).start()
+    process.kill()
+    run_until(hub, lambda: pool.ended == [process.pid], within=10)
