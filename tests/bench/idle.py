@@ -1,6 +1,7 @@
 """What a cluster without work asks for: of MongoDB, of Redis, and of the CPU, by one worker that scans and its beat.
 
-What this program and its drivers ask for by themselves is measured before, and not counted.
+What this program and its drivers ask for by themselves is measured before, and not counted. Beside it, what a plain
+Celery worker takes that waits for as many tasks: it tells how quick the machine is just now.
 """
 
 from __future__ import annotations
@@ -38,12 +39,17 @@ def run(stack: Stack, settings: Settings) -> list[Row]:
         seen = _seen(client, redis, [child.pid for child in children])
         _wait(SECONDS)
         now = _seen(client, redis, [child.pid for child in children])
+    with workers.plain(stack, settings, 1, ["-c", "2"]) as (plain,):
+        _wait(SETTLE)
+        used = _cpu(plain.pid)
+        _wait(SECONDS)
+        beside = f"a plain Celery worker on the same broker: {100 * (_cpu(plain.pid) - used) / SECONDS:.2f}"
     each = {name: (now[name] - seen[name]) / SECONDS - alone.get(name, 0.0) for name in now}
     told = ", ".join(f"{name[6:]} {value:.1f}" for name, value in each.items() if name.startswith("mongo ") and value)
     operations = sum(value for name, value in each.items() if name.startswith("mongo "))
     return [
         row("idle: MongoDB's operations for one worker", operations, "<= 5", "a second", told),
-        row("idle: CPU of a worker", each["worker"] * 100, "<= 1", "% of a core"),
+        row("idle: CPU of a worker", each["worker"] * 100, "<= 1", "% of a core", beside),
         row("idle: CPU of a beat", each["beat"] * 100, "<= 1", "% of a core"),
         row("idle: Redis's commands", each["redis"], "", "a second"),
     ]

@@ -57,10 +57,10 @@ def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) ->
 @contextmanager
 def plain(
     stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, ready: bool = True
-) -> Iterator[None]:
+) -> Iterator[list[Child]]:
     """Plain Celery workers on the same broker, `ready` to work, or begun."""
     global _started
-    children = []
+    children = list[Child]()
     environment = {**os.environ, **settings.environment(), "PLAIN_BACKEND": settings.broker_url}
     for _ in range(workers):
         _started += 1
@@ -74,7 +74,7 @@ def plain(
         if ready:
             apps.plain_step.delay().get(timeout=60)
             wait_until(lambda: len(apps.plain.control.ping(timeout=0.5)) >= workers, 60, "plain workers")
-        yield
+        yield children
     finally:
         stop_all(children, 15)
 
