@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.bench import __main__ as bench
 from tests.bench.rows import Row, medians, ratio_row, row, unmet
@@ -33,6 +34,13 @@ def test_an_unmet_bar_is_named_and_an_error(
 def test_an_unknown_name_runs_nothing() -> None:
     with pytest.raises(SystemExit, match="no benchmark is named nothing; there are: reads,"):
         bench.main(["nothing", "requeue"])
+
+
+def test_one_that_fails_is_told_and_the_others_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    found = bench.measure(["no_such", "no_other"], Console(width=160))
+    assert [(one["name"], one["met"]) for one in found] == [("no_such: errors", False), ("no_other: errors", False)]
+    assert "ModuleNotFoundError: No module named 'tests.bench.no_such'" in found[0]["detail"]
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_each_can_be_run() -> None:
