@@ -5,12 +5,9 @@ Prints a table and writes bench.json. Ends with 1 if a bar is not met, and names
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-import tempfile
 import traceback
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -18,8 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from recovery.settings import load
-from recovery.stack import Stack
+from tests.bench.one import measure_one
 from tests.bench.rows import Row, as_table, row, unmet
 
 ALL = (
@@ -51,27 +47,6 @@ ALL = (
     "search",
     "millions",
 )
-WITH_WORKERS = (
-    "lag",
-    "storm",
-    "busy_operators",
-    "throughput",
-    "one_task",
-    "fan_out",
-    "mix",
-    "idle",
-    "waiting",
-    "redis_lost",
-    "kill",
-    "noticed",
-    "wide",
-    "stale",
-    "millions",
-)
-
-
-CACHE_GB = 4
-"""Of MongoDB, where a benchmark has not its own."""
 
 
 def main(names: list[str]) -> int:
@@ -103,20 +78,6 @@ def measure(names: Sequence[str], console: Console) -> list[Row]:
         console.print(as_table(found))
         rows += found
     return rows
-
-
-def measure_one(name: str) -> list[Row]:
-    """Run one benchmark, on servers of its own: what another leaves in caches and logs is not its cost."""
-    module = importlib.import_module(f"tests.bench.{name}")
-    with (
-        tempfile.TemporaryDirectory(prefix="recovery-bench-") as folder,
-        Stack(Path(folder), mongo_cache_gb=getattr(module, "CACHE_GB", CACHE_GB)) as stack,
-    ):
-        settings = load(
-            mongo_uri=stack.mongo_uri, broker_url=stack.broker_url, database=f"bench_{uuid.uuid4().hex[:8]}"
-        )
-        found: list[Row] = module.run(stack, settings) if name in WITH_WORKERS else module.run(settings)
-        return found
 
 
 if __name__ == "__main__":

@@ -98,16 +98,58 @@ def test_what_it_had_started_does_not_keep_it_alive(hub: Hub, pool: Pool, monkey
         os.killpg(process.pid, signal.SIGKILL)  # the other one
 
 
-def test_a_new_one_is_watched_from_the_next_look_on(hub: Hub, pool: Pool, monkeypatch) -> None:
+def test_what_comes_in_its_place_is_watched(hub: Hub, pool: Pool, monkeypatch) -> None:
     monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
-    watching = Exits(hub, pool.pids, pool.maintain)
-    watching.start()
+    place = [pool.start()]
+
+    def maintain() -> None:
+        pool.maintain()
+        if not pool.processes:
+            place.append(pool.start())
+
+    Exits(hub, pool.pids, maintain).start()
+    for count in (1, 2, 3):
+        place[-1].kill()
+        run_until(hub, lambda count=count: len(pool.ended) == count, within=10)
+    assert pool.ended == [process.pid for process in place[:3]]
+
+
+def test_the_pool_looks_only_once_the_loop_runs(hub: Hub, pool: Pool) -> None:
+    """Before that it can't put another process into the place of one that is gone."""
+    looks = list[float]()
+    Exits(hub, pool.pids, lambda: looks.append(time.monotonic())).start()
+    assert looks == []
+    run_until(hub, lambda: looks, within=10)
+
+
+def test_one_that_the_pool_leaves_costs_no_cpu(hub: Hub, pool: Pool, monkeypatch) -> None:
+    """A pool that closes waits for none, and what ended stays to be waited for."""
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    calls = list[float]()
     process = pool.start()
-    watching.look()
+    Exits(hub, pool.pids, lambda: calls.append(time.monotonic())).start()
     process.kill()
-    run_until(hub, lambda: pool.ended == [process.pid], within=10)
-    watching.look()
-    assert watching._descriptors == {}
+    run_until(hub, lambda: calls, within=10)
+    turns = 0
+    while hub.poller.poll(0) and turns < 10:
+        hub.run_once()
+        turns += 1
+    assert turns < 10
+    assert len(calls) == 1
+
+
+def test_a_copy_of_its_descriptor_wakes_nobody(hub: Hub, pool: Pool, monkeypatch) -> None:
+    """A process that the pool forks later has copies of all."""
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    process = pool.start()
+    Exits(hub, pool.pids, pool.maintain).start()
+    copy = os.dup(*hub.readers)
+    try:
+        process.kill()
+        run_until(hub, lambda: pool.ended == [process.pid], within=10)
+        assert not [event for event in hub.poller.poll(0) or () if event[0] not in hub.readers]
+    finally:
+        os.close(copy)
 
 
 def test_a_loop_that_begins_anew_watches_as_before(hub: Hub, pool: Pool) -> None:

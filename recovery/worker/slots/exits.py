@@ -1,27 +1,28 @@
 """Tells a prefork pool at once that one of its processes has ended: by a descriptor of each, in the worker's loop.
 
 The pool itself waits for a pipe that each process holds open. That is closed a moment before the process can be waited
-for, and by a program that the process started perhaps never; then the pool finds out when it looks the next time. To
-have it look often instead is a fifth of an idle worker's CPU.
+for, and where the process has forked perhaps never; then the pool finds out when it looks the next time. To have it
+look often instead is a fifth of an idle worker's CPU.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks of the pool: a new process is watched from the next one on."""
+"""Seconds between two looks of the pool, which finds by them what could not be watched."""
 LOOK_OFTEN = 0.25
 """The same where a system has no descriptors of processes."""
 
 
 class Exits:
-    """Watches processes in an event loop of kombu's; only to be used in the loop's own thread.
+    """Watches processes in an event loop of kombu's; to be used where that runs, or while it does not.
 
-    `pids` are those to watch now, all of them our children that nobody has waited for; `ended` is called when one of
-    them can be waited for, and with each look.
+    `pids` are those to watch now, all of them our children; `ended` is called when one of them can be waited for, and
+    with each look.
     """
 
     def __init__(self, hub: Any, pids: Callable[[], Iterable[int]], ended: Callable[[], object]) -> None:
@@ -29,32 +30,34 @@ class Exits:
         self._descriptors: dict[int, int] = {}
 
     def start(self) -> None:
-        """Look now, and again and again from here on."""
-        interval = LOOK_EVERY if _can_watch() else LOOK_OFTEN
-        self._hub.call_repeatedly(interval, self.look)
-        self.look()
+        """Watch from now on, and have the pool look again and again once the loop runs: before that it can't."""
+        self._hub.call_repeatedly(LOOK_EVERY if _can_watch() else LOOK_OFTEN, self.look)
+        self._watch_all()
 
     def look(self) -> None:
         """Have the pool look, and watch what is new."""
         self._ended()
-        pids = set(self._pids())
+        self._watch_all()
+
+    def _watch_all(self, but: int | None = None) -> None:
+        pids = set(self._pids()) - {but}
         for pid in self._descriptors.keys() - pids:
             self._forget(pid)
         for pid in pids:
-            self._watch(pid)
+            with contextlib.suppress(AttributeError, OSError):  # not this system or container, or too many are open
+                self._watch(pid)
 
     def _watch(self, pid: int) -> None:
-        try:
-            descriptor = self._descriptors.get(pid) or os.pidfd_open(pid)
-        except (AttributeError, OSError):  # not this system, not in this container, or too many are open
-            return
-        self._descriptors[pid] = descriptor
-        if descriptor not in self._hub.readers:  # a new connection to the broker begins with an empty loop
-            self._hub.add_reader(descriptor, self._one_ended, pid)
+        if pid not in self._descriptors:
+            self._descriptors[pid] = os.pidfd_open(pid)
+        if self._descriptors[pid] not in self._hub.readers:  # the loop begins empty with a new connection to the broker
+            self._hub.add_reader(self._descriptors[pid], self._one_ended, pid)
 
     def _one_ended(self, pid: int) -> None:
         self._forget(pid)  # it stays readable
         self._ended()
+        # What came in its place. Not itself: a pool that closes leaves it, and it would be readable for ever.
+        self._watch_all(but=pid)
 
     def _forget(self, pid: int) -> None:
         descriptor = self._descriptors.pop(pid, None)
