@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -68,10 +69,21 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     parent = cluster.worker()
     process_id = cluster.app.start("one_slow", cluster.folder, 600)
     (child,) = cluster.wait_began(1)
+    assert watched(parent.pid) == {child}
     os.kill(child, signal.SIGKILL)
     assert cluster.beats_until_began(2, parent) <= 1, "it does not wait for a heartbeat; one may come meanwhile"
+    assert watched(parent.pid) == {cluster.began()[1]}, "at once, and not by the pool's next look"
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
+
+
+def watched(pid: int) -> set[int]:
+    """The processes of which a process holds a descriptor, as the kernel tells it."""
+    found = set[int]()
+    for one in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found |= {int(line.split()[1]) for line in one.read_text().splitlines() if line.startswith("Pid:")}
+    return found
 
 
 def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster, counted: Path) -> None:

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 TOGETHER = 1000
 """Processes that are saved, or registered, at once."""
+GATHERED_FOR = 0.01
+"""Seconds that what is started on and on waits for more of it: some dozens cost little more than one to register, and
+each round takes the processor from the starts. Whoever starts once in a while waits for nobody."""
 AT_EXIT = 5.0
 """Seconds that a program waits at its end until all that it started is registered; mostly it is by then."""
 
@@ -71,6 +74,7 @@ class Registrar:
         self._some = threading.Condition()
         self._waiting: list[Process] = []
         self._busy = False
+        self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, processes: Sequence[Process]) -> None:
@@ -87,21 +91,30 @@ class Registrar:
         """Wait until all that was added is registered, as far as the database took it: whether it is, in time."""
         if os.getpid() != self._pid:  # a fork, at its end: what was added is its parent's to register
             return True
+        self._hurry.set()
         with self._some:
-            return self._some.wait_for(lambda: not (self._waiting or self._busy), seconds)
+            done = self._some.wait_for(lambda: not (self._waiting or self._busy), seconds)
+        self._hurry.clear()
+        return done
 
     def _register_always(self) -> None:
+        more_came = False
         while True:
             with self._some:
                 self._busy = False
                 self._some.notify_all()
                 self._some.wait_for(lambda: bool(self._waiting))
+                gather = more_came and len(self._waiting) < TOGETHER
+            if gather:
+                self._hurry.wait(GATHERED_FOR)
+            with self._some:
                 some, self._waiting, self._busy = self._waiting, [], True
             for together in by_size(some):
                 try:
                     register_now(self._resources, together)
                 except Exception:  # nothing may end this thread
                     log.exception("%d processes are saved but not yet registered", len(together))
+            more_came = bool(self._waiting)
 
 
 def by_size(processes: Sequence[Process]) -> Iterator[list[Process]]:
