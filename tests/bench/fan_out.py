@@ -53,4 +53,5 @@ def _plain(processes: int, tasks: int) -> None:
     step: Any = apps.plain_step
     joined: Any = apps.plain_count
     started = [celery_chord(celery_group(step.s() for _ in range(tasks)))(joined.s()) for _ in range(processes)]
-    assert [result.get(timeout=300) for result in started] == [tasks] * processes
+    # A slow machine takes ten minutes for a chord of ten thousand.
+    assert [result.get(timeout=1200) for result in started] == [tasks] * processes
