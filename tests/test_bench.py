@@ -41,6 +41,8 @@ def test_one_that_fails_is_told_and_the_others_are_measured(capsys: pytest.Captu
     assert [(one["name"], one["met"]) for one in found] == [("no_such: errors", False), ("no_other: errors", False)]
     assert "ModuleNotFoundError: No module named 'tests.bench.no_such'" in found[0]["detail"]
     assert "Traceback" in capsys.readouterr().err
+    # As a command the main module has another name, by which no other process finds what is in it.
+    assert bench.measure_one.__module__ == "tests.bench.one"
 
 
 def test_each_can_be_run() -> None:

@@ -53,5 +53,5 @@ def _plain(processes: int, tasks: int) -> None:
     step: Any = apps.plain_step
     joined: Any = apps.plain_count
     started = [celery_chord(celery_group(step.s() for _ in range(tasks)))(joined.s()) for _ in range(processes)]
-    # A slow machine takes ten minutes for a chord of ten thousand.
+    # A chord of ten thousand takes more than five minutes on a slow machine.
     assert [result.get(timeout=1200) for result in started] == [tasks] * processes

@@ -47,11 +47,10 @@ class Pool:
 @pytest.fixture
 def pool() -> Iterator[Pool]:
     pool = Pool()
-    started = pool.processes
     try:
         yield pool
     finally:
-        for process in list(started):
+        for process in pool.processes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -65,14 +64,13 @@ def hub() -> Iterator[Hub]:
         hub.close()
 
 
-def run_until(hub: Hub, is_so, within: float) -> float:
-    """Run the loop until something is so; the seconds that took."""
+def run_until(hub: Hub, is_so, within: float) -> None:
+    """Run the loop until something is so."""
     began = time.monotonic()
     hub.call_later(within, hub.stop)
     while not is_so():
         assert time.monotonic() - began < within, "not within its time"
         hub.run_once()
-    return time.monotonic() - began
 
 
 def test_one_that_is_killed_is_noticed_without_a_look(hub: Hub, pool: Pool, monkeypatch) -> None:
