@@ -56,4 +56,4 @@ def _plain(chains: int, seconds: float) -> None:
     step: Any = apps.plain_step
     links = [step.s(None, seconds), *(step.s(seconds=seconds) for _ in range(STEPS - 1))]
     started = [celery_chain(*links).apply_async() for _ in range(chains)]
-    assert [result.get(timeout=120) for result in started] == [1] * chains
+    assert workers.plain_results(started, timeout=120) == [1] * chains
