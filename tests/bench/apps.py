@@ -15,7 +15,6 @@ PART = 1000
 app = Recovery()
 
 plain = Celery("plain", broker=os.environ.get("RECOVERY_BROKER_URL"), backend=os.environ.get("PLAIN_BACKEND"))
-plain.conf.update(worker_prefetch_multiplier=1)
 
 
 @app.actor()
