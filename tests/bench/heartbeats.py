@@ -1,12 +1,15 @@
 """What the heartbeats and polls of 100 workers cost mongod, each of which serves 100 actors: as lifelines write them,
 from one process, at their own pace. Beside it, what as many updates of one number cost: no heartbeat is written for
-less, and that tells how quick the machine is just now."""
+less, and that tells how quick the machine is just now. And what the heartbeats add where mongod does other work: to
+wake one that sleeps costs more than what it does then."""
 
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +27,8 @@ from tests.bench.rows import Row, row
 from tests.waiting import wait_until
 
 WORKERS, ACTORS, SECONDS = 100, 100, 20.0
+OTHERS = 200
+"""Updates a second that mongod does besides, where it is not idle."""
 MACHINES = 25
 """A worker looks whether those of its own machine are gone: of a hundred on this one, that is all this process did."""
 
@@ -50,14 +55,46 @@ def run(settings: Settings) -> list[Row]:
         polls.answered(queues)
         next(turns).beat_once()
 
-    used = _used(mongod, rate, beat)
+    idle = _used(mongod, rate, beat)
     bare = store.database.get_collection("bare", write_concern=RESTORABLE)
     bare.insert_one({"_id": 0, "count": 0})
-    least = _used(mongod, rate, lambda: bare.update_one({"_id": 0}, {"$inc": {"count": 1}}))
-    told = (
-        f"{rate:.0f} heartbeats a second, {WORKERS} workers, {ACTORS} actors; as many bare updates: {100 * least:.2f}"
-    )
-    return [row("100 workers' heartbeats and polls: mongod", 100 * used, "<= 10", "% of a core", told)]
+
+    def update() -> None:
+        bare.update_one({"_id": 0}, {"$inc": {"count": 1}})
+
+    least = _used(mongod, rate, update)
+    with _others(update):
+        without = _used(mongod, rate, _nothing)
+        for _ in range(2 * WORKERS):  # what they missed meanwhile is looked at once
+            beat()
+        busy = _used(mongod, rate, beat)
+    told = f"{rate:.0f} heartbeats a second, {WORKERS} workers, {ACTORS} actors"
+    name, unit = f"{WORKERS} workers' heartbeats and polls: mongod", "% of a core"
+    return [
+        row(name, 100 * idle, "<= 10", unit, f"{told}; as many bare updates: {100 * least:.2f}"),
+        row(f"{name}, beside {OTHERS} updates a second", 100 * (busy - without), "", unit, f"{100 * busy:.2f} in all"),
+    ]
+
+
+@contextmanager
+def _others(work: Callable[[], object]) -> Iterator[None]:
+    """Have some work done all the time, so often a second."""
+    ending = threading.Event()
+
+    def always() -> None:
+        began = time.monotonic()
+        for number in itertools.count():
+            if ending.wait(max(0.0, began + number / OTHERS - time.monotonic())):
+                break
+            work()
+
+    thread = threading.Thread(target=always, name="others")
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
 
 
 def _used(mongod: Any, rate: float, work: Callable[[], object]) -> float:
