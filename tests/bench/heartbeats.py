@@ -1,7 +1,7 @@
 """What the heartbeats and polls of 100 workers cost mongod, each of which serves 100 actors: as lifelines write them,
 from one process, at their own pace. Beside it, what as many updates of one number cost: no heartbeat is written for
 less, and that tells how quick the machine is just now. And what the heartbeats add where mongod does other work: to
-wake one that sleeps costs more than what it does then."""
+wake one that sleeps is much of what they cost."""
 
 from __future__ import annotations
 
