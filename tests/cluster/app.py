@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery import Failure, Recovery, heartbeat
+from recovery.engine.lifecycle import hand, pace
 from recovery.store.lifecycle import preferences
 
 app = Recovery()
@@ -21,6 +22,11 @@ PAUSE = threading.Event()
 REFRESH = "TEST_REFRESH"
 """Seconds after which a slot asks by itself what is set and blocked, in the workers of a test that says so."""
 preferences.REFRESH = float(os.environ.get(REFRESH, preferences.REFRESH))
+ALL_QUICK = "TEST_ALL_QUICK"
+"""Set, tasks of milliseconds go in whole batches in the workers of a test, however busy the machine is."""
+if os.environ.get(ALL_QUICK):
+    pace.QUICK = pace.LEAST_SLOW = hand.SLOW = hand.LONGEST = 2.0
+    pace.BATCH_SECONDS = 100.0
 
 
 def run_until(folder: str, seconds: float, value: Any) -> Any:
