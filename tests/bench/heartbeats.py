@@ -92,6 +92,7 @@ def _others(work: Callable[[], object]) -> Iterator[None]:
     thread.start()
     try:
         yield
+        assert thread.is_alive(), "the other work has failed: see above"
     finally:
         ending.set()
         thread.join()
