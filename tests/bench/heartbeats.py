@@ -1,15 +1,15 @@
-"""What the heartbeats and polls of 100 workers cost mongod, each of which serves 100 actors: as lifelines write them,
-from one process, at their own pace. Beside it, what as many updates of one number cost: no heartbeat is written for
-less, and that tells how quick the machine is just now. And what the heartbeats add where mongod does other work: to
-wake one that sleeps is much of what they cost."""
+"""What the heartbeats and polls of 100 workers cost mongod, each of which serves 100 actors: their lifelines beat by
+themselves, all from one process, begun evenly spread over an interval. Beside it, what as many updates of one number
+cost that come one by one: nobody beats for less, and that tells how quick the machine is just now. And what heartbeats
+add where mongod does other work: to wake one that sleeps is much of what they cost."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,22 +40,13 @@ def run(settings: Settings) -> list[Row]:
     store = app.resources.store
     schema.create(store.database)
     store.actors.save(actor.preferences for actor in app.actors.values())
-    polls, celery = Polls(), SimpleNamespace(app=Celery(set_as_current=False))
-    queues = tuple(app.actors)
+    celery, queues = SimpleNamespace(app=Celery(set_as_current=False)), tuple(app.actors)
     workers = [identify(f"w{number}", queues).evolve(host=f"machine {number % MACHINES}") for number in range(WORKERS)]
-    lifelines = [Lifeline(app, worker, QueueConsumption(celery, ()), polls) for worker in workers]
-    for lifeline in lifelines:  # each has a record from here on
-        polls.answered(queues)
-        lifeline.beat_once()
+    polls = [Polls() for _ in workers]
+    consuming = QueueConsumption(celery, ())
+    lifelines = [Lifeline(app, worker, consuming, each) for worker, each in zip(workers, polls, strict=True)]
     (mongod,) = [child for child in psutil.Process().children(recursive=True) if child.name() == "mongod"]
     rate = WORKERS / settings.heartbeat_interval
-    turns = itertools.cycle(lifelines)
-
-    def beat() -> None:
-        polls.answered(queues)
-        next(turns).beat_once()
-
-    idle = _used(mongod, rate, beat)
     bare = store.database.get_collection("bare", write_concern=RESTORABLE)
     bare.insert_one({"_id": 0, "count": 0})
 
@@ -63,11 +54,24 @@ def run(settings: Settings) -> list[Row]:
         bare.update_one({"_id": 0}, {"$inc": {"count": 1}})
 
     least = _used(mongod, rate, update)
-    with _others(update):
-        without = _used(mongod, rate, _nothing)
-        for _ in range(2 * WORKERS):  # what they missed meanwhile is looked at once
-            beat()
-        busy = _used(mongod, rate, beat)
+    with _always(OTHERS, update):
+        without = _used(mongod, 1, _nothing)
+    for lifeline, each in zip(lifelines, polls, strict=True):  # each has a record from here on
+        each.answered(queues)
+        lifeline.beat_once()
+
+    def poll() -> None:
+        for each in polls:
+            each.answered(queues)
+
+    with _always(1, poll), _beating(lifelines, settings.heartbeat_interval / WORKERS):
+        _used(mongod, 1, _nothing)  # what is polled again at first is looked at
+        before = _beats(store.database)
+        idle = _used(mongod, 1, _nothing)
+        beats = (_beats(store.database) - before) / SECONDS
+        assert abs(beats / rate - 1) < 0.05, f"{beats:.1f} heartbeats a second, not {rate:.0f}"
+        with _always(OTHERS, update):
+            busy = _used(mongod, 1, _nothing)
     told = f"{rate:.0f} heartbeats a second, {WORKERS} workers, {ACTORS} actors"
     name, unit = f"{WORKERS} workers' heartbeats and polls: mongod", "% of a core"
     return [
@@ -77,18 +81,36 @@ def run(settings: Settings) -> list[Row]:
 
 
 @contextmanager
-def _others(work: Callable[[], object]) -> Iterator[None]:
+def _beating(lifelines: Iterable[Lifeline], apart: float) -> Iterator[None]:
+    """Have lifelines beat, begun so many seconds apart."""
+    with ExitStack() as stack:
+        began = time.monotonic()
+        for number, lifeline in enumerate(lifelines):
+            due = began + number * apart
+            wait_until(lambda due=due: time.monotonic() >= due, 1 + apart, "its time")
+            lifeline.start()
+            stack.callback(lifeline.stop)
+        yield
+
+
+def _beats(database: Any) -> int:
+    """How many heartbeats were written: nothing else here finds and modifies."""
+    return int(database.command("serverStatus")["metrics"]["commands"]["findAndModify"]["total"])
+
+
+@contextmanager
+def _always(rate: float, work: Callable[[], object]) -> Iterator[None]:
     """Have some work done all the time, so often a second."""
     ending = threading.Event()
 
     def always() -> None:
         began = time.monotonic()
         for number in itertools.count():
-            if ending.wait(max(0.0, began + number / OTHERS - time.monotonic())):
+            if ending.wait(max(0.0, began + number / rate - time.monotonic())):
                 break
             work()
 
-    thread = threading.Thread(target=always, name="others")
+    thread = threading.Thread(target=always, name="beside")
     thread.start()
     try:
         yield

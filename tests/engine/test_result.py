@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recovery import Recovery
+from recovery.engine.lifecycle.results import pause_after
 from recovery.errors import ProcessBroken, ResultTimeout
 from recovery.records import ErrorInfo, Process, ProcessState
 from tests.store.writing import put
@@ -40,6 +41,15 @@ def test_it_waits_for_the_end(world: World) -> None:
         assert not asked.done()
         world.pump()
         assert asked.result() == 1
+
+
+def test_an_end_is_seen_soon_for_few_reads() -> None:
+    reads, at = 0, 0.0
+    while at < 60:
+        pause = pause_after(at)
+        assert pause <= max(0.01, min(0.1 * at, 0.25)), "how late the end of so long a process is seen at most"
+        reads, at = reads + 1, at + pause
+    assert reads < 300
 
 
 def test_nothing_is_a_result_too(world: World) -> None:

@@ -12,8 +12,9 @@ from recovery.errors import ProcessBroken, ResultTimeout, StoreTimeout
 from recovery.records import Process, ProcessState, given
 from recovery.records.values import decode
 
-# Looked for ever more rarely: a short process is seen at once, a long one costs two reads a second.
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.01, 0.5, 1.5
+SHARE, SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.01, 0.25
+"""Looked for ever more rarely, after a share of the time that it was waited for, between so many seconds: the end of a
+short process is seen at once, that of a long one a little later, for four reads a second."""
 SHORTEST_ASK, LONGEST_ASK = 1.0, 5.0
 """Seconds that a majority is given to say that there is no such process. It takes 0.1, so whoever does not want to wait
 is told, too."""
@@ -27,7 +28,7 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
     process_id = given.text(process_id, "process_id")
     timeout = None if timeout is None else given.seconds(timeout, "timeout")
     deadline = None if timeout is None else time.monotonic() + timeout
-    pause, waiter = FIRST_PAUSE, threading.Event()
+    began, waiter = time.monotonic(), threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
         if process is None and not _may_be_there(resources, process_id, deadline):
@@ -38,8 +39,14 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
             raise _broken(process)
         if deadline is not None and time.monotonic() >= deadline:
             raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
-        waiter.wait(pause)
-        pause = min(pause * GROWTH, LONGEST_PAUSE)
+        now = time.monotonic()
+        pause = pause_after(now - began)
+        waiter.wait(pause if deadline is None else min(pause, deadline - now))
+
+
+def pause_after(waited: float) -> float:
+    """Seconds until who has waited for so many looks again."""
+    return min(max(SHARE * waited, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 def _may_be_there(resources: Resources, process_id: str, deadline: float | None) -> bool:

@@ -68,9 +68,9 @@ class Queues:
         """Those of these queues, which this worker polls now, that nobody had polled for so long: the first who asks is
         told."""
         asked = set(queues)
-        if not asked:
-            return []
-        asleep = asked & self.all().keys() - self.polled_within(seconds, {"_id": {"$ne": worker}})
+        # After an outage all workers ask, and all but the first need not be told more.
+        asleep = asked - self.polled_within(seconds, {"_id": {"$ne": worker}}) if asked else asked
+        asleep &= self.all().keys() if asleep else asleep
         return [queue for queue in sorted(asleep) if self._wake(queue, seconds)]
 
     def _wake(self, queue: str, seconds: float) -> bool:

@@ -1,9 +1,9 @@
 """The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
 
-Every `heartbeat_interval` it writes the worker's record with a new deadline and the statistics of those of its queues
-whose polls Redis answers, and looks whether a worker of the same host is gone; that one's claims are requeued at once
-(`rescue`), and what a child ran when the pool tells that it died. With the setting `events` off it does neither: then
-everything is found by its deadline alone.
+Every `heartbeat_interval`, at moments that other workers have as well (`rhythm`), it writes the worker's record with a
+new deadline and the statistics of those of its queues whose polls Redis answers, and looks whether a worker of the same
+host is gone; that one's claims are requeued at once (`rescue`), and what a child ran when the pool tells that it died.
+With the setting `events` off it does neither: then everything is found by its deadline alone.
 
 With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
 all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
@@ -29,6 +29,7 @@ from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
+from recovery.worker.lifeline.rhythm import until_next
 from recovery.worker.lifeline.taken import Taken
 from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
@@ -72,6 +73,8 @@ class Lifeline:
         self._failed = False
         self._looked: Look | None = None
         """What the last heartbeat saw of the others, if it looked."""
+        self._workers = 0
+        """How many there were at the last look."""
         self._asked_to_look = False
         self._away_since: float | None = None
         self._hold_until = -math.inf
@@ -160,9 +163,14 @@ class Lifeline:
             self._beat_soon.clear()
             if self._ending.is_set():
                 break
-            next_beat = time.monotonic() + self._settings.heartbeat_interval
+            next_beat = time.monotonic() + self._until_next()
             self.beat_once()
             self._ending.wait(min(BEATS_APART, self._settings.heartbeat_interval))
+
+    def _until_next(self) -> float:
+        """Seconds from a heartbeat now to the next."""
+        interval, now = self._settings.heartbeat_interval, self._clock.least(time.monotonic())
+        return interval if now is None else until_next(now, interval, self._workers)
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
@@ -226,6 +234,7 @@ class Lifeline:
         if last is not None and len(last.deadlines) > MANY and self._is_served() and not asked:
             return last
         looked = self._looked = self._app.resources.store.members.look(self.worker.host)
+        self._workers = len(looked.deadlines)
         return looked
 
     def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
