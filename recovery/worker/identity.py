@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from functools import cache
 from pathlib import Path
 
 from recovery.records import Worker
@@ -28,8 +29,10 @@ def identify(name: str, queues: tuple[str, ...], *, spark: bool = False, drill_k
     )
 
 
+@cache
 def host() -> str:
-    """This kernel and process namespace: where a pid means the same process. Empty if that can't be told."""
+    """This kernel and process namespace: where a pid means the same process. Empty if that can't be told. Read once: no
+    process comes to another one."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink()

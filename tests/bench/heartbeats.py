@@ -53,7 +53,7 @@ def run(settings: Settings) -> list[Row]:
     def update() -> None:
         bare.update_one({"_id": 0}, {"$inc": {"count": 1}})
 
-    least = _used(mongod, rate, update)
+    none, least = _used(mongod, 1, _nothing), _used(mongod, rate, update)
     with _always(OTHERS, update):
         without = _used(mongod, 1, _nothing)
     for lifeline, each in zip(lifelines, polls, strict=True):  # each has a record from here on
@@ -73,9 +73,10 @@ def run(settings: Settings) -> list[Row]:
         with _always(OTHERS, update):
             busy = _used(mongod, 1, _nothing)
     told = f"{rate:.0f} heartbeats a second, {WORKERS} workers, {ACTORS} actors"
+    told += f"; as many bare updates: {100 * least:.2f}; none: {100 * none:.2f}"
     name, unit = f"{WORKERS} workers' heartbeats and polls: mongod", "% of a core"
     return [
-        row(name, 100 * idle, "<= 10", unit, f"{told}; as many bare updates: {100 * least:.2f}"),
+        row(name, 100 * idle, "<= 10", unit, told),
         row(f"{name}, beside {OTHERS} updates a second", 100 * (busy - without), "", unit, f"{100 * busy:.2f} in all"),
     ]
 
@@ -86,8 +87,7 @@ def _beating(lifelines: Iterable[Lifeline], apart: float) -> Iterator[None]:
     with ExitStack() as stack:
         began = time.monotonic()
         for number, lifeline in enumerate(lifelines):
-            due = began + number * apart
-            wait_until(lambda due=due: time.monotonic() >= due, 1 + apart, "its time")
+            _wait(began + number * apart)
             lifeline.start()
             stack.callback(lifeline.stop)
         yield
@@ -124,12 +124,16 @@ def _used(mongod: Any, rate: float, work: Callable[[], object]) -> float:
     """The share of a core that mongod takes for some work, done so often a second."""
     began, before = time.monotonic(), _cpu(mongod)
     for number in range(round(SECONDS * rate)):
-        due = began + number / rate
-        wait_until(lambda due=due: time.monotonic() >= due, 1 + 1 / rate, "its time")
+        _wait(began + number / rate)
         work()
+    _wait(began + SECONDS)
     took, used = time.monotonic() - began, _cpu(mongod) - before
     assert took < SECONDS * 1.05, f"{rate:.0f} a second are too many: it took {took:.1f} s"
     return used / took
+
+
+def _wait(until: float) -> None:
+    wait_until(lambda: time.monotonic() >= until, SECONDS, "its time")
 
 
 def _cpu(process: Any) -> float:
