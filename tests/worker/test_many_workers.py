@@ -75,6 +75,17 @@ def test_who_is_asked_looks_at_once(world: World, looks: Looks, ask: Callable[[L
         ask(one)
 
 
+def test_of_those_who_are_asked_at_once_half_look_with_each_heartbeat(world: World, looks: Looks) -> None:
+    lines = [line(world, f"w{number}") for number in range(24)]
+    for one in lines:
+        one.beat_once()
+    for one in lines:
+        one.settings_changed()
+        assert looked(one, looks, 1) == 1
+    for first in (False, True, False, True):
+        assert [looked(one, looks, 1) == 1 for one in lines] == [one._rhythm.first is first for one in lines]
+
+
 def test_who_is_asked_while_it_looks_looks_again(world: World, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     one, real = line(world, "one"), world.store.members.look
     line(world, "other").beat_once()

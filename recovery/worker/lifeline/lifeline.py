@@ -29,7 +29,7 @@ from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.rescue import Rescue
-from recovery.worker.lifeline.rhythm import until_next
+from recovery.worker.lifeline.rhythm import Rhythm
 from recovery.worker.lifeline.taken import Taken
 from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
@@ -73,6 +73,7 @@ class Lifeline:
         self._failed = False
         self._looked: Look | None = None
         """What the last heartbeat saw of the others, if it looked."""
+        self._rhythm = Rhythm(worker.id, app.settings.heartbeat_interval)
         self._workers = 0
         """How many there were at the last look."""
         self._asked_to_look = False
@@ -163,14 +164,10 @@ class Lifeline:
             self._beat_soon.clear()
             if self._ending.is_set():
                 break
-            next_beat = time.monotonic() + self._until_next()
+            now = time.monotonic()
+            next_beat = now + self._rhythm.until_next(now, self._workers)
             self.beat_once()
             self._ending.wait(min(BEATS_APART, self._settings.heartbeat_interval))
-
-    def _until_next(self) -> float:
-        """Seconds from a heartbeat now to the next."""
-        interval, now = self._settings.heartbeat_interval, self._clock.least(time.monotonic())
-        return interval if now is None else until_next(now, interval, self._workers)
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
@@ -231,9 +228,12 @@ class Lifeline:
     def _look_at_others(self) -> Look:
         last, self._looked = self._looked, None
         asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
-        if last is not None and len(last.deadlines) > MANY and self._is_served() and not asked:
+        in_turn = self._is_served() and not asked
+        if last is not None and len(last.deadlines) > MANY and in_turn:
             return last
-        looked = self._looked = self._app.resources.store.members.look(self.worker.host)
+        looked = self._app.resources.store.members.look(self.worker.host)
+        # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.
+        self._looked = looked if in_turn or self._rhythm.first else None
         self._workers = len(looked.deadlines)
         return looked
 
@@ -280,7 +280,9 @@ class Lifeline:
         with self._clock_lock:
             asked = time.monotonic()
             now = (ask or self._app.resources.store.now)()
-            if self._clock.look(now, asked, time.monotonic()):
+            answered = time.monotonic()
+            self._rhythm.saw(now, asked, answered)
+            if self._clock.look(now, asked, answered):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
                 self._hold_back()
                 self._stepped = True
