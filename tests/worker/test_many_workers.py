@@ -89,7 +89,8 @@ def test_of_those_who_are_asked_at_once_half_look_with_each_heartbeat(world: Wor
 def test_who_is_asked_while_it_looks_looks_again(world: World, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     one, real = line(world, "one"), world.store.members.look
     one._rhythm.first = True  # it would do without the next look, if it was not asked
-    line(world, "other").beat_once()
+    for other in ("other", "another"):
+        line(world, other).beat_once()
 
     def look(host: str) -> Any:
         found = real(host)
