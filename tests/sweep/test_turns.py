@@ -164,20 +164,23 @@ def test_a_job_without_executors_is_left_alone(
     with attending.attended(resources, driver, lambda: [waits.id]):
         thread = threading.Thread(target=driver.step, args=[operation.id])
         thread.start()
-        assert began.wait(10)
-        # A look that was under way when it began may still hold it. Those before found nobody at work.
-        before = ticks.count(False)
-        wait_until(lambda: ticks.count(False) > before, 10, "that it was looked at")
-        held = operations.find(resources, operation.id).driven_until
-        seen = operations.find(resources, waits.id).attended_at
-        wait_until(lambda: ticks.count(False) > before + 3, 10, "that it was looked at three times more")
-        assert operations.find(resources, operation.id).driven_until == held
-        assert operations.find(resources, waits.id).attended_at == seen
-        assert resources.store.operation_ranges.lease(operation.id, Phase.PLAN, "token", "an executor", 60.0)
-        wait_until(lambda: operations.find(resources, waits.id).attended_at != seen, 10, "that somebody is at work")
-        wait_until(lambda: operations.find(resources, operation.id).driven_until != held, 10, "that it is held")
-        come.set()
-        thread.join(10)
+        try:
+            assert began.wait(10)
+            # A look that was under way when it began may still hold it. Those before found nobody at work.
+            before = ticks.count(False)
+            wait_until(lambda: ticks.count(False) > before, 10, "that it was looked at")
+            resources.store.catch_up(10)  # what was told before that is not yet what a majority has
+            held = operations.find(resources, operation.id).driven_until
+            seen = operations.find(resources, waits.id).attended_at
+            wait_until(lambda: ticks.count(False) > before + 3, 10, "that it was looked at three times more")
+            assert operations.find(resources, operation.id).driven_until == held
+            assert operations.find(resources, waits.id).attended_at == seen
+            assert resources.store.operation_ranges.lease(operation.id, Phase.PLAN, "token", "an executor", 60.0)
+            wait_until(lambda: operations.find(resources, waits.id).attended_at != seen, 10, "that somebody is at work")
+            wait_until(lambda: operations.find(resources, operation.id).driven_until != held, 10, "that it is held")
+        finally:
+            come.set()
+            thread.join(10)
 
 
 def counted_ticks(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
