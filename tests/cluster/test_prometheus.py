@@ -89,7 +89,7 @@ def wait_whole(prometheus: Prometheus) -> None:
         raise
 
 
-def stays_silent(cluster: Cluster, prometheus: Prometheus, seconds: float = HEALTHY, windows: int = 4) -> None:
+def stays_silent(cluster: Cluster, prometheus: Prometheus, seconds: float = HEALTHY, windows: int = 10) -> None:
     """While processes are started and end, no alert's expression gives anything. Where other tests take the whole
     machine, a scrape may take longer than it may: then that was no healthy cluster, and the next seconds are looked at,
     some times."""
