@@ -37,9 +37,9 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
             return decode(process.result or "null")
         if process is not None and process.state is not ProcessState.RUNNING:
             raise _broken(process)
-        if deadline is not None and time.monotonic() >= deadline:
-            raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
         now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
         pause = pause_after(now - began)
         waiter.wait(pause if deadline is None else min(pause, deadline - now))
 

@@ -68,10 +68,10 @@ class Queues:
         """Those of these queues, which this worker polls now, that nobody had polled for so long: the first who asks is
         told."""
         asked = set(queues)
-        # After an outage all workers ask, and all but the first need not be told more.
         asleep = asked - self.polled_within(seconds, {"_id": {"$ne": worker}}) if asked else asked
-        asleep &= self.all().keys() if asleep else asleep
-        return [queue for queue in sorted(asleep) if self._wake(queue, seconds)]
+        if not asleep:  # after an outage all workers ask, and to most of them the first question is answer enough
+            return []
+        return [queue for queue in sorted(asleep & self.all().keys()) if self._wake(queue, seconds)]
 
     def _wake(self, queue: str, seconds: float) -> bool:
         self._current.update_one({"_id": queue}, {"$setOnInsert": {"polledAt": None}}, upsert=True)

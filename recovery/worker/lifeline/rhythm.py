@@ -1,7 +1,7 @@
 """When a worker beats: at moments of MongoDB's clock that it shares with others.
 
 To wake up a mongod that sleeps is much of what a heartbeat costs it, and what it does after each write that comes by
-itself: a dozen that come together cost a third less (measured; `make bench ONLY=heartbeats`). So there are a few
+itself: a dozen that come together cost a quarter less (measured; `make bench ONLY=heartbeats`). So there are a few
 moments in an interval, and each worker has one of them, by its id. Where there are hundreds of workers there are more,
 of a dozen workers each: nothing waits long behind heartbeats. No fewer than a few, or nobody of a machine's workers
 would look around between two heartbeats of one that has died.
