@@ -8,7 +8,7 @@ import pytest
 
 from recovery.engine.lifecycle import hand as hands
 from recovery.engine.lifecycle.hand import Hand, Watch
-from recovery.engine.lifecycle.pace import ALONE, BATCH_SECONDS, LEAST_SLOW, Pace
+from recovery.engine.lifecycle.pace import ALONE, BATCH_SECONDS, LEAST_SLOW, SHORT, Pace
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.records import Decision, Task
 from tests.waiting import wait_until
@@ -74,10 +74,22 @@ def test_one_is_quick_that_takes_less_time_than_the_writing_of_its_end() -> None
     assert not pace.is_quick("a")
 
 
+def test_after_a_short_one_a_slot_goes_on_by_itself() -> None:
+    pace = Pace(64)
+    assert not pace.is_short("a"), "nothing is known of it"
+    pace.note("a", SHORT)
+    assert (pace.is_short("a"), pace.room("a")) == (True, 1)
+    pace.note("a", 2.0)
+    assert not pace.is_short("a")
+    for _ in range(10):
+        pace.note("a", 0.05)
+    assert pace.is_short("a")
+
+
 def test_one_by_one_where_it_is_set_so() -> None:
     pace = Pace(1)
     pace.note("a", 0.0001)
-    assert rooms(pace, 3) == [1, 1, 1]
+    assert (rooms(pace, 3), pace.is_short("a")) == ([1, 1, 1], False)
 
 
 def claimed(*names: str) -> list[ClaimedTask]:

@@ -347,8 +347,9 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(patch.object(hand, "LONGEST", 1e9))
         still.enter_context(patch.object(hand, "SLOW", -1.0))
         still.enter_context(patch.object(Pace, "room", lambda *_: Batched.size))
+        still.enter_context(patch.object(Pace, "is_short", lambda *_: Batched.size > 1 or Batched.goes_on))
         still.enter_context(patch.object(Pace, "fits", lambda *_: Batched.size if Batched.size > 1 else 0))
-        Batched.size = 1
+        Batched.size, Batched.goes_on = 1, False
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)
         logger.propagate = False
@@ -361,19 +362,20 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
 
 
 class Batched:
-    """How many tasks a slot takes at once, and goes on with."""
+    """How many tasks a slot takes at once, and whether it goes on with others one by one."""
 
     size = 1
+    goes_on = False
 
 
-def go_on(on_the_spot: bool, batch: int = 1) -> None:
-    """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it. And of
-    how many tasks a `batch` is.
+def go_on(on_the_spot: bool, batch: int = 1, *, by_itself: bool = False) -> None:
+    """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it. Of how
+    many tasks a `batch` is. And whether a slot takes what else is queued `by_itself`, one by one; batches are always.
 
     From now on and until `held_still` ends.
     """
     attempt.CONTINUE_FOR = 1e9 if on_the_spot else -1.0
-    Batched.size = batch
+    Batched.size, Batched.goes_on = batch, by_itself
 
 
 def work(cluster: Cluster) -> None:

@@ -121,20 +121,38 @@ class Protocol(RuleBasedStateMachine):
         self.odd = count()
         """Seconds by which no time that passes is like one before: else milliseconds would decide what is older."""
 
-    @initialize(program=PROGRAMS, kind=KIND, on_the_spot=st.booleans(), batch=BATCH)
-    def first(self, program: Any, kind: str, on_the_spot: bool, batch: int = 1) -> None:
+    @initialize(program=PROGRAMS, kind=KIND, on_the_spot=st.booleans(), batch=BATCH, by_itself=st.booleans())
+    def first(self, program: Any, kind: str, on_the_spot: bool, batch: int = 1, by_itself: bool = False) -> None:
         """There is something to do."""
-        self._start(program, kind, [], on_the_spot, batch)
+        self._start(program, kind, [], on_the_spot, batch, by_itself)
 
     @precondition(lambda self: len(self.programs) < PROCESSES)
-    @rule(program=PROGRAMS, kind=KIND, faults=WORKERS_FAULTS, on_the_spot=st.booleans(), batch=BATCH)
-    def start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool, batch: int = 1) -> None:
-        """A client asks for a process. From now on ready tasks go through Redis, or do not; and what is quick is taken
-        together, or is not."""
-        self._start(program, kind, faults, on_the_spot, batch)
+    @rule(
+        program=PROGRAMS,
+        kind=KIND,
+        faults=WORKERS_FAULTS,
+        on_the_spot=st.booleans(),
+        batch=BATCH,
+        by_itself=st.booleans(),
+    )
+    def start(
+        self,
+        program: Any,
+        kind: str,
+        faults: list[Fault],
+        on_the_spot: bool,
+        batch: int = 1,
+        by_itself: bool = False,
+    ) -> None:
+        """A client asks for a process. From now on ready tasks go through Redis, or do not; what is quick is taken
+        together, or is not; and a slot goes on with what else is queued, or does not."""
+        self._start(program, kind, faults, on_the_spot, batch, by_itself)
 
-    def _start(self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool, batch: int) -> None:
-        go_on(on_the_spot and batch == 1, batch)  # what is done on the spot is no message, and in no batch
+    def _start(
+        self, program: Any, kind: str, faults: list[Fault], on_the_spot: bool, batch: int, by_itself: bool
+    ) -> None:
+        # What is done on the spot is no message, and in no batch.
+        go_on(on_the_spot and batch == 1, batch, by_itself=by_itself)
         custom_id = f"order {len(self.programs)}"
         self.programs[custom_id], self.kinds[custom_id] = program, kind
         self._begin(0, Plan(*faults), lambda: self.cluster.start(program, custom_id, kind))

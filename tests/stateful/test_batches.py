@@ -49,6 +49,13 @@ def alone(cluster: Cluster) -> dict[str, Any]:
     return programs
 
 
+def one_by_one(cluster: Cluster) -> dict[str, Any]:
+    """The leaves are queued; a slot that took one takes the others by itself, each alone."""
+    programs = ready(cluster)
+    go_on(on_the_spot=False, by_itself=True)
+    return programs
+
+
 CHAIN = node(1, [node(2), []], [node(3), [0]], [node(4), [1]])
 SHAPES = {
     "fan-out": FAN_OUT,
@@ -83,6 +90,7 @@ OF_SEVERAL = (
     *("DecisionBatches.claim", "DecisionBatches.finish", "Tasks.insert", "Decisions.insert", *AT_SEVERAL),
     *("Requeues.enqueue_ready", "ProcessBatches.finish"),
 )
+OF_ONE = ("Decisions.claim", "Decisions.finish", "Graphs.apply")
 OF_ONE_PROCESS = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.apply", "Decisions.clear_deadlines")
 
 
@@ -93,14 +101,15 @@ OF_ONE_PROCESS = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.app
         *((step, ready) for step in OF_ONE_PROCESS),
         *((step, alone) for step in AT_BATCHES),
         *((step, several) for step in OF_SEVERAL),
+        *((step, one_by_one) for step in OF_ONE),
     ],
 )
 def test_it_is_cut_off(cluster: Cluster, step: str, kind: Kind, begin: Any) -> None:
-    _is_cut_off(cluster, begin, Fault(kind, 1 if step == "Graphs.apply" else 0, step))
+    _is_cut_off(cluster, begin, Fault(kind, 1 if begin is one_by_one or step == "Graphs.apply" else 0, step))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in DEATHS if kind is not Kind.DIES_HALF])
-@pytest.mark.parametrize("begin", [ready, alone])
+@pytest.mark.parametrize("begin", [ready, alone, one_by_one])
 def test_it_dies_while_it_runs_one(cluster: Cluster, kind: Kind, begin: Any) -> None:
     _is_cut_off(cluster, begin, Fault(kind, 2, "Actor.body"))
 
@@ -274,11 +283,14 @@ def test_a_process_is_not_ended_whose_graph_says_that_more_is_to_be_done(cluster
     ],
     ids=["spoilt", "refused", "away"],
 )
+@pytest.mark.parametrize("begin", [ready, one_by_one])
 def test_an_error_of_one_is_none_of_the_others(
-    cluster: Cluster, error: Exception, state: str, others: list[str]
+    cluster: Cluster, begin: Any, error: Exception, state: str, others: list[str]
 ) -> None:
     """What has ended is written, whatever comes after it; and where it is no server's fault all are run."""
-    programs, member = ready(cluster), cluster.member()
+    programs, member = begin(cluster), cluster.member()
+    if begin is one_by_one and isinstance(error, StoreRefused):
+        state, others = "finished", ["finished"] * 4  # given back, it comes next; and so does what waits for all
     real, ran = member.slot.trying.run, list[str]()
 
     def run(actor: Any, here: Any, *rest: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
+from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.batch import Batch, is_plain
 from recovery.engine.lifecycle.hand import Watch
@@ -62,19 +63,23 @@ class Batches:
             self._pace.note_unfit(actor.name)
 
     def run(self, slot: Slot, actor: Actor[..., Any], first: MessageId) -> Result:
-        """Do the task of a message, and what else is queued for its actor, as long as it is quick, and for a while.
-        What came of the first. Errors of servers are raised."""
+        """Do the task of a message, and what else is queued for its actor, as long as it is short, and for a while: in
+        batches if it is quick, else one by one. What came of the first. Errors of servers are raised."""
         until, others = time.monotonic() + GO_ON_FOR, self._room(slot, actor) - 1
         more = self._hints(actor.name, others) if others and _is_message(first) else []
         result = self._run(slot, actor, [first, *more], until).get(first, Result.CLAIM_LOST)
         if result is Result.BLOCKED or len(more) < others:
             return result
-        while time.monotonic() < until and (room := self._room(slot, actor)) > 1:
+        while time.monotonic() < until and self._goes_on(actor):
+            room = self._room(slot, actor)
             more = self._hints(actor.name, room)
             self._run(slot, actor, more, until)
             if len(more) < room:
                 break
         return result
+
+    def _goes_on(self, actor: Actor[..., Any]) -> bool:
+        return self._pace.is_short(actor.name) and not self._resources.store.preferences.is_blocked(actor.name)
 
     def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
         """How many tasks of an actor to take now."""
@@ -96,7 +101,12 @@ class Batches:
         by_themselves = [one for one in messages if of_task[one.decision_id] > 1 or len(single) == 1]
         came_of = self._run_together(slot, slot.as_set(actor), single, until) if len(single) > 1 else {}
         for one in by_themselves:
-            came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key)
+            try:
+                came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key)
+            except Exception as error:
+                if is_of_servers(error):
+                    raise
+                tell(one.decision_id, error)  # of what another program wrote: its deadline stands
         return came_of
 
     def _run_together(

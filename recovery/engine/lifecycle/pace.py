@@ -17,6 +17,9 @@ BATCH_SECONDS = 0.05
 """What a batch takes, about: for so long a message may wait behind others, though another slot may be idle."""
 WEIGHT = 0.2
 """Of the last task in a moving average: after one of 2 s some 20 quick ones prove that it was an exception."""
+SHORT = 0.25
+"""Seconds that a task takes at most after which its slot takes the next message by itself. Celery hands on one at a
+time, to all slots in turn: where there are many, that is what they wait for."""
 ALONE = 5
 """So many tasks are run by themselves after one that was not to be run with others."""
 
@@ -63,6 +66,11 @@ class Pace:
         """Whether its tasks take little time."""
         known = self._known.get(actor)
         return known is not None and known.seconds <= self._quick
+
+    def is_short(self, actor: str) -> bool:
+        """Whether a slot that did one of its tasks goes on with another; never where they come one by one."""
+        known = self._known.get(actor)
+        return self._most > 1 and known is not None and known.seconds <= SHORT
 
     def fits(self, actor: str) -> int:
         """How many of its tasks may be run after others."""

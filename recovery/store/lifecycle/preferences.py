@@ -4,7 +4,7 @@ Every step asks here, so a change reaches running workers, their pool children a
 seconds and without a query per task: one query, by whoever asks after REFRESH is over. While the database is away
 what was known last holds; where nothing was ever known, nothing is taken for allowed.
 
-Who learns of a change says so (`forget`), and it is read anew by whoever asks next, in this process and in all that
+Who learns of a change says so (`invalidate`), and it is read anew by whoever asks next, in this process and in all that
 were forked from it. So a worker whose parent has read that an actor is blocked begins no task of it in any child.
 """
 
