@@ -68,7 +68,9 @@ class ReadAhead:
         longest_first: bool,
         alone: bool = True,
         has_place: bool = False,
+        since: datetime | None = None,
     ) -> None:
+        """Nothing is overdue that was to be done before `since`, if that is given."""
         self._decisions, self._size, self._judge, self._lost = resources.store.decisions, size, judge, lost
         self._places, self._name = Places(resources.settings.broker_url), name
         self.share: Share = ALL if alone else NOT_KNOWN
@@ -76,6 +78,7 @@ class ReadAhead:
         self._left, self.has_place = size, has_place
         """Records until it is seen who else scans; and whether others may know of this one."""
         self._reading = {turn: self._read_of(turn) for turn in Turn}
+        self._since = since
         self._turns = deque(Turn if longest_first else reversed(Turn))
         self._reached: datetime | None = None
         self._at_work: frozenset[str] = frozenset()
@@ -162,7 +165,7 @@ class ReadAhead:
                 self._size, within=RECENT, since=self._reached, share=self._own_share()
             )
         else:
-            yield from self._decisions.overdue_pages(self._size, share=self._own_share())
+            yield from self._decisions.overdue_pages(self._size, since=self._since, share=self._own_share())
 
     def _own_share(self) -> Share:
         if self.share == NOT_KNOWN:

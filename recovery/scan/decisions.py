@@ -52,6 +52,7 @@ class DecisionScanner(Scanner[Decision]):
             longest_first=self._longest_first,
             alone=self._alone,
             has_place=self._has_place,
+            since=self.since,
         ) as self._ahead:
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
@@ -18,6 +19,11 @@ OVERDUE: Expression = {
 """The deadline is past by the database's clock."""
 NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
 """It is to come."""
+
+
+def overdue_since(moment: datetime) -> Expression:
+    """The deadline is past, and was after this moment."""
+    return {**OVERDUE, "recoveryTime": {"$exists": True, "$gt": moment}}
 
 
 def after(seconds: float) -> Expression:

@@ -34,6 +34,7 @@ from recovery.scan import (
 )
 from recovery.scan.census import CensusTaker
 from recovery.scan.left_counts import CountsTaker
+from recovery.scan.lookout import Lookout
 from recovery.seldom import Seldom
 from recovery.store import schema
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
@@ -72,7 +73,7 @@ class Scanning:
         ]
         self._lifeline, self._operate = lifeline, operate
         lifeline.nudge = self.nudge
-        self._due = resources.store.due
+        self._lookout = Lookout(resources.store.due)
         self._ran_at: dict[str, float] = {}
         self._overdue: frozenset[str] | None = None
         self.busy = False
@@ -110,7 +111,7 @@ class Scanning:
 
     def _look(self) -> datetime:
         """Ask what is overdue; the time at that."""
-        looked = self._due.look()
+        looked = self._lookout.look()
         self._overdue = looked.collections
         return looked.at
 
@@ -138,6 +139,7 @@ class Scanning:
                 results.append(scanner.look_past())
                 continue
             self._ran_at[scanner.name] = time.monotonic()
+            scanner.since = self._lookout.since(scanner.name)
             try:
                 result = scanner.run_once(TURN)
             except Exception:  # a scanner that fails must not end the others

@@ -1,10 +1,12 @@
 """What scanners have something to do about, and the time: one question for all of them, where a scan of each asks some.
 
-It costs one look at the first key of each index `deadline`, so the same whether nothing is live or ten million are.
+It costs one look at the first key of each index `deadline`, so the same whether nothing is live or ten million are; but
+see `recovery.scan.lookout` for keys that are no longer there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +16,9 @@ from recovery.records import DecisionState
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, literal
+from recovery.store.expressions import OVERDUE, literal, overdue_since
+
+_QUEUED = "a task that is queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,15 @@ class Look:
     """What was found at a moment, by the database's clock."""
 
     at: datetime
-    collections: frozenset[str]
-    """Names of the collections in which a record is overdue, or a task queued; that of the operations, if one is
-    live."""
+    overdue: frozenset[str]
+    """Names of the collections in which a record is overdue; that of the operations, if one is live."""
+    queued: bool
+    """Whether a task is queued: its message may be lost."""
+
+    @property
+    def collections(self) -> frozenset[str]:
+        """Names of those that there is something to look at in."""
+        return self.overdue | {schema.DECISIONS} if self.queued else self.overdue
 
 
 @translated
@@ -34,19 +44,20 @@ class Due:
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
 
-    def look(self) -> Look:
-        """What is overdue now."""
+    def look(self, since: Mapping[str, datetime] | None = None) -> Look:
+        """What is overdue now; of a collection in `since` only by a deadline after that."""
         of_all = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
+        of_all |= {name: overdue_since(moment) for name, moment in (since or {}).items()}
         of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
         # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
         stages: list[Document] = [{"$match": {"_id": {"$in": []}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
         stages += [{"$project": {"at": "$$NOW"}}]
         stages += [{"$unionWith": {"coll": name, "pipeline": _one(name, query)}} for name, query in of_all.items()]
-        # A message may be lost of what is queued.
         queued: Document = {"state": DecisionState.QUEUED.value, "actor": {"$gte": ""}}
-        stages += [{"$unionWith": {"coll": schema.DECISIONS, "pipeline": _one(schema.DECISIONS, queued)}}]
-        first, *found = self._database[schema.OPERATIONS].aggregate(stages)
-        return Look(first["at"], frozenset(one["_id"] for one in found))
+        stages += [{"$unionWith": {"coll": schema.DECISIONS, "pipeline": _one(_QUEUED, queued)}}]
+        first, *rest = self._database[schema.OPERATIONS].aggregate(stages)
+        found = {one["_id"] for one in rest}
+        return Look(first["at"], frozenset(found - {_QUEUED}), _QUEUED in found)
 
 
 def _one(name: str, query: Document) -> list[Document]:
