@@ -21,9 +21,14 @@ NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$re
 """It is to come."""
 
 
-def overdue_since(moment: datetime) -> Expression:
-    """The deadline is past, and was after this moment."""
-    return {**OVERDUE, "recoveryTime": {"$exists": True, "$gt": moment}}
+def to_come(deadline: Expression | str) -> Expression:
+    """A deadline, or now if it is past: who looks for what is overdue may have seen that nothing is up to now."""
+    return {"$max": ["$$NOW", deadline]}
+
+
+def overdue_since(moment: datetime | None) -> Expression:
+    """The deadline is past, and was after this moment, if that is given."""
+    return OVERDUE if moment is None else {**OVERDUE, "recoveryTime": {"$exists": True, "$gt": moment}}
 
 
 def after(seconds: float) -> Expression:

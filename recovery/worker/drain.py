@@ -60,6 +60,7 @@ class Drain:
         """The worker was told to end: start the clock. Called once or more, from a signal handler."""
         if not self._begun.is_set():
             self._begun.set()
+            self._board.take_no_more()
             # No daemon: where its threads come back meanwhile, Celery ends only after this one killed what it stopped.
             threading.Thread(target=self._force, name="drain").start()
 

@@ -146,6 +146,8 @@ class Scanning:
                 log.exception("%s scan failed", scanner.name)
                 continue
             results.append(result)
+            if result.error is not None:
+                self._lookout.forget()
             if result.more:
                 self._nudged.set()
         self.busy = False

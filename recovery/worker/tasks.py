@@ -85,10 +85,11 @@ def register(celery: Celery, app: Recovery) -> None:
 
 def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     def attempt(decision_id: str, pass_key: str) -> None:
+        slot = _slot(app)
         try:
-            result = _slot(app).run(actor, decision_id, pass_key)
+            result = slot.run(actor, decision_id, pass_key)
         except GivenBack:
-            log.info("%s %s: its result is discarded, since the task was given back", actor.name, decision_id)
+            log.info("%s: its result is discarded, since the task was given back", slot.trying.last or decision_id)
             return
         except Exception as error:
             if is_of_servers(error):
@@ -100,7 +101,8 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
                 raise  # the pool process ends, and its parent sees it
             # None of the actor's, which is its task's error. A thread's would be lost in the pool, and its message
             # never acknowledged.
-            log.exception("%s %s: the attempt was cut off; its deadline brings another", actor.name, decision_id)
+            cut_off = slot.trying.last or decision_id
+            log.exception("%s: the attempt was cut off; its deadline brings another", cut_off)
             return
         if result is Result.BLOCKED:
             raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
@@ -127,7 +129,9 @@ def _batches(app: Recovery) -> Batches | None:
     if (intake := Channel.intake) is None:
         return None
     if Running.batches is None or Running.batches[0] != os.getpid():
-        Running.batches = os.getpid(), Batches(app.resources, app.applier, hints(app.resources.broker, intake))
+        board = Running.board
+        take = hints(app.resources.broker, intake, lambda: board is None or board.takes_more)
+        Running.batches = os.getpid(), Batches(app.resources, app.applier, take)
     return Running.batches[1]
 
 

@@ -232,7 +232,7 @@ def _look(place: Place) -> float:
     def looks() -> None:
         for _ in range(LOOKS):
             found = lookout.look()
-            assert (found.overdue, found.queued) == (frozenset(), True), found
+            assert (found.overdue, found.queued) == ({}, True), found
             scanner.since = lookout.since(scanner.name)
             assert scanner.run_once().looked_at == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from recovery.engine import Batches, Result, Slot
 from recovery.engine.lifecycle import pace as paces
 from recovery.engine.lifecycle.pace import LEAST_SLOW
 from recovery.queue import MessageId, parse_id
+from recovery.records.ids import new_pass
 from tests.world import World, arguments, by_message_only
 
 TASKS, BLOCKS = 5, 1
@@ -21,10 +23,12 @@ class Queue:
 
     def __init__(self, world: World) -> None:
         self.redis, self.asked = world.redis, list[int]()
+        self.taken: Callable[[], None] = lambda: None
 
     def hints(self, name: str, count: int) -> list[MessageId]:
         self.asked.append(count)
         texts: Any = self.redis.rpop(name, count) or []
+        self.taken()
         return [told for text in texts if (told := parse_id(json.loads(text)["headers"]["id"])) is not None]
 
 
@@ -43,10 +47,19 @@ def queue(world: World) -> Queue:
     return Queue(world)
 
 
+def start_all(world: World, blocks: int = TASKS) -> list[str]:
+    """Start as many processes as there are tasks, which one of them blocks; their decisions."""
+    return [f"{world.app.start('order', number, blocks)}/start" for number in range(TASKS)]
+
+
+def started(world: World) -> list[str]:
+    return [one["_id"] for one in world.store.database["decisions"].find({}, {"_id": True})]
+
+
 def run_one(world: World, queue: Queue, seconds: float, blocks: int = TASKS) -> Result:
     """A slot that has seen a task take so long is handed a message."""
-    for number in range(TASKS):
-        world.app.start("order", number, blocks)
+    if not started(world):
+        start_all(world, blocks)
     batches = Batches(world.app.resources, world.app.applier, queue.hints)
     batches._pace.note("order", seconds)
     slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", batches=batches)
@@ -77,3 +90,31 @@ def test_it_leaves_the_rest_in_the_queue_once_the_actor_is_blocked(world: World,
     assert run_one(world, queue, 2 * LEAST_SLOW, blocks=BLOCKS) is Result.FINISHED
     ran = BLOCKS + 1
     assert (finished(world), queue.asked, world.redis.llen("order")) == (ran, [1] * BLOCKS, TASKS - ran)
+
+
+def test_what_was_taken_when_the_actor_was_blocked_comes_next(world: World, queue: Queue) -> None:
+    def block() -> None:
+        world.store.actors.block("order")
+        world.store.preferences.invalidate()
+
+    queue.taken = block
+    assert run_one(world, queue, 2 * LEAST_SLOW) is Result.FINISHED
+    assert (finished(world), world.redis.llen("order")) == (1, TASKS - 1), "with its message"
+    world.store.actors.unblock("order")
+    world.store.preferences.invalidate()
+    world.pump()
+    assert finished(world) == TASKS
+    claimed = world.store.database["decisions"].find().sort("claimedAt", 1)
+    assert [one["_id"] for one in claimed] == sorted(started(world)), "in their order"
+
+
+@pytest.mark.parametrize("all_stale", [False, True])
+def test_stale_messages_are_left_to_celery(world: World, queue: Queue, all_stale: bool) -> None:
+    """Of them it is counted how many there are, and where there are many they are dropped together."""
+    ids = start_all(world)
+    stale = ids if all_stale else ids[1:]
+    world.store.database["decisions"].update_many({"_id": {"$in": stale}}, {"$set": {"pass": new_pass()}})
+    result = run_one(world, queue, 2 * LEAST_SLOW)
+    asked = [] if all_stale else [1]
+    assert (result, queue.asked) == (Result.STALE_MESSAGE if all_stale else Result.FINISHED, asked)
+    assert world.redis.llen("order") == TASKS - 1 - len(asked)

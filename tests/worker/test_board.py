@@ -150,6 +150,27 @@ def test_who_has_no_place_is_not_on_it(pool: Pool) -> None:
     assert pool.board.cells() == []
 
 
+def takes(board: SharedBoard) -> None:
+    board.enter(decision(), 5.0)
+    while board.takes_more:
+        Event().wait(0.01)
+    board.leave()
+
+
+def test_processes_are_told_that_they_take_no_more(pool: Pool) -> None:
+    pool.start(1, takes)
+    wait_until(lambda: pool.cell() is not None, 10, "its cell")
+    pool.board.take_no_more()
+    wait_until(lambda: pool.cell() is None, 10, "its end")
+
+
+def test_threads_are_told_that_they_take_no_more() -> None:
+    board = ThreadBoard(lambda: 1)
+    assert board.takes_more
+    board.take_no_more()
+    assert not board.takes_more
+
+
 def test_threads() -> None:
     board = ThreadBoard(lambda: 3)
     with ThreadPoolExecutor(3) as threads:

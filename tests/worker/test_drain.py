@@ -50,7 +50,9 @@ app = SimpleNamespace(resources=resources, settings=settings, applier=SimpleName
 drain.Repairer = lambda *_: None
 closed = threading.Event()
 runs = {"ends meanwhile": [SimpleNamespace(pid=os.getpid())], "is quick": [SimpleNamespace(pid=1)]}.get(sys.argv[2])
-one = drain.Drain(app, lifeline, SimpleNamespace(cells=lambda: runs or [], close=closed.set), list)
+told = lambda: print("takes no more", flush=True)
+board = SimpleNamespace(cells=lambda: runs or [], close=closed.set, take_no_more=told)
+one = drain.Drain(app, lifeline, board, list)
 one.begin()
 if sys.argv[2] == "is quick":
     sys.exit(5)
@@ -82,6 +84,7 @@ def test_a_pool_that_waits_for_what_nobody_tells(pool: str, told: str) -> None:
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("takes no more\n")
     assert "stopped\nrescued" in done.stdout
     assert told in done.stdout + done.stderr
     assert time.monotonic() - began < 40

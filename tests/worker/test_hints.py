@@ -44,6 +44,13 @@ def test_those_that_come_next(keyed: Settings) -> None:
     assert take(keyed, 3) == []
 
 
+def test_none_once_the_worker_ends(keyed: Settings) -> None:
+    broker, intake = Broker(keyed.broker_url, signer(keyed)), Intake(["order"], COMMANDS, signer(keyed), sweeps=False)
+    broker.push(queued(keyed, 1))
+    assert hints(broker, intake, lambda: False)("order", 1) == []
+    assert len(hints(broker, intake, lambda: True)("order", 1)) == 1
+
+
 def test_what_is_none_of_ours_is_refused_and_counted(keyed: Settings) -> None:
     """One without a signature, one for another actor, one that is no message, one that is too large."""
     (ours,) = queued(keyed, 1)

@@ -12,6 +12,7 @@ seen being scheduled here, it need not even be read: finishing the one and claim
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,8 +70,8 @@ class Slot:
             return self.run_alone(actor, decision_id, pass_key)
         return self._batches.run(self, actor, MessageId(decision_id, pass_key, None))
 
-    def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
-        """The same of this task, and those that it makes ready."""
+    def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str, until: float = math.inf) -> Result:
+        """The same of this task, and those that it makes ready, for a while and no longer than that."""
         if not (is_record_id(decision_id) and is_pass(pass_key)):
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE  # none of ours: to MongoDB it might be a query
@@ -87,7 +88,7 @@ class Slot:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
             observe_wait(claimed)
-            return self._run_on(actor, claimed)
+            return self._run_on(actor, claimed, min(until, time.monotonic() + CONTINUE_FOR))
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
             return Result.NOT_READY
@@ -96,8 +97,7 @@ class Slot:
                 self._give_back(self._held)
             raise
 
-    def _run_on(self, actor: Actor[..., Any], claimed: Decision) -> Result:
-        until = time.monotonic() + CONTINUE_FOR
+    def _run_on(self, actor: Actor[..., Any], claimed: Decision, until: float) -> Result:
         first, following = self._attempt(actor, ClaimedTask(claimed), until)
         while following is not None:
             _, following = self._attempt(self.actor(following.decision.actor), following, until)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
@@ -25,13 +26,14 @@ from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.batch import Batch, is_plain
 from recovery.engine.lifecycle.hand import Watch
 from recovery.engine.lifecycle.pace import Pace
-from recovery.engine.lifecycle.steps import requeue_unrun
+from recovery.engine.lifecycle.steps import push, requeue_unrun
 from recovery.engine.lifecycle.trying import Result, Tried
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError
 from recovery.queue import MessageId
 from recovery.records import Decision
 from recovery.records.ids import is_pass, is_record_id
+from recovery.store import Queued
 
 if TYPE_CHECKING:
     from recovery.engine.lifecycle.attempt import Slot
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 GO_ON_FOR = 0.5
 """Seconds from a message on during which a slot takes others of its queue by itself. Celery takes from all queues in
 turn, so another queue's messages wait for so long at most."""
+
+_NO_TIME = datetime.fromtimestamp(0, UTC)
+_IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED})
 
 Hints = Callable[[str, int], Sequence[MessageId]]
 """Given a queue, up to so many of the messages that come next in it, taken out of it; none if Redis is away."""
@@ -67,19 +72,31 @@ class Batches:
         batches if it is quick, else one by one. What came of the first. Errors of servers are raised."""
         until, others = time.monotonic() + GO_ON_FOR, self._room(slot, actor) - 1
         more = self._hints(actor.name, others) if others and _is_message(first) else []
-        result = self._run(slot, actor, [first, *more], until).get(first, Result.CLAIM_LOST)
-        if result is Result.BLOCKED or len(more) < others:
-            return result
-        while time.monotonic() < until and self._goes_on(actor):
+        came_of = self._run(slot, actor, [first, *more], until)
+        result, is_more = came_of.get(first, Result.CLAIM_LOST), len(more) == others
+        self._put_back(more, came_of, actor)
+        while is_more and time.monotonic() < until and self._goes_on(actor, came_of):
             room = self._room(slot, actor)
             more = self._hints(actor.name, room)
-            self._run(slot, actor, more, until)
-            if len(more) < room:
-                break
+            came_of = self._run(slot, actor, more, until)
+            self._put_back(more, came_of, actor)
+            is_more = len(more) == room
         return result
 
-    def _goes_on(self, actor: Actor[..., Any]) -> bool:
-        return self._pace.is_short(actor.name) and not self._resources.store.preferences.is_blocked(actor.name)
+    def _goes_on(self, actor: Actor[..., Any], came_of: Mapping[MessageId, Result]) -> bool:
+        """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many; and
+        what failed for another reason than its own is given back, so it would come again."""
+        all_in_vain = _IN_VAIN.issuperset(came_of.values())
+        blocked = self._resources.store.preferences.is_blocked(actor.name)
+        return self._pace.is_short(actor.name) and not (all_in_vain or blocked)
+
+    def _put_back(
+        self, taken: Sequence[MessageId], came_of: Mapping[MessageId, Result], actor: Actor[..., Any]
+    ) -> None:
+        """What was taken of an actor that was blocked just then comes first when it is taken up again."""
+        passes = {one.decision_id: one.pass_key for one in taken if came_of.get(one) is Result.BLOCKED}
+        # What is first in line does not tell when it was queued.
+        push(self._resources, [Queued(key, actor.name, one, _NO_TIME, first=True) for key, one in passes.items()])
 
     def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
         """How many tasks of an actor to take now."""
@@ -102,7 +119,7 @@ class Batches:
         came_of = self._run_together(slot, slot.as_set(actor), single, until) if len(single) > 1 else {}
         for one in by_themselves:
             try:
-                came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key)
+                came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key, until)
             except Exception as error:
                 if is_of_servers(error):
                     raise
@@ -121,7 +138,7 @@ class Batches:
 
         batch = Batch(self._resources, self._applier, slot, self._watch, self.note, fits)
         batch.run(claimed, until)
-        alone = {key: slot.run_alone(actor, key, passes[key]) for key in self._left(passes, claimed)}
+        alone = {key: slot.run_alone(actor, key, passes[key], until) for key in self._left(passes, claimed)}
         stale = dict.fromkeys(passes.keys() - {one.id for one in claimed}, Result.STALE_MESSAGE)
         results = {**stale, **batch.results, **alone}
         return {one: results[one.decision_id] for one in messages if one.decision_id in results}

@@ -53,11 +53,14 @@ class Trying:
     def __init__(self, resources: Resources, actors: Mapping[str, Actor[..., Any]], host: Host) -> None:
         self._resources, self._actors, self._host = resources, actors, host
         self._catalogues = resources.catalogues.all
+        self.last: str | None = None
+        """The task that was called last."""
 
     def run(self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]) -> Tried:
         """Call a task's function. `let_go` is called as soon as the task is not to be given back any more: it is done,
         perhaps, and must not be done again, or somebody else sees to it."""
         decision = here.decision
+        self.last = decision.id
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         damaged: DamagedRecord | None = None
         try:

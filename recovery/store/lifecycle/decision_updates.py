@@ -7,7 +7,7 @@ from typing import Any
 
 from recovery.records import Child, Decision, DecisionState, Outcome, RetryState, TaskLimit, to_document
 from recovery.store.client import Document
-from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end
+from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end, to_come
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
@@ -34,7 +34,7 @@ def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
     """When an attempt is looked at: a limit that is not forced waits for it to end."""
     if limit is None or not limit.forced:
         return after(timeout)
-    return {"$min": [after(timeout), task_end(limit.seconds)]}
+    return to_come({"$min": [after(timeout), task_end(limit.seconds)]})
 
 
 def finished(
@@ -84,5 +84,5 @@ def retried_later(
     # By its eta every rule knows when it is due; what it was delayed by at first is over.
     fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
     # Not past the end of its time: it is looked at then, and ends.
-    fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
+    fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
     return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]

@@ -26,8 +26,10 @@ from recovery.store.expressions import (
     idle_time,
     later_by,
     literal,
+    overdue_since,
     past_of,
     size_of,
+    to_come,
 )
 from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
@@ -262,9 +264,10 @@ class Processes:
         )
         return changed.modified_count == 1
 
-    def overdue(self, limit: int) -> list[str]:
-        """Ids of running processes whose deadline is past, the longest first. Index `deadline`."""
-        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
+    def overdue(self, limit: int, since: datetime | None = None) -> list[str]:
+        """Ids of running processes whose deadline is past, the longest first; only those due after `since`, if that is
+        given. Index `deadline`."""
+        found = self._current.find(overdue_since(since), {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
     def without_deadline(self, limit: int) -> list[str]:
@@ -306,7 +309,7 @@ class Processes:
 
         Index `deadline`: reads all running processes, for an operator.
         """
-        over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
+        over = to_come({"$add": [_STARTED_BY_NOW, round(seconds * 1000)]})
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
         guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
         changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pymongo.database import Database
 
@@ -26,15 +27,16 @@ class Look:
     """What was found at a moment, by the database's clock."""
 
     at: datetime
-    overdue: frozenset[str]
-    """Names of the collections in which a record is overdue; that of the operations, if one is live."""
+    overdue: Mapping[str, Any]
+    """{collection in which a record is overdue: the first deadline of these, which another program may have written};
+    of the operations that of one that is live."""
     queued: bool
     """Whether a task is queued: its message may be lost."""
 
     @property
     def collections(self) -> frozenset[str]:
         """Names of those that there is something to look at in."""
-        return self.overdue | {schema.DECISIONS} if self.queued else self.overdue
+        return frozenset(self.overdue) | ({schema.DECISIONS} if self.queued else set())
 
 
 @translated
@@ -52,13 +54,16 @@ class Due:
         # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
         stages: list[Document] = [{"$match": {"_id": {"$in": []}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
         stages += [{"$project": {"at": "$$NOW"}}]
-        stages += [{"$unionWith": {"coll": name, "pipeline": _one(name, query)}} for name, query in of_all.items()]
+        stages += [_union(name, name, query, {"recoveryTime": 1}) for name, query in of_all.items()]
         queued: Document = {"state": DecisionState.QUEUED.value, "actor": {"$gte": ""}}
-        stages += [{"$unionWith": {"coll": schema.DECISIONS, "pipeline": _one(_QUEUED, queued)}}]
+        stages += [_union(_QUEUED, schema.DECISIONS, queued)]
         first, *rest = self._database[schema.OPERATIONS].aggregate(stages)
-        found = {one["_id"] for one in rest}
-        return Look(first["at"], frozenset(found - {_QUEUED}), _QUEUED in found)
+        found = {one["_id"]: one.get("recoveryTime") for one in rest}
+        return Look(first["at"], {name: found[name] for name in of_all if name in found}, _QUEUED in found)
 
 
-def _one(name: str, query: Document) -> list[Document]:
-    return [{"$match": query}, {"$limit": 1}, {"$project": {"_id": literal(name)}}]
+def _union(what: str, collection: str, query: Document, sort: Document | None = None) -> Document:
+    """A stage that adds the first that is found, named as `what` it is."""
+    by = [{"$sort": sort}] if sort else []
+    pipeline = [{"$match": query}, *by, {"$limit": 1}, {"$project": {"_id": literal(what), "recoveryTime": True}}]
+    return {"$unionWith": {"coll": collection, "pipeline": pipeline}}

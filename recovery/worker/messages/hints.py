@@ -13,10 +13,15 @@ from recovery.worker.messages.intake import Intake
 log = logging.getLogger(__name__)
 
 
-def hints(broker: Broker, intake: Intake) -> Callable[[str, int], Sequence[MessageId]]:
-    """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that."""
+def hints(
+    broker: Broker, intake: Intake, may_take: Callable[[], bool] = lambda: True
+) -> Callable[[str, int], Sequence[MessageId]]:
+    """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that. And none
+    where none may be taken any more."""
 
     def take(queue: str, count: int) -> list[MessageId]:
+        if not may_take():
+            return []
         try:
             texts = broker.pop(queue, count)
         except BrokerError as error:

@@ -68,10 +68,20 @@ class Board(ABC):
     closed = False
     """Whether what comes back to a slot of this process counts for nothing any more. For threads: processes of a pool
     have their own, and are killed instead."""
+    _ending = False
 
     def close(self) -> None:
         """This process ends: what runs in it is given back."""
         self.closed = True
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether slots may take messages by themselves."""
+        return not self._ending
+
+    def take_no_more(self) -> None:
+        """The worker was told to end. Called from a signal handler."""
+        self._ending = True
 
     @abstractmethod
     def enter(self, decision: Decision, timeout: float) -> None:
@@ -127,9 +137,17 @@ class SharedBoard(Board):
     def __init__(self, pool: Callable[[], Mapping[int, int]], slots: Callable[[], int]) -> None:
         """`pool` gives the processes that live, {place: pid}; `slots` how many there are to be."""
         self._pool, self._slots = pool, slots
-        # Shared with all that is forked from here on; the second half is of those that died.
-        self._memory = mmap.mmap(-1, 2 * PLACES * CELL)
+        # Shared with all that is forked from here on; the second half is of those that died. The last byte is 1 once
+        # the worker ends.
+        self._memory = mmap.mmap(-1, 2 * PLACES * CELL + 1)
         self._entered: int | None = None
+
+    @property
+    def takes_more(self) -> bool:
+        return self._memory[-1] == 0
+
+    def take_no_more(self) -> None:
+        self._memory[-1] = 1
 
     def enter(self, decision: Decision, timeout: float) -> None:
         place = self._place()
