@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
@@ -15,6 +16,7 @@ from recovery.records import (
     Outcome,
     Process,
     ProcessState,
+    RetryState,
     TaskLimit,
 )
 from recovery.store import Store
@@ -110,6 +112,43 @@ def test_the_deadline_of_an_attempt(store: Store, limit: TaskLimit | None) -> No
     assert (claimed.recovery_time == forced) == (limit is FORCED)
     assert store.decisions.extend("p/t", "old", 90, limit)
     assert (get(store, "p/t").recovery_time == forced) == (limit is FORCED)
+
+
+SECONDS = TaskLimit(3, forced=True)
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+RETRY = RetryState(
+    count=1, cycle=1, since=NEW_YEAR, until=NEW_YEAR + DAY, failed_at=NEW_YEAR, attempt=1, pass_key="old", code=21001,
+    reason="NODE_NOT_AVAILABLE", kind="ConnectionRefusedError", message="away",
+)  # fmt: skip
+SET: dict[str, Callable[[Store], object]] = {
+    "requeue_worker_lost": lambda store: store.requeues.requeue_worker_lost(["p/working"], ["w"], "new"),
+    "requeue_given_back": lambda store: store.requeues.requeue_given_back(["p/working"], ["w"], "new"),
+    "timed_out": lambda store: store.requeues.timed_out(["p/overdue"], "new"),
+    "postpone_waiting": lambda store: store.requeues.postpone_waiting(["p/queued"]),
+    "advance_deadline": lambda store: store.requeues.advance_deadline("add", SECONDS),
+    "extend": lambda store: store.decisions.extend("p/working", "old", 90, SECONDS),
+    "retry": lambda store: store.decisions.retry_later(get(store, "p/working"), RETRY, 60, SECONDS),
+    "advance_deadline of processes": lambda store: store.processes.advance_deadline("order", 3.0),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_no_deadline_is_set_to_a_time_that_is_past(limited: Store, name: str) -> None:
+    """Who saw that nothing was overdue up to a moment does not look for anything before it."""
+    now = limited.now()
+    late, process = {"enqueued_at": now - DAY, "queued_at": now - DAY, "worker": "w"}, processes(limited)["late"]
+    put(
+        limited,
+        decision("p/working", WORKING, recovery_time=now + DAY, **late),
+        decision("p/overdue", WORKING, recovery_time=now - HOUR, **late),
+        decision("p/queued", QUEUED, recovery_time=now - HOUR, **late),
+    )
+    limited.database["processes"].update_one({"_id": process.id}, {"$set": {"recoveryTime": now + DAY}})
+    before = contents(limited, "decisions") | contents(limited, "processes")
+    SET[name](limited)
+    after = contents(limited, "decisions") | contents(limited, "processes")
+    changed = [one["recoveryTime"] for key, one in after.items() if one != before[key]]
+    assert changed and all(now <= moment <= limited.now() for moment in changed)
 
 
 @pytest.mark.parametrize("limit", [LIMIT, FORCED])
