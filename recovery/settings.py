@@ -119,7 +119,9 @@ class Settings(BaseSettings):
         5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
     )
     # Of more, each costs as much as of so many; and so many are run again, at most, where a slot is killed.
-    batch_size: Whole = Field(64, ge=1, le=1000, description="Quick tasks that a slot takes at once, at most.")
+    batch_size: Whole = Field(
+        64, ge=1, le=1000, description="Quick tasks that a slot takes at once, at most; with 1 it takes none by itself."
+    )
     shutdown_grace: Duration = Field(
         10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )
