@@ -2,7 +2,8 @@
 
 MongoDB keeps what was taken out of an index for five minutes and more (`minSnapshotHistoryWindowInSeconds`), and who
 reads the index from its beginning goes through all of that. Each task leaves there the deadlines that it no longer has:
-under load, or after a storm, it is hundreds of thousands of keys, 0.2 µs each, at every look.
+under load, or after a storm, it is hundreds of thousands of keys, 0.2 µs each, at every look. Those that were to come
+are gone through all the same, as far as the first that is live.
 
 Where nothing is overdue nothing becomes so by an earlier deadline: none is set to a time that is past
 (`recovery.store.expressions.to_come`). That is so but for what was under way (MARGIN), and for what is rare: a failover
