@@ -100,7 +100,7 @@ class Scanning:
         while self._nudged.wait() and not self._ending.is_set():
             self._nudged.clear()
             self._overdue = None
-            if self._lifeline.in_outage_grace(self._look):
+            if self._in_outage_grace():
                 continue  # nudges go on
             self._scan(self._wanted())
             for errand in self._errands:
@@ -108,6 +108,13 @@ class Scanning:
                     errand.take_if_due()
                 except Exception:  # of what another program wrote
                     log.exception("%s failed", type(errand).__name__)
+
+    def _in_outage_grace(self) -> bool:
+        try:
+            return self._lifeline.in_outage_grace(self._look)
+        except Exception:  # of what another program wrote: whoever scans says it, and goes on
+            log.exception("what is overdue was not seen")
+            return False
 
     def _look(self) -> datetime:
         """Ask what is overdue; the time at that."""
@@ -144,6 +151,7 @@ class Scanning:
                 result = scanner.run_once(TURN)
             except Exception:  # a scanner that fails must not end the others
                 log.exception("%s scan failed", scanner.name)
+                self._lookout.forget()
                 continue
             results.append(result)
             if result.error is not None:

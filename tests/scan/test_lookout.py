@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from bson.datetime_ms import DatetimeMS
 
 from recovery.errors import StoreUnavailable
 from recovery.scan import DecisionScanner, lookout
-from recovery.scan.lookout import LEAST, LOOKS, MARGIN, MOST, Lookout
+from recovery.scan.lookout import FULL, MARGIN, Lookout
 from recovery.store import schema
-from tests.clock import Clock
 from tests.world import World
 
 LATE = timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(lookout, "time", clock)
-    return clock
+def chance(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What chance gives next, again and again; 0 is a look at all."""
+    given = [1]
+    monkeypatch.setattr(lookout.random, "randrange", lambda most: given[0] % most)
+    return given
 
 
 @pytest.fixture(autouse=True)
@@ -64,29 +65,26 @@ def test_it_begins_with_the_first_that_is_overdue(world: World, delayed: str) ->
         assert looks.since(schema.DECISIONS) == late - MARGIN
 
 
-@pytest.mark.parametrize(
-    ("looked", "seconds", "is_found"),
-    [(LOOKS, LEAST, True), (LOOKS, LEAST - 1, False), (LOOKS - 1, MOST - 1, False), (LOOKS - 1, MOST, True)],
-)
-def test_what_had_been_late_before_is_found_after_a_while(
-    world: World, clock: Clock, delayed: str, looked: int, seconds: float, is_found: bool
+@pytest.mark.parametrize("given", range(FULL))
+def test_what_had_been_late_before_is_found_by_one_look_in_so_many(
+    world: World, chance: list[int], delayed: str, given: int
 ) -> None:
     looks = Lookout(world.store.due)
-    for _ in range(looked):
-        looks.look()
-    late = fall_overdue(world, delayed, LATE)
-    clock.now += seconds
-    assert (schema.DECISIONS in looks.look().overdue) == is_found
-    assert (looks.since(schema.DECISIONS) == late - MARGIN) == is_found
+    looks.look()
+    late, chance[0] = fall_overdue(world, delayed, LATE), given
+    assert (schema.DECISIONS in looks.look().overdue) == (given == 0)
+    assert (looks.since(schema.DECISIONS) == late - MARGIN) == (given == 0)
 
 
-def test_where_another_program_wrote_what_is_no_date_nothing_is_known(world: World, delayed: str) -> None:
+@pytest.mark.parametrize("odd", [0, "soon", datetime(1, 1, 1, tzinfo=UTC), DatetimeMS(-(10**15))], ids=repr)
+def test_by_what_another_program_wrote_nothing_is_known(world: World, delayed: str, odd: Any) -> None:
     world.store.database["decisions"].update_one(
-        {"_id": delayed}, {"$set": {"recoveryTime": 0}}, bypass_document_validation=True
+        {"_id": delayed}, {"$set": {"recoveryTime": odd}}, bypass_document_validation=True
     )
     looks = Lookout(world.store.due)
-    assert looks.look().overdue[schema.DECISIONS] == 0
+    assert schema.DECISIONS in looks.look().overdue
     assert looks.since(schema.DECISIONS) is None
+    assert looks.since(schema.GRAPHS) is not None
 
 
 def test_it_begins_anew_when_it_is_told_to(world: World, delayed: str) -> None:

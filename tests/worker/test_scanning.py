@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from celery import Celery
 from recovery.records import DecisionState
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.store.views.due import Due
 from recovery.worker import scanning as nudges
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -57,3 +59,34 @@ def test_a_storm_lets_the_other_scanners_have_their_turn(
     assert [looked_at for name, looked_at in order if name == "decisions"] == [10, 10, 10, 5]
     all_of_them = ["workers", "decisions", "graphs", "processes", "schedules"]
     assert [name for name, _ in order] == all_of_them + ["workers", "decisions"] * 3, "what has nothing to do runs once"
+
+
+@pytest.mark.parametrize("odd", [datetime(1, 1, 1, tzinfo=UTC), None], ids=["the first of all dates", "a bug"])
+def test_whatever_is_found_by_a_look_all_is_scanned(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, odd: datetime | None
+) -> None:
+    """Also what another program wrote as a deadline."""
+    world = World(emptied, message_timeout=300.0, heartbeat_timeout=60.0)
+    schema.create(world.store.database)
+    celery: Any = Celery(set_as_current=False)
+    lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
+    overdue(world, DecisionState.WORKING, 2)
+    decisions = world.store.database["decisions"]
+    if odd is None:
+        monkeypatch.setattr(Due, "look", lambda *_: 1 / 0)
+    else:
+        decisions.update_one({"_id": "p0000/start"}, {"$set": {"recoveryTime": odd}})
+    scanning = Scanning(world.app, lifeline)
+    scanning.start()
+    try:
+        for _ in range(2):
+            scanning.nudge()
+            queued = {"state": "queued"}
+            wait_until(
+                lambda: world.store.database["decisions"].count_documents(queued) == 2, 10, "both to be requeued"
+            )
+            wait_until(lambda: not scanning.busy, 10, "the last scanner's turn")
+            claim = {"state": "working", "recoveryTime": odd or world.store.now(), "worker": "w"}
+            decisions.update_many({}, {"$set": claim})
+    finally:
+        scanning.stop()

@@ -54,7 +54,7 @@ class Slot:
         batches: Batches | None = None,
     ) -> None:
         """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. With
-        `batches` it goes on with what else is queued, where its tasks prove quick."""
+        `batches` it goes on with what else is queued, where its tasks prove short."""
         self._resources, self._applier, self._actors, self.holder = resources, applier, actors, holder
         self.trying = Trying(resources, actors, host or Host())
         self._batches = batches
@@ -71,7 +71,7 @@ class Slot:
         return self._batches.run(self, actor, MessageId(decision_id, pass_key, None))
 
     def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str, until: float = math.inf) -> Result:
-        """The same of this task, and those that it makes ready, for a while and no longer than that."""
+        """The same of this task, and of those that it makes ready: begun for a while, and not after `until`."""
         if not (is_record_id(decision_id) and is_pass(pass_key)):
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE  # none of ours: to MongoDB it might be a query

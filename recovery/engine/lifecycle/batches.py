@@ -1,5 +1,5 @@
-"""Quick tasks in batches: one slot claims some dozens of one actor at once, runs them one after the other, and ends
-them at once.
+"""Tasks that a slot takes by itself. Short ones one by one, after that of a message. Quick ones in batches: it claims
+some dozens of one actor at once, runs them one after the other, and ends them at once.
 
     pop hints → claim all → run, run, run … → finish all → apply all → claim what became ready → …
 
@@ -84,8 +84,8 @@ class Batches:
         return result
 
     def _goes_on(self, actor: Actor[..., Any], came_of: Mapping[MessageId, Result]) -> bool:
-        """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many; and
-        what failed for another reason than its own is given back, so it would come again."""
+        """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many. What
+        can't be processed has no result, and is given back: it would come again."""
         all_in_vain = _IN_VAIN.issuperset(came_of.values())
         blocked = self._resources.store.preferences.is_blocked(actor.name)
         return self._pace.is_short(actor.name) and not (all_in_vain or blocked)
@@ -94,9 +94,10 @@ class Batches:
         self, taken: Sequence[MessageId], came_of: Mapping[MessageId, Result], actor: Actor[..., Any]
     ) -> None:
         """What was taken of an actor that was blocked just then comes first when it is taken up again."""
-        passes = {one.decision_id: one.pass_key for one in taken if came_of.get(one) is Result.BLOCKED}
+        blocked = [one for one in taken if came_of.get(one) is Result.BLOCKED]
         # What is first in line does not tell when it was queued.
-        push(self._resources, [Queued(key, actor.name, one, _NO_TIME, first=True) for key, one in passes.items()])
+        first = [Queued(one.decision_id, actor.name, one.pass_key, _NO_TIME, first=True) for one in blocked]
+        push(self._resources, first)
 
     def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
         """How many tasks of an actor to take now."""
@@ -117,13 +118,20 @@ class Batches:
         single = [one for one in messages if of_task[one.decision_id] == 1]
         by_themselves = [one for one in messages if of_task[one.decision_id] > 1 or len(single) == 1]
         came_of = self._run_together(slot, slot.as_set(actor), single, until) if len(single) > 1 else {}
-        for one in by_themselves:
+        return came_of | self._run_alone(slot, actor, by_themselves, until)
+
+    def _run_alone(
+        self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
+    ) -> dict[MessageId, Result]:
+        """What came of each, but of those for which another program's records are to blame: their deadlines stand."""
+        came_of = {}
+        for one in messages:
             try:
                 came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key, until)
             except Exception as error:
                 if is_of_servers(error):
                     raise
-                tell(one.decision_id, error)  # of what another program wrote: its deadline stands
+                tell(one.decision_id, error)
         return came_of
 
     def _run_together(
@@ -138,10 +146,11 @@ class Batches:
 
         batch = Batch(self._resources, self._applier, slot, self._watch, self.note, fits)
         batch.run(claimed, until)
-        alone = {key: slot.run_alone(actor, key, passes[key], until) for key in self._left(passes, claimed)}
-        stale = dict.fromkeys(passes.keys() - {one.id for one in claimed}, Result.STALE_MESSAGE)
-        results = {**stale, **batch.results, **alone}
-        return {one: results[one.decision_id] for one in messages if one.decision_id in results}
+        left, ids = self._left(passes, claimed), {one.id for one in claimed}
+        alone = self._run_alone(slot, actor, [one for one in messages if one.decision_id in left], until)
+        stale = {one: Result.STALE_MESSAGE for one in messages if one.decision_id not in left.keys() | ids}
+        together = {one: batch.results[one.decision_id] for one in messages if one.decision_id in batch.results}
+        return {**stale, **together, **alone}
 
     def _claim(self, slot: Slot, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
         limits = actor.preferences.worker_timeout, actor.preferences.task_limit

@@ -15,7 +15,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range
+from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range, to_come
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
 
 _AHEAD = after(86_400)
@@ -56,7 +56,7 @@ class Setting:
         impossible = {"$expr": {"$gt": [date_of("$outcome.finishedAt", literal(datetime.max)), _AHEAD]}}
         finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}, **impossible}
         changed += self._decisions.update_many(finished, [{"$set": ended}]).modified_count
-        due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: _DELAYED_UNTIL}
+        due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: to_come(_DELAYED_UNTIL)}
         for state, moment in due.items():
             changed += self._bring_forward({**among, "state": state.value}, moment)
         for actor, seconds in worker_timeouts.items():

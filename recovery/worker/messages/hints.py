@@ -1,5 +1,5 @@
-"""Messages that a slot takes from Redis itself, past Celery: hints for its next batch. They are believed as little as
-those that Celery takes (`intake`)."""
+"""Messages that a slot takes from Redis itself, past Celery: hints for what it does next. They are believed as little
+as those that Celery takes (`intake`)."""
 
 from __future__ import annotations
 
