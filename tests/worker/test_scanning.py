@@ -81,10 +81,7 @@ def test_whatever_is_found_by_a_look_all_is_scanned(
     try:
         for _ in range(2):
             scanning.nudge()
-            queued = {"state": "queued"}
-            wait_until(
-                lambda: world.store.database["decisions"].count_documents(queued) == 2, 10, "both to be requeued"
-            )
+            wait_until(lambda: decisions.count_documents({"state": "queued"}) == 2, 10, "both to be requeued")
             wait_until(lambda: not scanning.busy, 10, "the last scanner's turn")
             claim = {"state": "working", "recoveryTime": odd or world.store.now(), "worker": "w"}
             decisions.update_many({}, {"$set": claim})
