@@ -70,9 +70,11 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     process_id = cluster.app.start("one_slow", cluster.folder, 600)
     (child,) = cluster.wait_began(1)
     assert watched(parent.pid) == {child}
+    before = cluster.decision("slow")["pass"]
     os.kill(child, signal.SIGKILL)
-    assert cluster.beats_until_began(2, parent) <= 1, "it does not wait for a heartbeat; one may come meanwhile"
-    assert watched(parent.pid) == {cluster.began()[1]}, "at once, and not by the pool's next look"
+    beats = cluster.beats_until(parent, lambda: cluster.decision("slow")["pass"] != before, "it to be requeued")
+    assert beats <= 1, "it does not wait for a heartbeat; one may come meanwhile"
+    assert watched(parent.pid) == {cluster.wait_began(2)[1]}, "at once, and not by the pool's next look"
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
