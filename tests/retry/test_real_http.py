@@ -21,7 +21,8 @@ from recovery.retry.in_place import call
 from recovery.stack.ports import free_port
 from tests.retry.outcome import Outcome, caught, outcome
 
-TIMEOUT = 0.3
+SOON, PATIENT = 0.3, 30.0
+"""Seconds that an answer is waited for: where none comes, and else."""
 
 RELEASED = threading.Event()
 
@@ -76,14 +77,18 @@ def server() -> Iterator[str]:
 Get = Callable[[str], object]
 
 
+def timeout(url: str) -> float:
+    return SOON if url.endswith("/slow") else PATIENT
+
+
 def by_urllib(url: str) -> object:
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+    with urllib.request.urlopen(url, timeout=timeout(url)) as answer:
         return answer.read()
 
 
 def by_http_client(url: str) -> object:
     host, _, path = url.removeprefix("http://").partition("/")
-    connection = http.client.HTTPConnection(host, timeout=TIMEOUT)
+    connection = http.client.HTTPConnection(host, timeout=timeout(url))
     try:
         connection.request("GET", f"/{path}")
         return connection.getresponse().read()
@@ -92,13 +97,13 @@ def by_http_client(url: str) -> object:
 
 
 def by_requests(url: str) -> object:
-    answer = importlib.import_module("requests").get(url, timeout=TIMEOUT)
+    answer = importlib.import_module("requests").get(url, timeout=timeout(url))
     answer.raise_for_status()
     return answer.content
 
 
 def by_httpx(url: str) -> object:
-    answer = importlib.import_module("httpx").get(url, timeout=TIMEOUT)
+    answer = importlib.import_module("httpx").get(url, timeout=timeout(url))
     answer.raise_for_status()
     return answer.content
 
@@ -107,7 +112,7 @@ def by_aiohttp(url: str) -> object:
     aiohttp = importlib.import_module("aiohttp")
 
     async def ask() -> object:
-        limit = aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=TIMEOUT)
+        limit = aiohttp.ClientTimeout(total=None, connect=timeout(url), sock_read=timeout(url))
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url) as answer:
             answer.raise_for_status()
             return await answer.read()
