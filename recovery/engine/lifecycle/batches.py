@@ -86,9 +86,9 @@ class Batches:
     def _goes_on(self, actor: Actor[..., Any], came_of: Mapping[MessageId, Result]) -> bool:
         """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many. What
         can't be processed has no result, and is given back: it would come again."""
-        all_in_vain = _IN_VAIN.issuperset(came_of.values())
-        blocked = self._resources.store.preferences.is_blocked(actor.name)
-        return self._pace.is_short(actor.name) and not (all_in_vain or blocked)
+        if not self._pace.is_short(actor.name) or _IN_VAIN.issuperset(came_of.values()):
+            return False
+        return not self._resources.store.preferences.is_blocked(actor.name)
 
     def _put_back(
         self, taken: Sequence[MessageId], came_of: Mapping[MessageId, Result], actor: Actor[..., Any]
