@@ -24,7 +24,7 @@ class DecisionScanner(Scanner[Decision]):
 
     The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue just
     now: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
-    page takes longer than a run may: the next run goes on with those.
+    page takes longer than a run may: the next run goes on with what is due then.
 
     What stays overdue after its repair (its records are damaged, or another program wrote it) is postponed: a page of
     such would hide all others.
@@ -37,30 +37,22 @@ class DecisionScanner(Scanner[Decision]):
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
         self._seen_filling: set[str] = set()
-        self._longest_first, self._alone, self._has_place, self._odd_left = True, True, False, True
-        self._id = secrets.token_hex(8)
+        self._odd_left = True
         self._lost = LostMessages(resources, redis_loss=self.repairer.redis_loss)
+        self._ahead = ReadAhead(resources, self.judge, self._lost.pages, secrets.token_hex(8))
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        with ReadAhead(
-            self.resources,
-            self.page,
-            self.judge,
-            self._lost.pages,
-            name=self._id,
-            longest_first=self._longest_first,
-            alone=self._alone,
-            has_place=self._has_place,
-            since=self.since,
-        ) as self._ahead:
+        with self._ahead.run(self.page, self.since):
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)
-        if not result.more:
-            self._ahead.leave()
-        self._alone, self._has_place = self._ahead.is_alone, self._ahead.has_place
-        self._longest_first = not (result.more and self._longest_first)
+        if result.error is not None or not result.more:
+            self._ahead.end()
         return result
+
+    def look_past(self) -> ScanResult:
+        self._ahead.end()
+        return super().look_past()
 
     def find(self, limit: int) -> Page[Decision]:
         if self._odd_left:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from recovery.engine import Resources
+from recovery.errors import StoreError
 from recovery.queue.places import KEY, Places
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis
 from recovery.rules import Surroundings
-from recovery.scan.ahead import Judge, ReadAhead
+from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
@@ -50,11 +52,9 @@ def nothing(resources: Resources) -> Judge:
     return lambda _: Diagnosis([], Surroundings(resources.store.now()))
 
 
-def reading(resources: Resources, *lost: Read[Decision], longest_first: bool = True, alone: bool = True) -> ReadAhead:
+def reader(resources: Resources, *lost: Read[Decision], name: str = "one") -> ReadAhead:
     found = iter(lost)
-    return ReadAhead(
-        resources, SIZE, nothing(resources), lambda *_: found, name="one", longest_first=longest_first, alone=alone
-    )
+    return ReadAhead(resources, nothing(resources), lambda *_: found, name)
 
 
 def names(page: Page[Decision]) -> list[str]:
@@ -79,7 +79,8 @@ def all_of(resources: Resources, pages: ReadAhead) -> list[list[str]]:
 
 def test_one_page_is_read_once_and_shared_with_nobody(resources: Resources) -> None:
     overdue(resources, "a", "b", seconds=3600)
-    with reading(resources) as pages:
+    pages = reader(resources)
+    with pages.run(SIZE):
         page = pages.page()
         assert (names(page), page.more, page.diagnosis is not None) == (["a", "b"], True, True)
         assert not resources.broker._redis.exists(KEY)
@@ -89,17 +90,76 @@ def test_one_page_is_read_once_and_shared_with_nobody(resources: Resources) -> N
 def test_the_longest_and_those_of_just_now_by_turns(resources: Resources) -> None:
     overdue(resources, *"abcdefghi", seconds=3600)
     overdue(resources, *"uvwxyz", seconds=5)
-    with reading(resources) as pages:
+    pages = reader(resources)
+    with pages.run(SIZE):
         assert all_of(resources, pages) == [[*"abc"], [*"uvw"], [*"def"], [*"xyz"], [*"ghi"]]
-    overdue(resources, *"jklmno", seconds=3600)
-    overdue(resources, *"st", seconds=5)
-    with reading(resources, longest_first=False) as pages:
-        assert all_of(resources, pages) == [[*"st"], [*"jkl"], [*"mno"]]
+
+
+def test_one_page_a_run_and_each_turn_comes(resources: Resources) -> None:
+    """However slow pages are: what fell overdue just now does not wait for the end of a storm."""
+    overdue(resources, *"abcdefghi", seconds=3600)
+    overdue(resources, *"uvwxyz", seconds=5)
+    pages, found = reader(resources), []
+    for _ in range(5):
+        with pages.run(SIZE):
+            page = pages.page()
+            found.append(names(page))
+            repair(resources, page)
+    assert found == [[*"abc"], [*"uvw"], [*"def"], [*"xyz"], [*"ghi"]]
+
+
+def test_a_run_goes_on_with_the_answer_that_the_one_before_had(resources: Resources) -> None:
+    """The server does not go again through all that was overdue; what became so meanwhile comes when that is done."""
+    overdue(resources, *"defghijkl", seconds=3600)
+    pages = reader(resources)
+    with pages.run(SIZE):
+        first = names(pages.page())
+    overdue(resources, *"abc", seconds=7200)
+    with pages.run(SIZE):
+        rest = all_of(resources, pages)
+    assert (first, rest) == ([*"def"], [[*"ghi"], [*"jkl"], [*"abc"], [*"def"]])
+
+
+def test_what_was_read_ahead_is_judged_again_in_the_next_run(resources: Resources) -> None:
+    overdue(resources, *"abcdef", seconds=3600)
+    judged = list[tuple[list[str], Diagnosis]]()
+
+    def judge(page: Page[Decision]) -> Diagnosis:
+        judged.append((names(page), Diagnosis([], Surroundings(resources.store.now()))))
+        return judged[-1][1]
+
+    pages = ReadAhead(resources, judge, lambda *_: iter(()), "one")
+    with pages.run(SIZE):
+        pages.page()
+    with pages.run(SIZE):
+        page = pages.page()
+    assert [who for who, _ in judged[:3]] == [[*"abc"], [*"def"], [*"def"]]
+    assert (names(page), page.diagnosis) == ([*"def"], judged[2][1])
+
+
+@pytest.mark.parametrize("how", ["its end", "an error", "the server forgot"])
+def test_it_begins_anew_after(resources: Resources, how: str) -> None:
+    overdue(resources, *"abcdefghi", seconds=3600)
+    pages = reader(resources)
+    with suppress(ZeroDivisionError), pages.run(SIZE):
+        assert names(pages.page()) == [*"abc"]
+        if how == "an error":
+            1 / 0  # noqa: B018
+    if how == "its end":
+        pages.end()
+    elif how == "the server forgot":
+        resources.store.database.client.admin.command("killAllSessions", [])
+        with pytest.raises(StoreError), pages.run(SIZE):
+            all_of(resources, pages)
+    left = [[*"abc"], [*"ghi"]] if how == "the server forgot" else [[*"abc"], [*"def"], [*"ghi"]]
+    with pages.run(SIZE):
+        assert all_of(resources, pages) == left
 
 
 def test_where_all_is_of_just_now_nothing_is_in_two_pages(resources: Resources) -> None:
     overdue(resources, *"abcdefghij", seconds=5)
-    with reading(resources) as pages:
+    pages = reader(resources)
+    with pages.run(SIZE):
         found = all_of(resources, pages)
     assert sorted(name for page in found for name in page) == [*"abcdefghij"]
 
@@ -107,7 +167,8 @@ def test_where_all_is_of_just_now_nothing_is_in_two_pages(resources: Resources) 
 def test_what_lost_its_message_has_its_turn(resources: Resources) -> None:
     overdue(resources, *"abcdefg", seconds=3600)
     lost = [Decision(id=f"p/{name}", actor="add", state=DecisionState.QUEUED) for name in "xyz"]
-    with reading(resources, Read(lost[:2]), Read(lost[2:])) as pages:
+    pages = reader(resources, Read(lost[:2]), Read(lost[2:]))
+    with pages.run(SIZE):
         found = all_of(resources, pages)
     assert found == [[*"abc"], [*"xy"], [*"def"], ["z"], ["g"]]
 
@@ -116,9 +177,8 @@ def by_digit(page: Page[Decision]) -> list[str]:
     return [decision.process_id[-1] for decision in page.items]
 
 
-@pytest.mark.parametrize("longest_first", [True, False])
 @pytest.mark.parametrize("known", [False, True], ids=["found out", "known from the run before"])
-def test_who_scans_beside_has_a_share(resources: Resources, known: bool, longest_first: bool) -> None:
+def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None:
     first = resources.store.now() - timedelta(hours=1)
     put(resources.store, *(
         Decision(
@@ -127,13 +187,14 @@ def test_who_scans_beside_has_a_share(resources: Resources, known: bool, longest
         )
         for task in "xy" for digit in "0123456789abcdef"
     ))  # fmt: skip
-    order = {"alone": not known, "longest_first": longest_first}
-    with reading(resources, **order) as one, reading(resources, **order) as other:
-        one._name, other._name = "a", "b"
+    one, other = reader(resources, name="a"), reader(resources, name="b")
+    if known:
+        one.share = other.share = NOT_KNOWN
+    with one.run(SIZE), other.run(SIZE):
         pages: list[list[list[str]]] = [[], []]
         for _ in range(12):
-            for place, reader in enumerate([one, other]):
-                if page := reader.page():
+            for place, either in enumerate([one, other]):
+                if page := either.page():
                     pages[place].append(by_digit(page))
                     repair(resources, page)
         if not known:
@@ -158,7 +219,8 @@ def test_what_lost_its_message_is_shared_as_well(resources: Resources) -> None:
             yield Read(left.pop(0))
 
     Places(resources.settings.broker_url).take("another")
-    with ReadAhead(resources, SIZE, nothing(resources), lost, name="one", longest_first=True) as pages:
+    pages = ReadAhead(resources, nothing(resources), lost, "one")
+    with pages.run(SIZE):
         found = [name for page in all_of(resources, pages) for name in page]
     assert found == [str(number) for number in range(3 * SIZE)]
     assert began == [ALL, (1, 2)]
@@ -166,6 +228,7 @@ def test_what_lost_its_message_is_shared_as_well(resources: Resources) -> None:
 
 def test_where_redis_is_away_nothing_is_shared(resources: Resources) -> None:
     overdue(resources, *"abcdefg", seconds=3600)
-    with reading(resources) as pages:
+    pages = reader(resources)
+    with pages.run(SIZE):
         pages._places = Places(f"redis://{HOST}:{free_port()}/0")
         assert all_of(resources, pages) == [[*"abc"], [*"def"], [*"g"]]

@@ -5,6 +5,7 @@ The latter cost what is overdue, or held, not what exists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -283,6 +284,11 @@ def _within(share: Share) -> Document:
     digits = "0123456789abcdef"
     theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
     return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{31}}[{theirs}]/"}}} if theirs else {}
+
+
+def is_within(share: Share, decision_id: str) -> bool:
+    """Whether `_within` has this one in the share."""
+    return not (share != ALL and re.match(_within(share)["_id"]["$not"]["$regex"], decision_id))
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
