@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -19,7 +20,7 @@ from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.store import schema
-from recovery.store.lifecycle.decision_queries import ALL, Share
+from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
 from recovery.store.reading import Read
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -173,8 +174,13 @@ def test_what_lost_its_message_has_its_turn(resources: Resources) -> None:
     assert found == [[*"abc"], [*"xy"], [*"def"], ["z"], ["g"]]
 
 
+def made_at(digit: str, task: str) -> str:
+    """The id of a task of a process that was made so many times 16 ms after the epoch."""
+    return f"{'0' * 10}{digit}{'0' * 21}/{task}"
+
+
 def by_digit(page: Page[Decision]) -> list[str]:
-    return [decision.process_id[-1] for decision in page.items]
+    return [decision.process_id[10] for decision in page.items]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["found out", "known from the run before"])
@@ -182,7 +188,7 @@ def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None
     first = resources.store.now() - timedelta(hours=1)
     put(resources.store, *(
         Decision(
-            id=f"{'0' * 31}{digit}/{task}", actor="add", state=DecisionState.WORKING, pass_key="k", worker="w#1",
+            id=made_at(digit, task), actor="add", state=DecisionState.WORKING, pass_key="k", worker="w#1",
             recovery_time=first,
         )
         for task in "xy" for digit in "0123456789abcdef"
@@ -197,13 +203,31 @@ def test_who_scans_beside_has_a_share(resources: Resources, known: bool) -> None
                 if page := either.page():
                     pages[place].append(by_digit(page))
                     repair(resources, page)
-        if not known:
-            del pages[0][0], pages[1][0]  # before they knew of each other
-        assert {digit for page in pages[1] for digit in page} == {*"13579bdf"}
+        assert {digit for page in pages[1] for digit in page} == {*"13579bdf"}, "from its first page on"
         if known:
             assert sum(map(len, pages[0] + pages[1])) <= 32 + SIZE, "the first did not know of the other, for a page"
         assert not one.is_alone or not other.is_alone
     assert next(resources.store.decisions.overdue_pages(1), None) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 17])
+def test_all_is_in_one_share_wherever_it_is_asked(resources: Resources, count: int) -> None:
+    ids = [made_at(digit, "x") for digit in "0123456789abcdef"]
+    first = resources.store.now() - timedelta(hours=1)
+    put(resources.store, *(
+        Decision(id=key, actor="add", state=DecisionState.WORKING, pass_key="k", worker="w#1", recovery_time=first)
+        for key in [*ids, "of another form"]
+    ))  # fmt: skip
+    shares = list[set[str]]()
+    for place in range(count):
+        found = next(resources.store.decisions.overdue_pages(100, share=(place, count)))
+        shares.append({one.id for one in found.records})
+        assert shares[-1] == {key for key in [*ids, "of another form"] if is_within((place, count), key)}
+    assert all("of another form" in share for share in shares)
+    seen = Counter(key for share in shares for key in share)
+    assert {key for key in ids if seen[key] != 1} == ({ids[0]} if count == 17 else set()), (
+        "the seventeenth helps the first"
+    )
 
 
 def test_what_lost_its_message_is_shared_as_well(resources: Resources) -> None:

@@ -278,17 +278,19 @@ class DecisionQueries:
 
 
 def _within(share: Share) -> Document:
-    """A condition: nothing that is in the others' shares, by the last digit of its process, which is random. What is of
-    another form is in all shares."""
+    """A condition: nothing that is in the others' shares, by a digit of the time in the id of its process. So what was
+    made within 16 ms, and mostly lies together in the server's pages, is in one share: each page is changed by one
+    scanner, and written once. What is of another form is in all shares."""
     place, count = share
     digits = "0123456789abcdef"
     theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
-    return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{31}}[{theirs}]/"}}} if theirs else {}
+    return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{10}}[{theirs}][0-9a-f]{{21}}{SEPARATOR}"}}} if theirs else {}
 
 
 def is_within(share: Share, decision_id: str) -> bool:
     """Whether `_within` has this one in the share."""
-    return not (share != ALL and re.match(_within(share)["_id"]["$not"]["$regex"], decision_id))
+    theirs = _within(share)
+    return not (theirs and re.match(theirs["_id"]["$not"]["$regex"], decision_id))
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
