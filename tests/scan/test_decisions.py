@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from recovery.queue.places import KEY as PLACES
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue
@@ -83,6 +84,19 @@ def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settin
     assert late.id not in pages[0], "the longest overdue come first"
     assert late.id == pages[1][0]
     assert sorted(key for page in pages for key in page) == sorted([*storm, late.id])
+
+
+def test_who_looks_past_a_storm_leaves_it_to_the_others(world: World) -> None:
+    """Others have worked it off: nothing of what was read of it is kept, and nobody counts on this scanner."""
+    overdue(world, WORKING, 10)
+    one = DecisionScanner(world.app.resources, world.app.applier)
+    one.page = 3
+    assert one.run_once(0.0).more
+    assert world.redis.zcard(PLACES) == 1
+    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": world.store.now() + 2 * DAY}})
+    assert not one.look_past().more
+    assert not world.redis.exists(PLACES)
+    assert one.run_once().looked_at == 0
 
 
 def test_ten_at_once_requeue_each_once(emptied: Settings) -> None:
