@@ -69,7 +69,7 @@ class TaskRepairs:
     def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         findings = self._in_pace(findings, around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
-        until = max(times, default=around.now)
+        until = max(times, default=None)
         ids = [finding.record for finding in findings]
         queued = self._store.requeues.requeue_message_lost(ids, until, new_pass(), _known(findings))
         self._hand_over(rule, findings, queued)

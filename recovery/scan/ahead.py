@@ -77,6 +77,8 @@ class ReadAhead:
         self._reached: datetime | None = None
         self._at_work: frozenset[str] = frozenset()
         self._next: Future[Page[Decision]] | None = None
+        self._kept: Future[Page[Decision]] | None = None
+        """What the run before had read ahead."""
 
     @contextmanager
     def run(self, size: int, since: datetime | None = None) -> Iterator[None]:
@@ -89,13 +91,12 @@ class ReadAhead:
                 self._reading[turn] = self._read_of(turn)
         # Those first that the run before left: where a run has time for a single page, each has its turn all the same.
         self._turns.extend(turn for turn in Turn if turn not in self._turns)
+        self._kept, self._next = self._next or self._kept, None
         try:
             with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as self._beside:
-                if self._next is not None:
-                    self._next = self._beside.submit(self._judged_again, self._next)
                 yield
         except BaseException:
-            self._forget()
+            self.end()
             raise
 
     def end(self) -> None:
@@ -109,8 +110,8 @@ class ReadAhead:
     def _forget(self) -> None:
         self._turns.clear()
         self._reading.clear()  # what is not read to its end is closed
-        self._reached, self._at_work, self._next = None, frozenset(), None
-        self._pages = 1
+        self._next = self._kept = None
+        self._reached, self._at_work, self._pages = None, frozenset(), 1
         if not self.is_alone:
             self.share = NOT_KNOWN
 
@@ -121,7 +122,7 @@ class ReadAhead:
 
     def page(self) -> Page[Decision]:
         """The next page; it is the last if there is not `more`. Raises StoreError and BrokerError."""
-        under_way = self._next or self._beside.submit(self._read)
+        under_way = self._next or self._beside.submit(self._read_again if self._kept else self._read)
         self._next = None
         page = under_way.result()
         if page.more:
@@ -175,9 +176,13 @@ class ReadAhead:
         self._left = self._pages * self._size
         return self.share != before
 
-    def _judged_again(self, read: Future[Page[Decision]]) -> Page[Decision]:
-        """What the run before had read ahead: what is around it may be another by now."""
-        return self._judged(replace(read.result(), diagnosis=None))
+    def _read_again(self) -> Page[Decision]:
+        """What the run before had read ahead. It is judged again: what is around it may be another by now; and there is
+        more, since each run asks anew what there is of the other turns."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept.exception() is not None or not (page := kept.result()):
+            return self._read()
+        return self._judged(replace(page, diagnosis=None, more=True))
 
     def _judged(self, page: Page[Decision]) -> Page[Decision]:
         try:

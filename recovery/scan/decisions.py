@@ -24,7 +24,7 @@ class DecisionScanner(Scanner[Decision]):
 
     The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue just
     now: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
-    page takes longer than a run may: the next run goes on with what is due then.
+    page takes longer than a run may: the next run goes on with the page that was read ahead.
 
     What stays overdue after its repair (its records are damaged, or another program wrote it) is postponed: a page of
     such would hide all others.

@@ -1,9 +1,9 @@
 """The skeleton of every scanner: find a page → judge it → act → a named result; again while pages are full.
 
 A scanner takes no lock: any number may run at once, since what one of them acts on no longer matches for the others.
-All that it keeps between runs is what its last pages were, after a run that ended for its time: the next one goes on
-where that one was, however slow the pages. `run_once` does not raise for servers that are away: the next nudge
-comes, and what was overdue stays so.
+Between runs it keeps what its last pages were, after a run that ended for its time, and where that one was: the next
+goes on there, however slow the pages. `run_once` does not raise for servers that are away: the next nudge comes, and
+what was overdue stays so.
 
 That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
 from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down

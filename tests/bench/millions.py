@@ -82,7 +82,9 @@ def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE
                 "database": f"{settings.database}_{name}",
                 "broker_url": f"{settings.broker_url.rpartition('/')[0]}/{number}",
                 "spark_master": f"local[{CORES}]",
-                "message_timeout": 3600.0,  # what a scan queued again is not overdue again
+                # What a scan queued again is not overdue again, nor is its process.
+                "message_timeout": 3600.0,
+                "idle_timeout": 7200.0,
             }
         )
         began = time.perf_counter()

@@ -79,6 +79,7 @@ def _scan(_: int) -> int:
     looked = 0
     while True:
         result = _scanner[0].run_once(TURN)
+        assert result.error is None, result
         looked += result.looked_at
         if not result.more and not next(_scanner[0].resources.store.decisions.overdue_pages(1), None):
             return looked

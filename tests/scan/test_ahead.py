@@ -24,6 +24,7 @@ from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
 from recovery.store.reading import Read
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.scan.making import made_at, step_of
 from tests.store.writing import put
 
 SIZE = 3
@@ -138,6 +139,34 @@ def test_what_was_read_ahead_is_judged_again_in_the_next_run(resources: Resource
     assert (names(page), page.diagnosis) == ([*"def"], judged[2][1])
 
 
+def test_each_run_asks_what_there_is_by_now(resources: Resources) -> None:
+    """Even if the page that was read ahead was the last of what the run before had asked for."""
+    overdue(resources, *"abcd", seconds=3600)
+    pages = reader(resources)
+    with pages.run(SIZE):
+        repair(resources, pages.page())
+    overdue(resources, *"xy", seconds=60)
+    with pages.run(SIZE):
+        assert all_of(resources, pages) == [["d"], [*"xy"]]
+
+
+def test_what_could_not_be_read_ahead_is_asked_for_again(resources: Resources) -> None:
+    overdue(resources, *"abcdef", seconds=3600)
+    asked = list[int]()
+
+    def lost(size: int, _: Callable[[], Share]) -> Iterator[Read[Decision]]:
+        asked.append(size)
+        if len(asked) == 1:
+            raise StoreError("away")
+        yield Read([Decision(id="p/x", actor="add", state=DecisionState.QUEUED)])
+
+    pages = ReadAhead(resources, nothing(resources), lost, "one")
+    with pages.run(SIZE):
+        repair(resources, pages.page())  # while these were lost
+    with pages.run(SIZE):
+        assert all_of(resources, pages) == [[*"def"], ["x"]]
+
+
 @pytest.mark.parametrize("how", ["its end", "an error", "the server forgot"])
 def test_it_begins_anew_after(resources: Resources, how: str) -> None:
     overdue(resources, *"abcdefghi", seconds=3600)
@@ -174,13 +203,8 @@ def test_what_lost_its_message_has_its_turn(resources: Resources) -> None:
     assert found == [[*"abc"], [*"xy"], [*"def"], ["z"], ["g"]]
 
 
-def made_at(digit: str, task: str) -> str:
-    """The id of a task of a process that was made so many times 16 ms after the epoch."""
-    return f"{'0' * 10}{digit}{'0' * 21}/{task}"
-
-
 def by_digit(page: Page[Decision]) -> list[str]:
-    return [decision.process_id[10] for decision in page.items]
+    return [step_of(decision.process_id) for decision in page.items]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["found out", "known from the run before"])

@@ -24,6 +24,7 @@ from recovery.store.lifecycle.queues import Queues
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.queues import polled_and_empty
+from tests.scan.making import made_at, step_of
 from tests.store.writing import put
 
 DAY = timedelta(days=1)
@@ -189,7 +190,7 @@ def test_who_scans_beside_has_a_share_of_them(resources: Resources, store: Store
     clock = Clock()
     for digit in "0123456789abcdef":
         put(store, Decision(
-            id=f"{'0' * 31}{digit}/start", actor="add", state=DecisionState.QUEUED, queued_at=now - 60 * SECOND,
+            id=made_at(digit), actor="add", state=DecisionState.QUEUED, queued_at=now - 60 * SECOND,
             recovery_time=now + DAY,
         ))  # fmt: skip
     shares: list[Share] = [(0, 2)]
@@ -197,7 +198,7 @@ def test_who_scans_beside_has_a_share_of_them(resources: Resources, store: Store
 
     def digits() -> set[str]:
         polled_and_empty(store, "add")
-        found = {one.process_id[-1] for page in lost.pages(3, lambda: shares[0]) for one in page.records}
+        found = {step_of(one.process_id) for page in lost.pages(3, lambda: shares[0]) for one in page.records}
         lost.ended(well=True)
         return found
 

@@ -66,6 +66,10 @@ GUARDS: dict[str, Guard] = {
         lambda s, ids: s.requeues.requeue_message_lost(ids, s.now() - HOUR, PASS),
         lambda d, now: d.state is QUEUED and (d.queued_at is None or d.queued_at <= now - HOUR),
     ),
+    "requeue_message_lost, none of which has a time": Guard(
+        lambda s, ids: s.requeues.requeue_message_lost(ids, None, PASS),
+        lambda d, _: d.state is QUEUED and d.queued_at is None,
+    ),
     "postpone_waiting": Guard(
         lambda s, ids: s.requeues.postpone_waiting(ids), lambda d, now: d.state is QUEUED and past(d, now)
     ),

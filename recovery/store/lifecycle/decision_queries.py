@@ -38,6 +38,10 @@ _BRIEF = dict.fromkeys(
 )
 Share = tuple[int, int]
 ALL: Share = (0, 1)
+STEP_DIGIT = 9
+"""By this digit of a process's id scanners share what there is: of the time at which it was made, which the id begins
+with, it counts steps of 256 ms. What was made together mostly lies together. By a random digit each page of the server
+would be changed by all of them, at times of their own, and written once for each."""
 _WITHOUT_TEXTS = dict.fromkeys(
     (
         *("outcome.value", "outcome.error.stack", "call"),
@@ -278,13 +282,16 @@ class DecisionQueries:
 
 
 def _within(share: Share) -> Document:
-    """A condition: nothing that is in the others' shares, by a digit of the time in the id of its process. So what was
-    made within 16 ms, and mostly lies together in the server's pages, is in one share: each page is changed by one
-    scanner, and written once. What is of another form is in all shares."""
+    """A condition: nothing that is in the others' shares, by the digit STEP_DIGIT of its process. What is of another
+    form is in all shares."""
     place, count = share
     digits = "0123456789abcdef"
     theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
-    return {"_id": {"$not": {"$regex": f"^[0-9a-f]{{10}}[{theirs}][0-9a-f]{{21}}{SEPARATOR}"}}} if theirs else {}
+    return (
+        {"_id": {"$not": {"$regex": f"^[0-9a-f]{{{STEP_DIGIT}}}[{theirs}][0-9a-f]{{{31 - STEP_DIGIT}}}{SEPARATOR}"}}}
+        if theirs
+        else {}
+    )
 
 
 def is_within(share: Share, decision_id: str) -> bool:

@@ -145,12 +145,12 @@ class Requeues:
         return self._requeue(Requeue(held, pass_key), [one["_id"] for one in found])
 
     def requeue_message_lost(
-        self, ids: Sequence[str], queued_until: datetime, pass_key: str, known: Known | None = None
+        self, ids: Sequence[str], queued_until: datetime | None, pass_key: str, known: Known | None = None
     ) -> list[Queued]:
         """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
-        program wrote, has no message either."""
-        judged = [{"queuedAt": {"$lte": queued_until}}, {"queuedAt": None}]
+        program wrote, has no message either; if none has one, `queued_until` is None."""
+        judged = [{"queuedAt": None}] + ([{"queuedAt": {"$lte": queued_until}}] if queued_until is not None else [])
         return self._requeue(Requeue({"state": QUEUED, "$or": judged}, pass_key, "losses"), ids, known=known)
 
     def postpone_waiting(self, ids: Sequence[str], *, paced: bool = False) -> int:
