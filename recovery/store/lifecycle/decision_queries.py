@@ -287,11 +287,8 @@ def _within(share: Share) -> Document:
     place, count = share
     digits = "0123456789abcdef"
     theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
-    return (
-        {"_id": {"$not": {"$regex": f"^[0-9a-f]{{{STEP_DIGIT}}}[{theirs}][0-9a-f]{{{31 - STEP_DIGIT}}}{SEPARATOR}"}}}
-        if theirs
-        else {}
-    )
+    of_others = f"^[0-9a-f]{{{STEP_DIGIT}}}[{theirs}][0-9a-f]{{{31 - STEP_DIGIT}}}{SEPARATOR}"
+    return {"_id": {"$not": {"$regex": of_others}}} if theirs else {}
 
 
 def is_within(share: Share, decision_id: str) -> bool:
