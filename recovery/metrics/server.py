@@ -37,6 +37,8 @@ CONNECTION_TIMEOUT = 20.0
 """Seconds. Prometheus gives up a scrape after 10."""
 ASK_TIMEOUT = 0.1
 """Seconds in which no other takes its place: whoever asks at once, and is read a little later, is not driven out."""
+LOOK_EVERY = 2.0
+"""Seconds between two looks for connections that take too long. Oftener is a part of what an idle worker costs."""
 PLACE_TIMEOUT, LOOK = 2.0, 0.02
 """Seconds that one too many waits, and with it all that come after it; and between two looks for a place."""
 LONGEST_LINE = 65536
@@ -66,9 +68,9 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         super().__init__((str(address[0]), port), _Handler)
         self.set_app(application)
 
-    def start(self) -> None:
-        """Serve from a thread until the process ends, or `shutdown` is called."""
-        threading.Thread(target=self.serve_forever, name="metrics", daemon=True).start()
+    def start(self, look_every: float = LOOK_EVERY) -> None:
+        """Serve from a thread until the process ends, or `shutdown` is called, which waits for the next look."""
+        threading.Thread(target=self.serve_forever, args=(look_every,), name="metrics", daemon=True).start()
 
     def heard(self, connection: socket.socket) -> None:
         """A whole request came."""
@@ -100,7 +102,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         return True
 
     def service_actions(self) -> None:
-        """End what takes too long. Called twice a second, and after each connection."""
+        """End what takes too long. Called with each look, and after each connection."""
         now = time.monotonic()
         with self._lock:
             for connection, known in list(self._open.items()):

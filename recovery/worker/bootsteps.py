@@ -78,13 +78,14 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.lifeline.hung = self.hung.report
         self.scanning: Scanning | None = None
         self.operating: Operating | None = None
+        self.exits: Exits | None = None
         self.driving = Driving(app, self.lifeline) if drives else None
         keep_what_is_imported()
 
     def start(self, worker: Any) -> None:
         app = self.served
         _serve_metrics(app)
-        _watch_children(worker)
+        self.exits = _watch_children(worker)
         self.lifeline.start()
         self.hung.start()
         self.stale.start()
@@ -99,6 +100,11 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         signals.task_received.connect(self._received, weak=False)
         signals.worker_shutdown.connect(self._shut_down, weak=False)
+
+    def register_with_event_loop(self, _worker: Any, _hub: Any) -> None:
+        """The event loop begins, again perhaps. Called by Celery."""
+        if self.exits is not None:
+            self.exits.loop_begins()
 
     def stop(self, _worker: Any) -> None:
         self.stale.stop()
@@ -191,11 +197,14 @@ def _flush(app: Recovery) -> Callable[..., None]:
     return flush
 
 
-def _watch_children(worker: Any) -> None:
+def _watch_children(worker: Any) -> Exits | None:
     """Have a prefork pool notice at once that a child has died; by itself it does so within 5 s."""
     maintain = getattr(worker.pool, "maintain_pool", None)
-    if worker.hub is not None and maintain is not None:
-        Exits(worker.hub, lambda: processes(worker).values(), maintain).start()
+    if worker.hub is None or maintain is None:
+        return None
+    exits = Exits(worker.hub, lambda: processes(worker).values(), maintain)
+    exits.start()
+    return exits
 
 
 def _serve_metrics(app: Recovery) -> None:

@@ -14,6 +14,7 @@ from kombu.asynchronous import Hub
 
 from recovery.worker.slots import exits
 from recovery.worker.slots.exits import Exits
+from tests.waiting import wait_until
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 STARTS_ANOTHER = [
@@ -113,8 +114,9 @@ def test_what_comes_in_its_place_is_watched(hub: Hub, pool: Pool, monkeypatch) -
     assert pool.ended == [process.pid for process in place[:3]]
 
 
-def test_the_pool_looks_only_once_the_loop_runs(hub: Hub, pool: Pool) -> None:
+def test_the_pool_looks_only_once_the_loop_runs(hub: Hub, pool: Pool, monkeypatch) -> None:
     """Before that it can't put another process into the place of one that is gone."""
+    monkeypatch.setattr(exits, "LOOK_EVERY", 0.1)
     looks = list[float]()
     Exits(hub, pool.pids, lambda: looks.append(time.monotonic())).start()
     assert looks == []
@@ -161,6 +163,26 @@ def test_a_loop_that_begins_anew_watches_as_before(hub: Hub, pool: Pool) -> None
     process.kill()
     run_until(hub, lambda: pool.ended == [process.pid], within=10)
     assert not hub.readers
+
+
+def test_a_loop_begins_with_a_look(hub: Hub, pool: Pool, monkeypatch) -> None:
+    """While the broker was away nothing ran: neither who ended then, nor who ends now, waits for the next look."""
+    monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
+    watching = Exits(hub, pool.pids, pool.maintain)
+    first, second = pool.start(), pool.start()
+    watching.start()
+    hub.reset()
+    first.kill()
+    wait_until(lambda: ended(first), 10, "its end")
+    watching.loop_begins()
+    run_until(hub, lambda: pool.ended == [first.pid], within=10)
+    second.kill()
+    run_until(hub, lambda: pool.ended == [first.pid, second.pid], within=10)
+
+
+def ended(process: subprocess.Popen[str]) -> bool:
+    """Whether it can be waited for."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def test_no_descriptor_stays_open(hub: Hub, pool: Pool) -> None:

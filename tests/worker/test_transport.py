@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from time import monotonic
 
 import pytest
+from kombu import Connection
+from kombu.asynchronous import Hub
+from kombu.transport import redis
 
 from recovery.settings import Settings
+from recovery.worker.messages.transport import Channel, Transport
 
 # In a process of its own: what is installed stays.
 LATE = """
@@ -38,3 +43,19 @@ def test_a_late_word_of_a_connection_that_was_given_up(settings: Settings, which
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout, done.stderr
     assert json.loads(done.stdout) == told
+
+
+def test_nothing_wakes_an_idle_loop_each_second(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day kombu's own does so no more, ours need not prevent it."""
+    monkeypatch.setattr(Channel, "intake", object())  # as in a worker
+    assert first_timer(settings, redis.Transport) < 2
+    assert first_timer(settings, Transport) > 5
+
+
+def first_timer(settings: Settings, transport: type) -> float:
+    """Seconds until the first of its timers in an event loop."""
+    hub = Hub()
+    with Connection(settings.broker_url, transport=transport) as connection:
+        connection.transport.register_with_event_loop(connection.connection, hub)
+        live = [eta for eta, _, entry in hub.timer.queue if not entry.canceled]
+        return float(min(live) - monotonic())

@@ -1,4 +1,4 @@
-"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and three things differ
+"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and four things differ
 from kombu's own.
 
 A channel whose connection was closed says that it lost the connection. There kombu's raises AttributeError, which no
@@ -6,6 +6,8 @@ layer above takes for a lost connection, and the worker ends. It comes to that w
 before Redis went away, just when Redis goes away again.
 
 A channel tells which of its polls were answered (`polls`).
+
+What the event loop would be woken up for each second without a use, it is not.
 
 A connection is tried again every few seconds, for as long as Redis is away. kombu's waits ever longer, up to half a
 minute, and would be at work as much later.
@@ -59,6 +61,13 @@ class Transport(redis.Transport):  # type: ignore[misc]
     """What addresses of Redis stand for, once it is installed."""
 
     Channel = Channel
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        super().register_with_event_loop(connection, loop)
+        # To keep the tables of remote control, which nobody here asks (`TakingChannel._lookup`).
+        refreshing = getattr(self.cycle, "_binding_expiry_tref", None)
+        if self.Channel.intake is not None and refreshing is not None:
+            refreshing.cancel()
 
 
 class TryingConnection(Connection):  # type: ignore[misc]

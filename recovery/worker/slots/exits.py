@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks of the pool, which finds by them what could not be watched."""
+LOOK_EVERY = 5.0
+"""Seconds between two looks of the pool, which finds by them what could not be watched. A loop that wakes up each
+second for it is a tenth of an idle worker's CPU."""
 LOOK_OFTEN = 0.25
 """The same where a system has no descriptors of processes."""
 
@@ -34,6 +35,11 @@ class Exits:
         self._hub.call_repeatedly(LOOK_EVERY if _can_watch() else LOOK_OFTEN, self.look)
         self._watch_all()
 
+    def loop_begins(self) -> None:
+        """Go on in a loop that begins: it does so with each new connection to the broker, and watches nothing. Who has
+        ended in between is found by a look in its first turn."""
+        self._hub.call_soon(self.look)
+
     def look(self) -> None:
         """Have the pool look, and watch what is new."""
         self._ended()
@@ -50,7 +56,7 @@ class Exits:
     def _watch(self, pid: int) -> None:
         if pid not in self._descriptors:
             self._descriptors[pid] = os.pidfd_open(pid)
-        if self._descriptors[pid] not in self._hub.readers:  # the loop begins empty with a new connection to the broker
+        if self._descriptors[pid] not in self._hub.readers:  # a loop that begins has none
             self._hub.add_reader(self._descriptors[pid], self._one_ended, pid)
 
     def _one_ended(self, pid: int) -> None:

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.5
 """Seconds. A look at the board costs microseconds; MongoDB is asked only while something runs past its time."""
+LOOK_IDLE = 1.0
+"""The same while no slot runs anything: what begins meanwhile is not past its time before the next look but one."""
 ASK_TIMEOUT = 5.0
 """Seconds. The others wait for it, and it is asked again."""
 SAY_EVERY = 60.0
@@ -69,6 +71,7 @@ class HungSlots:
         self._lost: dict[Cell, Lost] = {}
         self._freed: set[Cell] = set()
         self._said = float("-inf")
+        self._idle = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._look_always, name="hung slots", daemon=True)
 
@@ -92,7 +95,7 @@ class HungSlots:
         return len({*self._lost.copy(), *self._freed.copy()})
 
     def _look_always(self) -> None:
-        while not self._ending.wait(LOOK_EVERY):
+        while not self._ending.wait(LOOK_IDLE if self._idle else LOOK_EVERY):
             try:
                 self.look_once()
             except StoreError as error:
@@ -103,6 +106,7 @@ class HungSlots:
     def look_once(self) -> int:
         """One look; how many slots were freed. Raises StoreError."""
         running, now = self._board.cells(), time.monotonic()
+        self._idle = not running
         self._freed &= set(running)  # those are not seen to be gone yet
         running = [cell for cell in running if cell not in self._freed]
         late = [cell for cell in running if now - cell.since > cell.timeout]
