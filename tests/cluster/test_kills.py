@@ -11,7 +11,7 @@ import pytest
 
 from recovery import ProcessBroken
 from recovery.metrics import multiprocess
-from recovery.stack import Mongod
+from recovery.stack import Mongod, Valkey
 from tests.cluster.conftest import Cluster
 from tests.living import lives
 from tests.waiting import wait_until
@@ -79,13 +79,27 @@ def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
 
+def test_it_is_watched_after_redis_was_away_as_well(cluster: Cluster, valkey: Valkey) -> None:
+    """The worker's event loop begins again then, and has nothing that it watches."""
+    parent = cluster.worker()
+    cluster.go()
+    child = cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=20)
+    assert watched(parent.pid) == {child}
+    valkey.kill()
+    wait_until(lambda: "onnection to broker lost" in cluster.log(parent), 10, "the worker to notice it")
+    valkey.start()
+    assert cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=20) == child
+    assert watched(parent.pid) == {child}
+
+
 def watched(pid: int) -> set[int]:
-    """The processes of which a process holds a descriptor, as the kernel tells it."""
-    found = set[int]()
+    """The processes that a process's event loop watches by descriptors, as the kernel tells it."""
+    told = dict[str, list[str]]()
     for one in Path(f"/proc/{pid}/fdinfo").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            found |= {int(line.split()[1]) for line in one.read_text().splitlines() if line.startswith("Pid:")}
-    return found
+            told[one.name] = one.read_text().splitlines()
+    looped = {line.split()[1] for lines in told.values() for line in lines if line.startswith("tfd:")}
+    return {int(line.split()[1]) for name in looped for line in told.get(name, ()) if line.startswith("Pid:")}
 
 
 def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster, counted: Path) -> None:

@@ -165,8 +165,8 @@ def test_a_loop_that_begins_anew_watches_as_before(hub: Hub, pool: Pool) -> None
     assert not hub.readers
 
 
-def test_a_loop_begins_with_a_look(hub: Hub, pool: Pool, monkeypatch) -> None:
-    """While the broker was away nothing ran: neither who ended then, nor who ends now, waits for the next look."""
+def test_a_loop_that_begins_waits_for_no_look(hub: Hub, pool: Pool, monkeypatch) -> None:
+    """While the broker was away nothing ran: neither who ended then is found by one, nor who ends now."""
     monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
     watching = Exits(hub, pool.pids, pool.maintain)
     first, second = pool.start(), pool.start()

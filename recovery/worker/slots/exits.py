@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks of the pool, which finds by them what could not be watched. A loop that wakes up each
-second for it is a tenth of an idle worker's CPU."""
+"""Seconds between two looks of the pool, which finds by them what could not be watched."""
 LOOK_OFTEN = 0.25
 """The same where a system has no descriptors of processes."""
 
@@ -36,9 +35,8 @@ class Exits:
         self._watch_all()
 
     def loop_begins(self) -> None:
-        """Go on in a loop that begins: it does so with each new connection to the broker, and watches nothing. Who has
-        ended in between is found by a look in its first turn."""
-        self._hub.call_soon(self.look)
+        """Go on in a loop that begins: it does so with each new connection to the broker, and watches nothing yet."""
+        self._watch_all()  # a descriptor of one that has ended in between is readable
 
     def look(self) -> None:
         """Have the pool look, and watch what is new."""
