@@ -1,11 +1,11 @@
 """The HTTP server of the metrics, that whoever reaches its port can't use up.
 
-It shares a process with a worker, so what it takes is bounded: MAX_CONNECTIONS at once, each a thread and a
-descriptor, REQUEST_TIMEOUT for a request to come and CONNECTION_TIMEOUT for the whole of it, however slowly somebody
-sends or reads. One too many waits in line until an answer is given, which takes milliseconds, or takes the place of the
-one that has sent no whole request for the longest, once that had its ASK_TIMEOUT. So a Prometheus that asks at once is
-answered beside any number that say nothing, and beside many that ask. If no place becomes free in PLACE_TIMEOUT it is
-closed.
+It shares a process with a worker, so what it takes is bounded: MAX_CONNECTIONS at once, each a thread and a descriptor,
+REQUEST_TIMEOUT for a request to come and CONNECTION_TIMEOUT for the whole of it, until the next look, however slowly
+somebody sends or reads. One too many waits in line until an answer is given, which takes milliseconds, or takes the
+place of the one that has sent no whole request for the longest, once that had its ASK_TIMEOUT. So a Prometheus that
+asks at once is answered beside any number that say nothing, and beside many that ask. If no place becomes free in
+PLACE_TIMEOUT it is closed.
 
 Nothing that a client does is told in more than a line a second, nor with a stack.
 """
@@ -68,9 +68,9 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         super().__init__((str(address[0]), port), _Handler)
         self.set_app(application)
 
-    def start(self, look_every: float = LOOK_EVERY) -> None:
+    def start(self) -> None:
         """Serve from a thread until the process ends, or `shutdown` is called, which waits for the next look."""
-        threading.Thread(target=self.serve_forever, args=(look_every,), name="metrics", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(LOOK_EVERY,), name="metrics", daemon=True).start()
 
     def heard(self, connection: socket.socket) -> None:
         """A whole request came."""

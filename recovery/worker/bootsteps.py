@@ -29,7 +29,7 @@ from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.operating import Operating
-from recovery.worker.pools import board_of, processes
+from recovery.worker.pools import board_of, has_processes, processes
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
 from recovery.worker.slots.board import SharedBoard
@@ -199,10 +199,9 @@ def _flush(app: Recovery) -> Callable[..., None]:
 
 def _watch_children(worker: Any) -> Exits | None:
     """Have a prefork pool notice at once that a child has died; by itself it does so within 5 s."""
-    maintain = getattr(worker.pool, "maintain_pool", None)
-    if worker.hub is None or maintain is None:
+    if worker.hub is None or not has_processes(worker):
         return None
-    exits = Exits(worker.hub, lambda: processes(worker).values(), maintain)
+    exits = Exits(worker.hub, lambda: processes(worker).values(), worker.pool.maintain_pool)
     exits.start()
     return exits
 

@@ -12,9 +12,14 @@ from recovery.worker.slots.board import Board, SharedBoard, ThreadBoard
 
 def board_of(worker: Any) -> Board:
     """A board for the pool that a worker is about to start."""
-    if issubclass(worker.pool_cls, PreforkPool):
+    if has_processes(worker):
         return SharedBoard(lambda: processes(worker), lambda: int(worker.pool.num_processes))
     return ThreadBoard(lambda: int(worker.pool.limit))
+
+
+def has_processes(worker: Any) -> bool:
+    """Whether a worker's pool is one of processes."""
+    return issubclass(worker.pool_cls, PreforkPool)
 
 
 def processes(worker: Any) -> dict[int, int]:

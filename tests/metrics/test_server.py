@@ -28,7 +28,7 @@ class Served:
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self.server = MetricsServer(HOST, free_port(), application)
-        self.server.start(look_every=0.1)
+        self.server.start()
         self.port = self.server.server_port
         self.clients: list[socket.socket] = []
 

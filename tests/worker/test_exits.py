@@ -166,7 +166,7 @@ def test_a_loop_that_begins_anew_watches_as_before(hub: Hub, pool: Pool) -> None
 
 
 def test_a_loop_that_begins_waits_for_no_look(hub: Hub, pool: Pool, monkeypatch) -> None:
-    """While the broker was away nothing ran: neither who ended then is found by one, nor who ends now."""
+    """Who ended while the broker was away is noticed at once, and so is who ends later."""
     monkeypatch.setattr(exits, "LOOK_EVERY", 60.0)
     watching = Exits(hub, pool.pids, pool.maintain)
     first, second = pool.start(), pool.start()

@@ -143,7 +143,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
 
     def maybe_refresh_binding_expiry(self) -> None:
         """Keep the tables of remote control, which nobody here asks (`_lookup`). What stands in their place would be a
-        stack in the log every second."""
+        stack in the log each time; in the event loop, where that is every second, it is not called (`transport`)."""
         if self.intake is None:
             super().maybe_refresh_binding_expiry()
 

@@ -7,7 +7,7 @@ before Redis went away, just when Redis goes away again.
 
 A channel tells which of its polls were answered (`polls`).
 
-What the event loop would be woken up for each second without a use, it is not.
+The event loop is not woken up each second for what has no use here.
 
 A connection is tried again every few seconds, for as long as Redis is away. kombu's waits ever longer, up to half a
 minute, and would be at work as much later.
@@ -64,7 +64,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         super().register_with_event_loop(connection, loop)
-        # To keep the tables of remote control, which nobody here asks (`TakingChannel._lookup`).
+        # kombu's timer keeps the tables of remote control, which nobody here asks (`TakingChannel._lookup`).
         refreshing = getattr(self.cycle, "_binding_expiry_tref", None)
         if self.Channel.intake is not None and refreshing is not None:
             refreshing.cancel()

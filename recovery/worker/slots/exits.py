@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks of the pool, which finds by them what could not be watched."""
+"""Seconds between two looks of the pool, which finds by them what could not be watched, or was added to the pool since
+the last one and took nobody's place."""
 LOOK_OFTEN = 0.25
 """The same where a system has no descriptors of processes."""
 

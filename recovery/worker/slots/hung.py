@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 0.5
 """Seconds. A look at the board costs microseconds; MongoDB is asked only while something runs past its time."""
 LOOK_IDLE = 1.0
-"""The same while no slot runs anything: what begins meanwhile is not past its time before the next look but one."""
+"""The same while no slot runs anything. Only what has less than half a second for its work is found later for it."""
 ASK_TIMEOUT = 5.0
 """Seconds. The others wait for it, and it is asked again."""
 SAY_EVERY = 60.0
