@@ -18,8 +18,6 @@ from pymongo import MongoClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from recovery.engine import Applier, Registrar
-from recovery.engine.lifecycle.registering import register_now
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests.built_once import build_commands_once
@@ -107,18 +105,3 @@ def settings(stack: Stack) -> Iterator[Settings]:
     forget_metrics(pids)
     with MongoClient[dict[str, object]](stack.mongo_uri) as client:
         client.drop_database(database)
-
-
-_BESIDE = {(Registrar, "add"): Registrar.add, (Applier, "submit_beside"): Applier.submit_beside}
-# From here on, since fixtures of whole files start processes as well.
-Registrar.add = lambda registrar, some: register_now(registrar._resources, some)  # type: ignore[method-assign]
-Applier.submit_beside = Applier.submit  # type: ignore[method-assign]
-
-
-@pytest.fixture(autouse=True)
-def nothing_beside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test starts is registered when it is started, and what ends is applied when it has ended: nothing goes on
-    beside the test. Marked `goes_on_beside`, it is as it is for users."""
-    if request.node.get_closest_marker("goes_on_beside") is not None:
-        for (owner, name), real in _BESIDE.items():
-            monkeypatch.setattr(owner, name, real)

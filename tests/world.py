@@ -11,7 +11,7 @@ from unittest.mock import patch
 import redis
 
 from recovery import Recovery, Settings
-from recovery.engine import Actor, Host, Slot
+from recovery.engine import Actor, Host, Slot, Started
 from recovery.engine.lifecycle import attempt
 from recovery.errors import BrokerError
 from recovery.queue import Kept
@@ -46,6 +46,23 @@ class World:
     def store(self) -> Store:
         return self.app.resources.store
 
+    def start(self, process: Actor[..., Any] | str, /, *args: Any, **options: Any) -> str:
+        """Start a process. When this returns it is registered, and its message is in its queue."""
+        process_id = self.app.start(process, *args, **options)
+        self.app.registrar.flush()
+        return process_id
+
+    def start_many(self, process: Actor[..., Any] | str, /, *args: Any, **options: Any) -> list[Started]:
+        """Start many processes. When this returns they are registered, and their messages are in their queue."""
+        started = self.app.start_many(process, *args, **options)
+        self.app.registrar.flush()
+        return started
+
+    def flush(self) -> None:
+        """Register what was started, and apply what has ended."""
+        self.app.registrar.flush()
+        self.app.applier.flush()
+
     def lose_messages(self) -> None:
         """All that wait, and nothing shows that it was all."""
         self.redis.flushdb()
@@ -63,13 +80,14 @@ class World:
         """Take and run messages until no more come; how many there were. Of the actors in `serve`, or of all."""
         self.tell()
         served = self.app.actors if serve is None else serve
+        self.app.registrar.flush()
         slot, taken = Slot(self.app.resources, self.app.applier, served, holder, Mortal()), 0
         while True:
             while message := self.pop(served):
                 slot.run(served[message["headers"]["task"]], *arguments(message))
                 taken += 1
-            # What is applied now, or just was in the applier's own thread, may have made tasks ready.
-            self.app.applier.flush()
+            # What is applied now, or just was in the applier's own threads, may have made tasks ready.
+            self.flush()
             if not any(self.redis.llen(queue) for queue in served):
                 break
         # What a worker's lifeline tells with its heartbeats: all queues are polled.
@@ -84,7 +102,7 @@ class World:
         Slot(self.app.resources, self.app.applier, self.app.actors, holder).run(
             self.app.actors[queue], *arguments(message)
         )
-        self.app.applier.flush()
+        self.flush()
 
     def scan(self) -> None:
         """One run of each scanner."""
@@ -114,7 +132,7 @@ class World:
 
     def run(self, process: Actor[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Start a process, bring it to its end, and give its result."""
-        process_id = self.app.start(process, *args, **kwargs)
+        process_id = self.start(process, *args, **kwargs)
         self.bring_to_end(process_id)
         return self.app.result(process_id, timeout=0)
 

@@ -143,7 +143,7 @@ def make_world(lasting: Settings) -> Kept:
         return [pack.schedule(item), made.app.actors[LONG_NAME].schedule(item)]
 
     made.tell()
-    made.app.start("order", "a ring", custom_id="order-4711")
+    made.start("order", "a ring", custom_id="order-4711")
     made.pump(serve={name: made.app.actors[name] for name in ("order", "pack")})
     queues = (*demo_app.actors, "order", "pack")
     made.store.workers.beat(Worker(id="w", name="worker@host", host="host", pid=1, pid_started=1, queues=queues), 600)

@@ -56,7 +56,7 @@ def failed(settings: Settings) -> World:
         return {}["nowhere"]
 
     for name, *args in (*(("order", n) for n in range(MANY)), ("trip",)):
-        made.app.start(name, *args)
+        made.start(name, *args)
     made.pump()
     return made
 
@@ -150,7 +150,7 @@ def test_show(world: World, run: Run) -> None:
 
 
 def test_show_of_a_process_that_broke_as_a_whole(world: World, run: Run) -> None:
-    process_id = world.app.start("order", 1)
+    process_id = world.start("order", 1)
     process = world.process(process_id)
     error = ErrorInfo(kind="Cycle", message="CYCLE: a waits for b waits for a")
     assert break_process(world.app.resources, process_id, process.epoch, error)

@@ -29,7 +29,9 @@ def process_id(emptied: Settings) -> str:
     app = Recovery(emptied.model_copy(update={"message_timeout": 600.0}))
     app.actors = shop.app.actors
     app.resources.store.actors.save(actor.preferences for actor in app.actors.values())
-    return app.start("twice", 3)
+    started = app.start("twice", 3)
+    app.registrar.flush()
+    return started
 
 
 def lose_worker(emptied: Settings, process_id: str) -> None:

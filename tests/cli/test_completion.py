@@ -67,7 +67,7 @@ def world(emptied: Settings) -> World:
 
 def test_what_there_is(world: World) -> None:
     env = world.settings.environment()
-    ids = [world.app.start("order", custom_id=name) for name in ("web-1", "web-2", None)]
+    ids = [world.start("order", custom_id=name) for name in ("web-1", "web-2", None)]
     world.store.catch_up(10)
     assert offered(env, "actor", "block", "") == ["charge_card", "send_mail"]
     assert offered(env, "actor", "set", "ch") == ["charge_card"]
@@ -83,7 +83,7 @@ def labelled(world: World) -> World:
     """With labels, a saved search, and what is broken."""
     for number, customer in enumerate(("bolt", "acme 1", "acme 2", "acme 1")):
         labels = {"customer": customer, "region": "eu", "a-b": "x"}
-        world.app.start("order", custom_id=f"web-{number}", labels=labels)
+        world.start("order", custom_id=f"web-{number}", labels=labels)
     save_search(world.app.resources, "stuck-orders", "type:order idle:>1h")
     for number, kind in enumerate(("OSError", "TimeoutError", "OSError")):
         one = Interruption(

@@ -35,7 +35,7 @@ def world(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def start(world: World, process_type: str, custom_id: str | None) -> str:
-    process_id = world.app.start(process_type, 1, custom_id=custom_id)
+    process_id = world.start(process_type, 1, custom_id=custom_id)
     world.pump()
     world.store.catch_up(10)
     return process_id

@@ -125,7 +125,7 @@ def test_what_an_operator_aborts_reaches_a_worker(settings: Settings) -> None:
     """The command itself, whose process has ended."""
     world = World(settings)
     world.app.process("order")(lambda: 1)
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.store.processes.break_(process_id, 0, ErrorInfo(kind="ValueError", message="a test"))
     ended = recovery("broken", "abort", process_id, "--reason", "a test", env=settings.environment())
     assert ended.returncode == 0, ended.stderr

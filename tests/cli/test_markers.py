@@ -46,7 +46,7 @@ def world(emptied: Settings, folder: Path) -> World:
     made = World(emptied)
     made.app.actors = app.actors
     made.tell()
-    process_id = made.app.start("replicate", "sales")
+    process_id = made.start("replicate", "sales")
     assert made.bring_to_end(process_id).state is ProcessState.BROKEN
     made.store.catch_up(10)
     return made
@@ -101,7 +101,7 @@ def test_what_can_not_be(world: World, env: dict[str, str], folder: Path) -> Non
 
 
 def test_a_name_with_spaces_is_cleared_as_it_is_shown(world: World, env: dict[str, str], folder: Path) -> None:
-    process_id = world.app.start("replicate", "big sales; 'q'")
+    process_id = world.start("replicate", "big sales; 'q'")
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN
     done = recovery("start", "replicate", "big sales; 'q'", env=env, cwd=folder)
     found = re.search(r"`recovery (marker clear .*) --reason \.\.\.`", done.stderr)

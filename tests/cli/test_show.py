@@ -67,7 +67,7 @@ def tasks(process_id: str) -> dict[str, dict[str, Any]]:
 
 def served(world: World, *actors: str) -> str:
     """A process of which these actors' tasks were done."""
-    process_id = world.app.start("order", "a")
+    process_id = world.start("order", "a")
     world.pump(serve={name: world.app.actors[name] for name in ("order", *actors)})
     world.store.catch_up(10)
     return process_id
@@ -87,7 +87,7 @@ def test_calls_and_values(world: World) -> None:
 
 
 def test_a_long_one_is_cut_and_whole_as_json(world: World) -> None:
-    process_id = world.app.start("order", LONG)
+    process_id = world.start("order", LONG)
     world.pump()
     world.store.catch_up(10)
     assert f'("{"x" * 40}' in shown(process_id) and LONG not in shown(process_id)
@@ -123,7 +123,7 @@ def test_what_a_task_waits_for(world: World) -> None:
 
 
 def test_what_failed_is_named_first(world: World) -> None:
-    process_id = world.app.start("order", "nothing")
+    process_id = world.start("order", "nothing")
     world.pump()
     world.store.catch_up(10)
     found = tasks(process_id)
@@ -132,14 +132,14 @@ def test_what_failed_is_named_first(world: World) -> None:
 
 
 def test_when_it_starts(world: World) -> None:
-    process_id = world.app.start("later", "a")
+    process_id = world.start("later", "a")
     world.pump()
     world.store.catch_up(10)
     assert tasks(process_id)["pack"]["hint"].startswith("starts at 20") and " UTC, in " in shown(process_id)
 
 
 def test_one_task_is_not_several(world: World) -> None:
-    process_id = world.app.start("order", "a")
+    process_id = world.start("order", "a")
     world.store.catch_up(10)
     assert "\n1 task\n" in shown(process_id)
 
@@ -147,7 +147,7 @@ def test_one_task_is_not_several(world: World) -> None:
 @pytest.mark.parametrize(("item", "code"), [("a", 0), ("nothing", 1)])
 def test_watched_until_its_end(world: World, monkeypatch: pytest.MonkeyPatch, item: str, code: int) -> None:
     monkeypatch.setattr(show, "LOOK_EVERY", 0.05)
-    process_id = world.app.start("order", item)
+    process_id = world.start("order", item)
     worker = threading.Timer(0.3, world.pump)
     worker.start()
     told = shown(process_id, "--watch", code=code)

@@ -66,7 +66,7 @@ def ordered(world: World) -> str:
 
 def begun(world: World, name: str, argument: object, serves: tuple[str, ...] = ()) -> str:
     """A process whose start task was done by a worker that serves it, and these."""
-    started = world.app.start(name, argument)
+    started = world.start(name, argument)
     world.store.actors.save(actor.preferences for actor in world.app.actors.values() if actor.name == name)
     known = dict(world.app.actors)
     world.tell = lambda: None  # type: ignore[method-assign]

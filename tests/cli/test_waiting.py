@@ -47,9 +47,16 @@ def shop_app(store: Store, emptied: Settings) -> Recovery:
 @pytest.fixture
 def process_id(store: Store, shop_app: Recovery) -> str:
     """A process whose start task waits, as all are told."""
-    started = shop_app.start("twice", 3)
+    started = start(shop_app)
     store.catch_up(10)
     return started
+
+
+def start(client: Recovery) -> str:
+    """Start a process that is registered when this returns."""
+    process_id = client.start("twice", 3)
+    client.registrar.flush()
+    return process_id
 
 
 def serve(store: Store, *queues: str) -> None:
@@ -175,7 +182,7 @@ def test_what_waits_is_aborted_and_its_actor_forgotten(store: Store, shop_app: R
     """As the doctor advises: of a function that was renamed."""
     store.actors.save([ActorPreferences(id="twice")])
     done("actor", "set", "twice", "worker_timeout=9s")
-    others = [shop_app.start("twice", number) for number in range(3)]
+    others = [start(shop_app) for number in range(3)]
     said = refused("actor", "forget", "twice")
     assert "4 queued" in said and "`recovery broken abort --waiting-for twice`" in said
     assert done("broken", "abort", "--waiting-for", "twice").startswith("would abort 4 processes")
@@ -211,7 +218,7 @@ def test_the_rest_goes_on_once_a_worker_comes(
     store: Store, shop_app: Recovery, process_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two batches: the list was made before."""
-    ids = sorted([process_id, *(shop_app.start("twice", number) for number in range(3))])
+    ids = sorted([process_id, *(start(shop_app) for number in range(3))])
     store.catch_up(10)
 
     def abort_and_serve(*args: Any) -> int:

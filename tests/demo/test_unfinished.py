@@ -34,7 +34,7 @@ def world(settings: Settings) -> World:
 
 def started(world: World) -> str:
     """A process whose first task is done, and whose second is queued."""
-    process_id = world.app.start("steps")
+    process_id = world.start("steps")
     with by_message_only():
         world.take_one("steps")
     return process_id
@@ -118,6 +118,6 @@ def test_what_is_gone(world: World) -> None:
 
 
 def test_what_has_ended_meanwhile(world: World) -> None:
-    process_id = world.app.start("steps")
+    process_id = world.start("steps")
     world.bring_to_end(process_id)
     assert told(world, process_id) == "finished since a moment ago"

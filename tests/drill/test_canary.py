@@ -129,7 +129,7 @@ def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monk
 
 
 def test_a_process_that_no_drill_has_made_kills_nothing(world: World, hand: Hand) -> None:
-    process_id = world.app.start(CANARY, order(Kind.KILL, victim="worker", net=30.0))
+    process_id = world.start(CANARY, order(Kind.KILL, victim="worker", net=30.0))
     assert value(world, Canary(process_id, Kind.KILL, Victim.WORKER, {}))[DECLINED] == "it is of no drill"
     assert hand.killed == []
 
@@ -151,7 +151,7 @@ def test_where_it_can_not_be_it_says_why(world: World, hand: Hand) -> None:
 
 
 def test_a_canary_that_is_told_what_no_canary_knows_breaks(world: World) -> None:
-    process_id = world.app.start(CANARY, {"kind": "dance"})
+    process_id = world.start(CANARY, {"kind": "dance"})
     assert world.bring_to_end(process_id).state == "broken"
 
 

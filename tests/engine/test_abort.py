@@ -49,7 +49,7 @@ def only(world: World, name: str) -> dict[str, Any]:
 
 def begun(world: World, *beside: str) -> str:
     """A process of which the start has run, and nothing else."""
-    process_id = world.app.start("order", *beside)
+    process_id = world.start("order", *beside)
     world.pump(serve=only(world, "order"))
     return process_id
 
@@ -72,7 +72,7 @@ def check_aborted(world: World, process_id: str) -> Process:
 
 @pytest.mark.parametrize("registered", [True, False])
 def test_before_anything_ran(world: World, ran: list[str], registered: bool) -> None:
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     if not registered:
         for name in ("tasks", "decisions", "graphs"):
             world.store.database[name].delete_many({})
@@ -86,7 +86,7 @@ def test_before_anything_ran(world: World, ran: list[str], registered: bool) -> 
 
 
 def test_a_start_that_is_under_way_finds_it_aborted(world: World, ran: list[str]) -> None:
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     process = world.process(process_id)
     for name in ("tasks", "decisions", "graphs"):
         world.store.database[name].delete_many({})
@@ -140,7 +140,7 @@ def test_what_runs_loses_its_claim_and_its_result_is_stale(world: World) -> None
 
     world.app.process()(order)
     for how in ("stops", "goes on"):
-        process_id = world.app.start("order", how)
+        process_id = world.start("order", how)
         world.pump()
         assert world.process(process_id).state is ProcessState.ABORTED
         (decision,) = world.decisions(process_id).values()

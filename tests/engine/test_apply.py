@@ -30,7 +30,7 @@ from tests.world import World, check_quiet
 def one_child(world: World) -> tuple[World, Ended]:
     """A process whose start task is finished and applied, and has one child, which is queued."""
     child = world.app.actor("child")(lambda: 1)
-    process_id = world.app.start(world.app.process("order")(child.schedule))
+    process_id = world.start(world.app.process("order")(child.schedule))
     world.pump(serve={"order": world.app.actors["order"]})
     key = f"{process_id}/start"
     task, decision = world.store.tasks.get(key), world.store.decisions.get(key)
@@ -113,7 +113,7 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
     def order() -> None:
         raise ValueError("no")
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     for _ in range(restarts):
         world.pump()
         world.app.restart(process_id)
@@ -138,7 +138,7 @@ def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.M
         parts = [(deep if number % 50 == 0 else leaf).schedule(number) for number in range(count)]
         return [total.schedule(parts), total.schedule(parts[: count // 2])]
 
-    process_id = world.app.start(wide, 200)
+    process_id = world.start(wide, 200)
     world.bring_to_end(process_id)
     assert world.app.result(process_id, timeout=0) == [sum(range(200)), sum(range(100))]
     check_quiet(world, process_id)
@@ -159,7 +159,7 @@ def test_an_error_in_a_large_graph(world: World, monkeypatch: pytest.MonkeyPatch
     def wide() -> Any:
         return [leaf.schedule(number) for number in range(60)]
 
-    process = world.bring_to_end(world.app.start(wide))
+    process = world.bring_to_end(world.start(wide))
     assert process.error is not None
     assert process.error.kind == "ZeroDivisionError"
     graph = world.store.graphs.get(process.id)
@@ -241,7 +241,7 @@ def test_what_is_applied_after_its_successor_brings_the_next_on(world: World, mo
         one = first.schedule()
         return both.schedule(one, second.schedule(one))
 
-    process_id = app.start(app.process()(order))
+    process_id = world.start(app.process()(order))
     world.pump()
     assert goes_on.is_set()
     assert app.result(process_id, timeout=0) == 3

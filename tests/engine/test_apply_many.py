@@ -33,7 +33,7 @@ class Orders:
         item = world.app.actor("item")(lambda order, number: [order, number])
         pack = world.app.actor("pack")(lambda items: items)
         world.app.process("order")(lambda order: pack.schedule([item.schedule(order, n) for n in range(ITEMS)]))
-        self.ids = [world.app.start("order", f"order {number}") for number in range(ORDERS)]
+        self.ids = [world.start("order", f"order {number}") for number in range(ORDERS)]
 
     def end(self, actor: str) -> list[Ended]:
         """All that are queued of an actor run, and none of them is applied."""

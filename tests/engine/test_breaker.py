@@ -43,7 +43,7 @@ def test_slots_wait_for_a_mongod_that_is_killed(
     schema.create(world.store.database)
     app: Recovery = world.app
     app.process("order")(lambda: "done")
-    app.start("order")
+    world.start("order")
     caplog.set_level(logging.INFO, "recovery")
 
     insert, sent, away = Processes.insert, list[float](), threading.Event()

@@ -12,7 +12,7 @@ from tests.world import World, arguments
 
 
 def test_what_was_stale_rests_once_its_process_is_over_or_in_another_epoch(world: World) -> None:
-    process_id = world.app.start(world.app.process("order")(lambda: 1))
+    process_id = world.start(world.app.process("order")(lambda: 1))
     message = world.pop(["order"])
     assert message is not None
     claimed = world.store.decisions.claim("order", *arguments(message), "w#1", 60)

@@ -40,7 +40,7 @@ def world(emptied: Settings) -> World:
 
 
 def start(world: World, if_exists: Any = "return", **options: Any) -> str:
-    return world.app.start("order", custom_id=NAME, if_exists=if_exists, **options)
+    return world.start("order", custom_id=NAME, if_exists=if_exists, **options)
 
 
 def brought_to(world: World, state: ProcessState) -> str:
@@ -85,10 +85,10 @@ def test_what_is_done_about_the_one_that_has_it(world: World, if_exists: str, st
 
 def test_by_default_an_answer_that_was_lost_is_asked_for_again(world: World) -> None:
     first = brought_to(world, BROKEN)
-    assert world.app.start("order", custom_id=NAME) == first
+    assert world.start("order", custom_id=NAME) == first
     with pytest.raises(CustomIdTaken, match="other arguments"):
-        world.app.start("order", "coffee", custom_id=NAME)
-    assert world.app.start("order", "coffee", custom_id=NAME, if_exists="new_after_end") != first
+        world.start("order", "coffee", custom_id=NAME)
+    assert world.start("order", "coffee", custom_id=NAME, if_exists="new_after_end") != first
 
 
 def test_the_one_before_is_found_and_stays_what_it_was(world: World) -> None:
@@ -193,5 +193,5 @@ def test_a_type_that_is_disabled_is_not_started_in_anothers_place(world: World) 
 )
 def test_what_it_can_not_be(world: World, options: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        world.app.start("order", **options)
+        world.start("order", **options)
     assert contents(world.store, "processes") == {}

@@ -46,7 +46,7 @@ def packed(world: World) -> str:
     """A process whose task `pack` is finished, and `ship`, which needs its value, is queued."""
     pack = world.app.actor("pack")(lambda: "packed")
     ship = world.app.actor("ship")(lambda what: f"{what} and shipped")
-    process_id = world.app.start(world.app.process("order")(lambda: ship.schedule(pack.schedule())))
+    process_id = world.start(world.app.process("order")(lambda: ship.schedule(pack.schedule())))
     with by_message_only():
         for actor in ("order", "pack"):
             world.pump(serve={actor: world.app.actors[actor]})

@@ -34,7 +34,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
 def started(world: World) -> str:
     """A process whose start task is queued; its id."""
     world.app.process("order", worker_timeout=600)(lambda _: "done")
-    return world.app.start("order", SECRET)
+    return world.start("order", SECRET)
 
 
 def spoil_graph(world: World, process_id: str) -> None:
@@ -48,7 +48,9 @@ def finish(world: World, process_id: str) -> Result:
     message = world.pop(["order"])
     assert message is not None
     slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
-    return slot.run(world.app.actors["order"], *arguments(message))
+    result = slot.run(world.app.actors["order"], *arguments(message))
+    world.flush()
+    return result
 
 
 def stored(world: World, process_id: str) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def test_a_lost_worker_is_forgotten_for_all_that(world: World, started: str) -> 
 
 
 def test_the_appliers_own_thread_tells_it_too(world: World, started: str, caplog: pytest.LogCaptureFixture) -> None:
-    other = world.app.start("order", "another")
+    other = world.start("order", "another")
     for process_id in (started, other):
         finish(world, process_id)
     caplog.clear()

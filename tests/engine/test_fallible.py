@@ -139,7 +139,7 @@ def test_what_it_schedules_is_not_fallible(world: World) -> None:
     def order() -> Any:
         return tell.schedule(decide.options(fallible=True).schedule(7))
 
-    process = world.bring_to_end(world.app.start(order))
+    process = world.bring_to_end(world.start(order))
     assert process.state is ProcessState.BROKEN
 
 
@@ -154,7 +154,7 @@ def test_a_time_out_is_a_failure_too(world: World) -> None:
     def order() -> Any:
         return tell.schedule(hang.options(fallible=True).schedule())
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     with by_message_only():
         for _ in range(2):
             try:
@@ -184,7 +184,7 @@ def test_it_is_true_or_false(world: World) -> None:
 
 def test_the_key_is_reserved(world: World) -> None:
     with pytest.raises(NotEncodable, match="the key '\\$failure' is reserved for failures"):
-        world.app.start(world.app.process("order")(lambda found: found), {"$failure": {"kind": "mine"}})
+        world.start(world.app.process("order")(lambda found: found), {"$failure": {"kind": "mine"}})
 
 
 def test_only_an_error_that_breaks_is_a_failed_decision() -> None:

@@ -56,7 +56,7 @@ def strangers(world: World) -> None:
     """Processes of somebody else, one finished and one that waits."""
     world.app.process("order")(lambda: "secret")
     world.run(world.app.find_actor("order"))
-    world.app.start("order")
+    world.start("order")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -73,7 +73,7 @@ def test_what_is_no_text_is_asked_of_nobody(world: World, call: str) -> None:
 
 @pytest.mark.parametrize("task", [{"$gt": ""}, b"start", "", 5, "\ud800"])
 def test_a_task_that_is_no_text(world: World, task: Any) -> None:
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     with pytest.raises(InputError):
         world.app.restart(process_id, task)
 
@@ -81,7 +81,7 @@ def test_a_task_that_is_no_text(world: World, task: Any) -> None:
 @pytest.mark.parametrize("timeout", ["5", {"$gt": 0}, -1, True, float("nan"), Decimal(5)])
 def test_a_timeout_that_is_no_time(world: World, timeout: Any) -> None:
     with pytest.raises(InputError, match="timeout="):
-        world.app.result(world.app.start("order"), timeout=timeout)
+        world.app.result(world.start("order"), timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ class Changing(str):
 
 
 def test_a_text_that_changes_is_kept_as_it_was_when_it_was_checked(world: World) -> None:
-    process_id = world.app.start("order", custom_id=Changing("mine"))
+    process_id = world.start("order", custom_id=Changing("mine"))
     world.app.abort(Changing(process_id), Changing("why"))
     with pytest.raises(ProcessBroken) as broken:
         world.app.result(Changing(process_id), timeout=5)
@@ -171,7 +171,7 @@ def test_an_error_whose_text_changes_is_described(world: World) -> None:
     def odd() -> None:
         raise Odd
 
-    process_id = world.app.start("odd")
+    process_id = world.start("odd")
     world.pump()
     with pytest.raises(ProcessBroken) as broken:
         world.app.result(process_id, timeout=5)

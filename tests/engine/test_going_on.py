@@ -49,7 +49,7 @@ def queue(world: World) -> Queue:
 
 def start_all(world: World, blocks: int = TASKS) -> list[str]:
     """Start as many processes as there are tasks, which one of them blocks; their decisions."""
-    return [f"{world.app.start('order', number, blocks)}/start" for number in range(TASKS)]
+    return [f"{world.start('order', number, blocks)}/start" for number in range(TASKS)]
 
 
 def started(world: World) -> list[str]:

@@ -26,9 +26,9 @@ def found(world: World, text: str) -> list[str]:
 
 
 def test_by_its_labels_a_process_is_found(world: World) -> None:
-    ours = world.app.start("order", labels={"customer": "acme", "region": "eu=west"})
-    theirs = world.app.start("order", labels={"customer": "acme corp"})
-    world.app.start("order")
+    ours = world.start("order", labels={"customer": "acme", "region": "eu=west"})
+    theirs = world.start("order", labels={"customer": "acme corp"})
+    world.start("order")
     assert found(world, "label.customer:acme") == [ours]
     assert found(world, "label.customer:acme*") == [ours, theirs]
     assert found(world, 'label.customer:"acme corp"') == [theirs]
@@ -40,7 +40,7 @@ def test_by_its_labels_a_process_is_found(world: World) -> None:
 
 def test_it_costs_an_index(world: World) -> None:
     for number in range(50):
-        world.app.start("order", labels={"customer": f"c{number % 5}"})
+        world.start("order", labels={"customer": f"c{number % 5}"})
     asked = {"$and": [{"_id": {"$gte": ""}}, {"labels": "customer=c1"}]}
     plan = world.store.database["processes"].find(asked).sort("_id", 1).limit(5).explain()
     assert plan["executionStats"]["totalDocsExamined"] == 5
@@ -65,7 +65,7 @@ def test_it_costs_an_index(world: World) -> None:
 )
 def test_what_can_be_no_label(world: World, labels: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        world.app.start("order", labels=labels)
+        world.start("order", labels=labels)
     assert contents(world.store, "processes") == {}
 
 

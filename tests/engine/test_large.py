@@ -130,7 +130,7 @@ def test_a_task_whose_arguments_promise_too_much_fails(app: Recovery, world: Wor
     part = app.actor("part")(lambda: "x" * 4000)
     gather_all = app.actor("gather")(len)
     order = app.process("order")(lambda: gather_all.schedule([part.schedule() for _ in range(3)]))
-    process_id = app.start(order)
+    process_id = world.start(order)
     world.bring_to_end(process_id)
     with pytest.raises(ProcessBroken, match=r"TooLarge: arguments of gather: 12,006 bytes .* over the limit of 10,000"):
         app.result(process_id, timeout=0)

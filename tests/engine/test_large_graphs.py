@@ -28,7 +28,7 @@ def wide(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     leaf = world.app.actor("leaf")(lambda number: 60 // (number + 1))
     total = world.app.actor("total")(sum)
     kind = world.app.process("wide")(lambda: total.schedule([leaf.schedule(number) for number in range(LEAVES)]))
-    process_id = world.app.start(kind)
+    process_id = world.start(kind)
     world.pump(serve={"wide": world.app.actors["wide"]})
     return process_id
 
@@ -250,7 +250,7 @@ def test_steps_one_after_the_other_do_not_wait(world: World, monkeypatch: pytest
     monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 100)
     monkeypatch.setattr(applier_module, "GATHER_DELAY", 600.0)
     step = world.app.actor("step")(lambda left: step.schedule(left - 1) if left else "end")
-    process_id = world.app.start(world.app.process("steps")(lambda: step.schedule(50)))
+    process_id = world.start(world.app.process("steps")(lambda: step.schedule(50)))
     slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
     while message := world.pop(world.app.actors):
         slot.run(world.app.actors[message["headers"]["task"]], *arguments(message))

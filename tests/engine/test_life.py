@@ -35,7 +35,7 @@ def run(world: World) -> Callable[..., Any]:
     """Register a function as a process type, run a process of it, and check that all of it is at rest."""
 
     def run(function: Callable[..., Any], *args: Any) -> Any:
-        process_id = world.app.start(world.app.process()(function), *args)
+        process_id = world.start(world.app.process()(function), *args)
         world.pump()
         assert world.process(process_id).state is ProcessState.FINISHED, "without a scanner"
         result = world.app.result(process_id, timeout=0)
@@ -197,7 +197,7 @@ def test_any_plan_of_promises(world: World, plan: list[set[int]]) -> None:
     expected: list[int] = []
     for some in waits:
         expected.append(sum(expected[n] for n in some) + 1)
-    process_id = app.start("planned", waits)
+    process_id = world.start("planned", waits)
     world.pump()
     assert app.result(process_id, timeout=0) == expected
 
@@ -248,7 +248,7 @@ def test_any_program(world: World, node: Any) -> None:
     def directly(node: Any, inputs: list[Any]) -> Any:
         return perform(node, inputs, directly)
 
-    process_id = app.start("run", node)
+    process_id = world.start("run", node)
     world.pump()
     assert app.result(process_id, timeout=0) == directly(node, [])
     assert len(world.decisions(process_id)) == 1 + size(node)
@@ -259,6 +259,6 @@ def test_the_ways_differ(world: World) -> None:
     """What the parameter of these tests changes: how many messages a process of three tasks needs."""
     step = world.app.actor("step")(lambda value: value)
     process = world.app.process("three")(lambda: step.schedule(step.schedule(1)))
-    process_id = world.app.start(process)
+    process_id = world.start(process)
     assert world.pump() == (3 if attempt.CONTINUE_FOR < 0 else 1)
     assert world.app.result(process_id, timeout=0) == 1

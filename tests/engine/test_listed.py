@@ -42,7 +42,7 @@ class Shop:
             try_to("order")
             return pay.schedule()
 
-        self.id = world.app.start(order)
+        self.id = world.start(order)
 
     def run(self, *actors: str) -> None:
         """Take one message of each."""

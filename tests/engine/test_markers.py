@@ -48,7 +48,7 @@ class Copying:
         self.type: Actor[..., Any] = copy
 
     def start(self, *args: Any, **kwargs: Any) -> str:
-        return self.world.app.start(self.type, *args, **kwargs)
+        return self.world.start(self.type, *args, **kwargs)
 
     def fail(self, database: str | None = "sales") -> str:
         """A process that has broken."""
@@ -285,7 +285,7 @@ def test_a_poison_task_leaves_one(world: World) -> None:
     @world.app.process(markers=True, max_work_timeouts=1, worker_timeout=60)
     def poison() -> None: ...
 
-    process_id = world.app.start(poison)
+    process_id = world.start(poison)
     world.tell()
     assert world.pop(["poison"]) is not None
     (decision,) = world.decisions(process_id).values()
@@ -433,8 +433,8 @@ def test_arguments_without_a_name_come_by_their_place(world: World) -> None:
     @world.app.process(key=lambda first, second: f"{first}-{second}")
     def two(first: int, /, second: int) -> None: ...
 
-    assert world.process(world.app.start(many, 1, 2, 3, x=4)).key == "1 (2, 3) ['last', 'x']"
-    assert world.process(world.app.start(two, 1, second=2)).key == "1-2"
+    assert world.process(world.start(many, 1, 2, 3, x=4)).key == "1 (2, 3) ['last', 'x']"
+    assert world.process(world.start(two, 1, second=2)).key == "1-2"
 
 
 def boom(**_: Any) -> str:
@@ -458,7 +458,7 @@ def test_a_key_that_is_none_is_an_error_and_nothing_is_started(world: World, key
     def copy() -> None: ...
 
     with pytest.raises(InputError, match=told) as error:
-        world.app.start(copy)
+        world.start(copy)
     assert "process type copy" in str(error.value) and "othing was started" in str(error.value)
     assert world.counts()["processes"] == 0
 
@@ -476,7 +476,7 @@ def test_what_it_costs(copying: Copying, world: World) -> None:
 
     copying.broken = False
     world.tell()
-    copying.start("sales"), world.app.start(plain)  # settings are read, connections made
+    copying.start("sales"), world.start(plain)  # settings are read, connections made
 
     def asked(start: Callable[[], object]) -> Counter[str]:
         taken: Counter[str] = Counter()
@@ -484,6 +484,6 @@ def test_what_it_costs(copying: Copying, world: World) -> None:
             start()
         return taken
 
-    base = asked(lambda: world.app.start(plain))
+    base = asked(lambda: world.start(plain))
     assert not [name for name in base if name.startswith("Markers.")]
     assert asked(lambda: copying.start("sales")) - base == {"Markers.find": 1}

@@ -41,7 +41,7 @@ def test_arguments_that_the_function_does_not_take(world: World) -> None:
 
     for args, kwargs in [((), {}), ((1, 2), {}), ((1,), {"urgnet": True})]:
         with pytest.raises(InputError, match=r"^order\(number.*: (missing|too many|got an unexp)"):
-            world.app.start(order, *args, **kwargs)
+            world.start(order, *args, **kwargs)
     assert world.store.database["processes"].count_documents({}) == 0
 
 
@@ -54,7 +54,7 @@ def test_arguments_of_a_child_that_its_function_does_not_take(world: World) -> N
     def order() -> Promise:
         return price.schedule()
 
-    error = world.bring_to_end(world.app.start(order)).error
+    error = world.bring_to_end(world.start(order)).error
     assert error is not None
     assert "missing a required argument: 'number'" in error.message
 

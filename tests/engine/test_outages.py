@@ -15,7 +15,7 @@ import pytest
 from pymongo.errors import AutoReconnect, NetworkTimeout, NotPrimaryError, ServerSelectionTimeoutError
 
 from recovery import heartbeat
-from recovery.engine import outages
+from recovery.engine import Result, Slot, outages
 from recovery.engine.outages import breaker, through_outage
 from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.metrics import BREAKER_CHANGES
@@ -24,9 +24,10 @@ from recovery.retry.breaker import State
 from recovery.store.driver_errors import ours
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
+from tests.faults import threads_held
 from tests.store.writing import get
 from tests.waiting import wait_until
-from tests.world import World
+from tests.world import World, arguments
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_a_heartbeat_that_can_not_be_written_is_no_error(world: World, monkeypat
         return "done"
 
     monkeypatch.setattr(Decisions, "extend", away(1, Decisions.extend))
-    assert world.bring_to_end(world.app.start(order)).result == '"done"'
+    assert world.bring_to_end(world.start(order)).result == '"done"'
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -67,7 +68,7 @@ def test_a_result_is_kept_until_it_can_be_written(world: World, monkeypatch: pyt
         calls.append(1)
         return "done"
 
-    process_id = world.app.start(world.app.process()(order))
+    process_id = world.start(world.app.process()(order))
     monkeypatch.setattr(Decisions, "finish", away(2, Decisions.finish, after=after))
     world.pump()
     assert world.process(process_id).result == '"done"'
@@ -86,7 +87,7 @@ def test_what_is_not_idempotent_is_not_done_again_since_its_end_can_not_be_writt
             raise error
         return "done"
 
-    process_id = world.app.start(world.app.process("order", idempotent=False, worker_timeout=0.3)(order))
+    process_id = world.start(world.app.process("order", idempotent=False, worker_timeout=0.3)(order))
     with monkeypatch.context() as outage:
         for write in ("finish", "finish_and_claim", "retry_later"):
             outage.setattr(Decisions, write, away(10**6, Decisions.finish))
@@ -109,7 +110,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
     def order() -> Any:
         return step.schedule(1)
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     monkeypatch.setattr("recovery.engine.lifecycle.apply.enqueue", away(1, lambda *_: 0))
     with pytest.raises(StoreUnavailable):
         world.pump()
@@ -121,7 +122,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
 @pytest.mark.parametrize("after", [False, True])
 def test_a_claim_whose_reply_is_lost_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     """Its message is used up, whether it was claimed or not."""
-    process_id = world.app.start(world.app.process("order", worker_timeout=600)(lambda: "done"))
+    process_id = world.start(world.app.process("order", worker_timeout=600)(lambda: "done"))
     monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim, after=after))
     with pytest.raises(StoreUnavailable):
         world.pump()
@@ -144,7 +145,7 @@ def test_a_step_is_finished_and_the_next_is_not_lost(
     def order() -> Any:
         return step.schedule(step.schedule(step.schedule(1)))
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     monkeypatch.setattr(Decisions, "finish_and_claim", away(1, Decisions.finish_and_claim, after=after))
     world.pump()  # no scan: what was claimed, and its reply lost, has a message again
     assert world.process(process_id).result == "4"
@@ -157,7 +158,7 @@ def test_the_same_message_twice_takes_no_claim_from_another(
 ) -> None:
     """Who got it second could not ask: the claim is another worker's, or another thread's, and is left alone."""
     order = world.app.process("order", worker_timeout=600)(lambda: "done")
-    key = f"{world.app.start(order)}/start"
+    key = f"{world.start(order)}/start"
     pass_key = get(world.store, key).pass_key
     assert pass_key is not None
     world.store.decisions.claim("order", key, pass_key, other, 600)
@@ -168,14 +169,34 @@ def test_the_same_message_twice_takes_no_claim_from_another(
     assert (held.state, held.pass_key, held.worker) == (DecisionState.WORKING, pass_key, other)
 
 
-def test_an_apply_that_failed_is_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_apply_that_failed_is_done_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing becomes ready by it, so the applier's thread does it, beside the slot."""
+
     @world.app.process()
     def order() -> str:
         return "done"
 
-    process_id = world.app.start(order)
-    monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
-    with pytest.raises(StoreUnavailable):
+    process_id = world.start(order)
+    monkeypatch.setattr(Graphs, "complete_alone", away(1, Graphs.complete_alone))
+    world.tell()
+    message = world.pop(["order"])
+    assert message is not None
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    assert slot.run(order, *arguments(message)) is Result.FINISHED
+    wait_until(lambda: "could not apply (away): it is done again" in caplog.text, 10, "the attempt to apply it")
+    assert world.bring_to_end(process_id).result == '"done"'
+
+
+def test_a_flush_that_can_not_apply_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    @world.app.process()
+    def order() -> str:
+        return "done"
+
+    process_id = world.start(order)
+    monkeypatch.setattr(Graphs, "complete_alone", away(1, Graphs.complete_alone))
+    with threads_held(), pytest.raises(StoreUnavailable):
         world.pump()
     assert world.bring_to_end(process_id).result == '"done"'
 

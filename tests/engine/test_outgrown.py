@@ -17,7 +17,7 @@ def test_a_graph_that_is_full(world: World) -> None:
     def fan() -> Any:
         return [leaf.schedule(number) for number in range(50)]
 
-    process_id = world.app.start(fan)
+    process_id = world.start(fan)
     filler = "x" * (16 * 1024 * 1024 - 800)
     world.store.database["graphs"].update_one({"_id": process_id}, {"$set": {"filler": filler}})
     error = world.bring_to_end(process_id).error
@@ -35,7 +35,7 @@ def test_a_result_that_is_put_together_from_large_parts(world: World) -> None:
     def three() -> Any:
         return [large.schedule() for _ in range(3)]
 
-    error = world.bring_to_end(world.app.start(three)).error
+    error = world.bring_to_end(world.start(three)).error
     assert error is not None
     assert error.kind == "TooLarge"
     assert "result" in error.message

@@ -60,7 +60,7 @@ def test_a_blocked_actors_task_is_not_taken_on_the_spot(world: World, shape: str
 
     world.tell()
     world.store.actors.block("blocked")
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump(serve={name: world.app.actors[name] for name in ("order", "first")})
     assert "blocked" not in ran
     (waits,) = [d for d in world.decisions(process_id).values() if d.actor == "blocked"]
@@ -82,7 +82,7 @@ def test_what_is_claimed_already_runs(world: World) -> None:
     def order() -> Any:
         return step.schedule()
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump()
     assert world.process(process_id).result == '"stepped"'
 
@@ -91,10 +91,10 @@ def test_a_start_uses_what_is_set_now(app: Recovery, world: World) -> None:
     order = app.process("order", idle_timeout=50)(lambda: None)
     world.tell()
     app.resources.store.process_types.override("order", {"idle_timeout": 700.0})
-    process = world.process(app.start(order))
+    process = world.process(world.start(order))
     assert process.idle_timeout == 700
     app.resources.store.process_types.override("order", {"process_timeout": 90.0})
-    process = world.process(app.start(order))
+    process = world.process(world.start(order))
     assert process.started_at is not None
     assert process.recovery_time == process.started_at + timedelta(seconds=90), "found in time"
 
@@ -105,7 +105,7 @@ def test_by_message_too(world: World) -> None:
     order = world.app.process("order")(child.schedule)
     world.tell()
     world.store.actors.block("child")
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     with by_message_only():
         world.pump(serve={"order": world.app.actors["order"]})
         message = world.pop(["child"])

@@ -53,7 +53,7 @@ class Program:
         return f"{of['name']}{self.versions[of['name']]}({','.join(map(shown, inputs))})"
 
     def start(self, root: Node) -> str:
-        return self.world.app.start("tree", root, [])
+        return self.world.start("tree", root, [])
 
     def names(self, process_id: str) -> dict[str, str]:
         """{task: its node's name}."""
@@ -190,7 +190,7 @@ def test_one_that_is_broken_runs_again_and_knows_what_it_was(world: World) -> No
     def order(item: str) -> Promise:
         return price.schedule(look_up.schedule(item))
 
-    process_id = world.app.start("order", "tea")
+    process_id = world.start("order", "tea")
     broken = world.bring_to_end(process_id)
     assert broken.state is ProcessState.BROKEN and world.store.interruptions.of_process(process_id)
     fails[0] = False
@@ -223,7 +223,7 @@ def test_what_fails_beside_it_breaks_the_process_once_more(world: World) -> None
         return 1
 
     world.app.process("order")(lambda: [bad.schedule(), good.schedule()])
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.bring_to_end(process_id)
     decisions = world.decisions(process_id)
     (task,) = (key for key, one in decisions.items() if one.actor == "good")
@@ -240,7 +240,7 @@ def test_what_is_broken_is_listed_though_another_failure_beside_it_is_restarted(
     bad = world.app.actor("bad")(lambda: 1 // 0)
     worse = world.app.actor("worse")(lambda: 1 // 0)
     world.app.process("order")(lambda: [bad.schedule(), worse.schedule()])
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.bring_to_end(process_id)
     world.scan()
     tasks = {one.actor: key for key, one in world.decisions(process_id).items()}
@@ -273,7 +273,7 @@ def test_who_works_on_what_is_kept_goes_on(world: World) -> None:
         return 7
 
     world.app.process("order")(lambda: [price.schedule(), charge.schedule()])
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     with by_message_only():
         world.take_one("order")
         world.take_one("price")
@@ -295,7 +295,7 @@ def test_a_zombie_of_what_is_done_again_is_not_taken(world: World) -> None:
         return value
 
     world.app.process("order")(lambda: price.schedule())
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     with by_message_only():
         world.take_one("order")
         (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == "price")
@@ -308,7 +308,7 @@ def test_what_ends_between_the_look_and_the_word(world: World, monkeypatch: pyte
     """Nothing was to be dropped when it was looked at, and what is done again has scheduled a task since."""
     leaf = world.app.actor("leaf")(lambda: 1)
     world.app.process("order")(lambda: leaf.schedule())
-    process_id, redos = world.app.start("order"), world.store.redos
+    process_id, redos = world.start("order"), world.store.redos
     begin, links = redos.begin, redos.links
     assert world.app.registrar.wait(10)
     world.store.catch_up(10)
@@ -343,7 +343,7 @@ def splitting(world: World, count: int) -> tuple[str, Counter[str], list[Ended]]
 
     split = world.app.actor("split")(lambda name: leaf.schedule(name))
     world.app.process("order")(lambda: [split.schedule(f"leaf {place}") for place in range(count)])
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.bring_to_end(process_id)
     decisions = world.decisions(process_id)
     late = read_each(world.store, [one.id for one in decisions.values() if one.actor == "split"], lambda *_: None)
@@ -403,7 +403,7 @@ def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, to
 )
 def test_a_task_that_is_not_there(world: World, tasks: list[Any], told: str) -> None:
     world.app.process("order")(lambda: 1)
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     before = contents(world.store, "processes")
     with pytest.raises(InputError) as refused:
         redo_process(world.app.resources, process_id, "why", tasks)
@@ -413,7 +413,7 @@ def test_a_task_that_is_not_there(world: World, tasks: list[Any], told: str) -> 
 
 def test_what_can_not_be_restarted(world: World) -> None:
     world.app.process("order")(lambda: 1)
-    resources, process_id = world.app.resources, world.app.start("order")
+    resources, process_id = world.app.resources, world.start("order")
     with pytest.raises(InputError, match="reason="):
         redo_process(resources, process_id, " ")
     with pytest.raises(ProcessNotFound):
@@ -427,7 +427,7 @@ def test_while_it_is_carried_out_nothing_else_is_said_of_it(world: World, monkey
     from recovery.engine.operations import redo as module
 
     world.app.process("order")(lambda: 1)
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.bring_to_end(process_id)
     monkeypatch.setattr(module, "carry_out", lambda *_: True)  # it is cut off
     redo_process(world.app.resources, process_id, "why")
@@ -443,7 +443,7 @@ def test_while_it_is_carried_out_nothing_else_is_said_of_it(world: World, monkey
 def test_a_process_timeout_counts_from_the_restart(world: World) -> None:
     world.app.process("order", process_timeout=3600.0, break_after_process_timeout=True)(lambda: 1)
     world.tell()
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.bring_to_end(process_id)
     ago = world.store.now() - timedelta(hours=5)
     world.store.database["processes"].update_one({"_id": process_id}, {"$set": {"startedAt": ago}})
@@ -453,7 +453,7 @@ def test_a_process_timeout_counts_from_the_restart(world: World) -> None:
 
 def test_the_last_lives_are_kept(world: World) -> None:
     world.app.process("order")(lambda: 1)
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     for _ in range(KEPT_LIVES + 2):
         redo_process(world.app.resources, process_id, "again")
     assert [life.epoch for life in world.process(process_id).lives] == [*range(2, KEPT_LIVES + 2)]

@@ -14,8 +14,6 @@ from recovery.records import Process
 from tests.waiting import wait_until
 from tests.world import World
 
-pytestmark = pytest.mark.goes_on_beside
-
 FOR_EVER = 600.0
 
 
@@ -31,6 +29,10 @@ class Rounds:
         self.sizes.append(len(processes))
         assert self.go_on.wait(30)
         self._register(resources, processes)
+
+    def ended(self, world: World) -> None:
+        """Wait for the end of the round that goes on, which flushes nothing."""
+        wait_until(lambda: not world.app.registrar._registering.locked(), 10, "the round's end")
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_one_alone_waits_for_no_other(world: World, order: Any, rounds: Rounds) 
     for number in range(3):
         world.app.start(order, number)
         wait_until(lambda number=number: world.counts()["decisions"] == number + 1, 10, "its records")
-        wait_until(lambda: not world.app.registrar._busy, 10, "the round's end")
+        rounds.ended(world)
 
 
 def test_more_of_them_wait_for_each_other(world: World, order: Any, rounds: Rounds) -> None:
@@ -68,7 +70,7 @@ def test_more_of_them_wait_for_each_other(world: World, order: Any, rounds: Roun
     for number in (1, 2):
         world.app.start(order, number)
     rounds.go_on.set()
-    wait_until(lambda: not world.app.registrar._busy, 10, "the first round's end")
+    rounds.ended(world)
     world.app.start(order, 3)
     assert rounds.sizes == [1]
     assert world.app.registrar.wait(10), "who waits for them makes them hurry"
@@ -84,3 +86,15 @@ def test_as_many_as_go_together_wait_for_no_more(world: World, order: Any, round
             world.app.start(order, number)
         rounds.go_on.set()
         wait_until(lambda: rounds.sizes == [1, 3], 10, "the second round")
+
+
+def test_a_flush_waits_for_no_other_and_for_the_round_that_goes_on(world: World, order: Any, rounds: Rounds) -> None:
+    world.app.start(order, 0)
+    wait_until(lambda: rounds.sizes == [1], 10, "the first round")
+    world.app.start(order, 1)
+    flushing = threading.Thread(target=world.app.registrar.flush)
+    flushing.start()
+    assert rounds.sizes == [1] and world.counts()["decisions"] == 0
+    rounds.go_on.set()
+    flushing.join(10)
+    assert world.counts()["decisions"] == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +16,7 @@ from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.engine.lifecycle.reopen import reopen
 from recovery.engine.lifecycle.steps import Applied, Ended
 from recovery.engine.operations.restart import Restarts, restart_process, restart_selected
-from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState, values
+from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState
 from recovery.records.ids import record_id
 from recovery.store import Restarted, Selection
 from tests.counting import operations
@@ -57,7 +56,7 @@ class Shop:
 
     def broken(self, *parts: int) -> str:
         """A broken process."""
-        process_id = self.world.app.start(self.order, *parts)
+        process_id = self.world.start(self.order, *parts)
         self.world.pump()
         assert self.world.process(process_id).state is ProcessState.BROKEN
         return process_id
@@ -172,7 +171,7 @@ def test_what_cant_be_restarted(shop: Shop, world: World) -> None:
     app = world.app
     with pytest.raises(ProcessNotFound):
         app.restart("f" * 32)
-    running = app.start(shop.order, 1)
+    running = world.start(shop.order, 1)
     with pytest.raises(InputError, match="is running; only tasks of a broken one can be restarted"):
         app.restart(running)
     shop.refused = {2}
@@ -185,20 +184,20 @@ def test_what_cant_be_restarted(shop: Shop, world: World) -> None:
 
 
 def test_a_process_that_broke_as_a_whole_is_listed_and_breaks_again(world: World) -> None:
-    process_id = world.app.start(world.app.process("order")(lambda: "x" * 600), custom_id="x")
-    world.store.database["processes"].update_one({}, {"$set": {"args": "[[],{}]" + " " * 600}})
-    with patch.object(values, "MAX_BYTES", 1000):
-        world.pump()
-        for _ in range(2):
-            (found,) = world.store.interruptions.of_process(process_id)
-            assert (found.id, found.kind, found.actor) == (f"{process_id}/start", "TooLarge", "order")
-            world.app.restart(process_id)
-            assert world.process(process_id).state is ProcessState.BROKEN
+    size = 9_000_000
+    process_id = world.start(world.app.process("order")(lambda: "x" * size), custom_id="x")
+    world.store.database["processes"].update_one({}, {"$set": {"args": "[[],{}]" + " " * size}})
+    world.pump()
+    for _ in range(2):
+        (found,) = world.store.interruptions.of_process(process_id)
+        assert (found.id, found.kind, found.actor) == (f"{process_id}/start", "TooLarge", "order")
+        world.app.restart(process_id)
+        assert world.process(process_id).state is ProcessState.BROKEN
 
 
 def test_a_process_whose_graph_outgrew_its_record_cant_be_restarted(world: World) -> None:
     """What was to be applied is given up: its graph does not know of it."""
-    process_id = world.app.start(world.app.process("order")(lambda: 1))
+    process_id = world.start(world.app.process("order")(lambda: 1))
     assert world.store.graphs.fail(process_id, 0, "start")
     assert break_process(world.app.resources, process_id, 0, too_large("graph"))
     with pytest.raises(InputError, match=re.escape("its records are lost (TooLarge: the graph of the process is")):
@@ -211,7 +210,7 @@ def test_a_group_is_restarted(shop: Shop, world: World) -> None:
     shop.refused = {2, 3}
     processes = [shop.broken(2), shop.broken(3), shop.broken(1, 2, 3)]
     world.app.process("other")(lambda: [][0])
-    other = world.app.start("other")
+    other = world.start("other")
     world.pump()
     groups = {(g.actor, g.kind): g for g in world.store.interruptions.groups(Selection())}
     assert {key: group.count for key, group in groups.items()} == {("pay", "ValueError"): 4, ("other", "IndexError"): 1}
@@ -299,7 +298,7 @@ def test_a_failure_between_the_look_and_the_reopening_breaks_it_again(
 ) -> None:
     """Its own apply finds the process broken, and leaves it at that."""
     shop.refused = {2, 3}
-    process_id = world.app.start(shop.order, 2, 3)
+    process_id = world.start(shop.order, 2, 3)
     world.pump(serve={name: world.app.actors[name] for name in ("order", "pack")})
     message = world.pop(["pay"])
     assert message is not None
@@ -331,7 +330,7 @@ def test_a_failure_while_a_process_that_broke_as_a_whole_is_set_running(
 ) -> None:
     """As above: its own apply finds the process broken, for its time-out still."""
     shop.refused = {2}
-    process_id = world.app.start(shop.order, 2)
+    process_id = world.start(shop.order, 2)
     world.pump(serve={name: world.app.actors[name] for name in ("order", "pack")})
     assert break_process(world.app.resources, process_id, 0, ErrorInfo(kind="ProcessTimeout", message="too late"))
     restarts, real = world.store.restarts, world.store.restarts.reopen_processes
@@ -435,7 +434,7 @@ def test_the_word_that_a_failure_is_applied_does_not_put_its_next_life_to_rest(s
 def test_a_process_whose_time_was_over_runs_again(shop: Shop, world: World) -> None:
     """By its id, or with its group; and if all its tasks are done by then it finishes at once."""
     error = ErrorInfo(kind="ProcessTimeout", message="too late")
-    first, second = world.app.start(shop.order, 1), world.app.start(shop.order, 2)
+    first, second = world.start(shop.order, 1), world.start(shop.order, 2)
     for process_id in (first, second):
         assert break_process(world.app.resources, process_id, 0, error)
     world.app.restart(first)

@@ -23,7 +23,7 @@ def actors(app: Recovery) -> None:
 
 
 def test_it_times_out_and_may_be_asked_again(world: World) -> None:
-    process_id = world.app.start("order", 1)
+    process_id = world.start("order", 1)
     began = time.monotonic()
     for timeout in (0, 0.1):
         with pytest.raises(ResultTimeout, match=f"process {process_id} has not ended within {timeout:g} s; it goes on"):
@@ -35,7 +35,7 @@ def test_it_times_out_and_may_be_asked_again(world: World) -> None:
 
 
 def test_it_waits_for_the_end(world: World) -> None:
-    process_id = world.app.start("order", 1)
+    process_id = world.start("order", 1)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(world.app.result, process_id, 20)
         assert not asked.done()

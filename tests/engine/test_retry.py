@@ -36,7 +36,7 @@ def failing(times: int, error: BaseException = AWAY) -> Callable[[], str]:
 
 def start(world: World, function: Callable[..., Any], **settings: Any) -> str:
     """Start a process of one task, and run its first attempt."""
-    process_id = world.app.start(world.app.process("order", **settings)(function))
+    process_id = world.start(world.app.process("order", **settings)(function))
     world.pump()
     return process_id
 
@@ -90,7 +90,7 @@ def test_by_default_what_a_catalogue_knows_is_retried_and_what_none_knows_is_not
     process_id = start(world, failing(1))
     delay = only(world, process_id).recovery_time - retry_of(only(world, process_id)).failed_at  # type: ignore[operator]
     assert timedelta(seconds=59) < delay < timedelta(seconds=91)
-    other = world.app.start(world.app.process("other")(failing(1, ValueError("no"))))
+    other = world.start(world.app.process("other")(failing(1, ValueError("no"))))
     world.pump()
     process = world.process(other)
     assert process.state is ProcessState.BROKEN
@@ -163,7 +163,7 @@ def test_switched_off_the_first_error_breaks_the_process(world: World, off: Any)
 def test_what_is_not_idempotent_is_retried_only_where_the_first_try_did_nothing(world: World) -> None:
     refused = start(world, failing(1), retry=SOON, idempotent=False)
     assert only(world, refused).state is DecisionState.DELAYED
-    reset = world.app.start(world.app.process("reset", idempotent=False)(failing(1, ConnectionResetError(104, "x"))))
+    reset = world.start(world.app.process("reset", idempotent=False)(failing(1, ConnectionResetError(104, "x"))))
     world.pump()
     process = world.process(reset)
     assert process.state is ProcessState.BROKEN
@@ -185,7 +185,7 @@ def test_a_type_says_for_its_actors_and_an_actor_and_a_task_say_for_themselves(w
         plain.options(retry=Backoff(initial=30, jitter=(0, 0))).schedule()
         plain.options(retry=None, fallible=True).schedule()
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump()
     found = [
         (decision.actor, round((decision.recovery_time - retry_of(decision).failed_at).total_seconds()))
@@ -294,7 +294,7 @@ def test_only_the_holder_of_the_pass_may_and_its_own_write_it_knows_again(world:
 def test_what_a_task_says_that_can_not_be_says_nothing(world: World) -> None:
     """As another program may have stored it."""
     order = world.app.process("order")(failing(1))
-    process_id = world.app.start(order.options(retry=LATER))
+    process_id = world.start(order.options(retry=LATER))
     stored = {"retry.coefficient": 0.5, "retry.initial": -1.0, "retry.total": 1e300}
     world.store.database["tasks"].update_one(
         {"_id": f"{process_id}/start"}, {"$set": stored}, bypass_document_validation=True
@@ -338,7 +338,7 @@ class Asked:
 def test_a_strategy_of_its_own_decides_and_reads_the_context(world: World) -> None:
     strategy = Asked(RetryAction(0.01))
     order = world.app.process("order", retry=strategy)(failing(2))
-    process_id = world.app.start(order.options(context={"customer": "acme"}))
+    process_id = world.start(order.options(context={"customer": "acme"}))
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
     context = {"customer": "acme"}
     assert strategy.asked == [
@@ -444,7 +444,7 @@ def test_options_and_context_are_checked(world: World) -> None:
         with pytest.raises(InputError):
             step.options(**options)
     with pytest.raises(InputError, match="a process starts at once"):
-        world.app.start(step.options(delay=3))
+        world.start(step.options(delay=3))
 
 
 def test_a_broken_process_names_what_it_was(world: World) -> None:

@@ -44,7 +44,7 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
     other.redis.flushdb()
     given_back = metrics.REQUEUES.labels("GIVEN_BACK", "order")._value
     before = given_back.get()
-    process_id, passing = doomed.app.start("order"), Passing(doomed.store.database)
+    process_id, passing = doomed.start("order"), Passing(doomed.store.database)
     doomed.tell()
 
     def ended() -> bool:

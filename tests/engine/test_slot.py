@@ -29,7 +29,7 @@ def slot(world: World, holder: str = "w#1") -> Slot:
 
 def start(world: World, function: Callable[..., Any], **settings: Any) -> tuple[str, list[str]]:
     """Start a process; its start task's decision, and what its message brings."""
-    process_id = world.app.start(world.app.process("order", **settings)(function))
+    process_id = world.start(world.app.process("order", **settings)(function))
     message = world.pop(["order"])
     assert message is not None
     return f"{process_id}/start", arguments(message)
@@ -57,7 +57,7 @@ def test_a_ready_task_of_an_actor_that_is_not_served_here_is_enqueued(world: Wor
     def order() -> Any:
         return [elsewhere.schedule(), here.schedule(), elsewhere.schedule()]
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump(serve={name: world.app.actors[name] for name in ("order", "here")})
     assert ran == ["here"]
     assert world.redis.llen("elsewhere") == 2
@@ -83,7 +83,7 @@ def test_ready_tasks_are_run_on_the_spot_for_a_while_only(world: World, monkeypa
         return step.schedule(left - 1) if left else "done"
 
     process = world.app.process("steps")(step.schedule)
-    process_id = world.app.start(process, 11)
+    process_id = world.start(process, 11)
     # The start takes no time and four steps follow it; a message's step is followed by three.
     assert world.pump() == 1 + 2
     assert world.app.result(process_id, timeout=0) == "done"
@@ -191,7 +191,7 @@ def test_arguments_too_large_to_be_copied_come_from_the_task(world: World) -> No
     def order() -> Any:
         return length.schedule(text)
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump()
     (decision,) = world.store.database["decisions"].find({"actor": "length"})
     assert "call" not in decision
@@ -201,7 +201,7 @@ def test_arguments_too_large_to_be_copied_come_from_the_task(world: World) -> No
 
 def test_a_task_without_its_record_waits_until_that_is_made_again(world: World) -> None:
     large = world.app.actor("large")(lambda text: len(text))
-    process_id = world.app.start(world.app.process("order")(lambda: large.schedule("x" * 5000)))
+    process_id = world.start(world.app.process("order")(lambda: large.schedule("x" * 5000)))
     world.pump(serve={"order": world.app.actors["order"]})
     world.store.database["tasks"].delete_one({"actor": "large"})
     message = world.pop(["large"])
@@ -258,7 +258,7 @@ def test_a_task_whose_value_was_lost_waits_until_its_graph_is_looked_at(world: W
     """A decision of an older backup, or none: the graph has it as finished, and what waits for it is begun."""
     pack = world.app.actor("pack")(lambda: "packed")
     ship = world.app.actor("ship")(lambda what: f"{what} and shipped")
-    process_id = world.app.start(world.app.process("order", idle_timeout=3600)(lambda: ship.schedule(pack.schedule())))
+    process_id = world.start(world.app.process("order", idle_timeout=3600)(lambda: ship.schedule(pack.schedule())))
     for actor in ("order", "pack"):
         world.pump(serve={actor: world.app.actors[actor]})
     (packed,) = (d for d in world.decisions(process_id).values() if d.actor == "pack")
@@ -288,7 +288,7 @@ def test_a_value_that_never_comes_breaks_the_process(world: World) -> None:
     """Its task failed, and another program's graph says that it was applied: no rule can mend that."""
     pack = world.app.actor("pack")(lambda: "packed")
     ship = world.app.actor("ship", max_work_timeouts=3)(lambda what: what)
-    process_id = world.app.start(world.app.process("order")(lambda: ship.schedule(pack.schedule())))
+    process_id = world.start(world.app.process("order")(lambda: ship.schedule(pack.schedule())))
     for actor in ("order", "pack"):
         world.pump(serve={actor: world.app.actors[actor]})
     failed = {"outcome.error": {"kind": "ValueError", "message": "another's"}}

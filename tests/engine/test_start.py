@@ -70,7 +70,7 @@ def test_refused_and_nothing_stored(world: World, kind: type[InputError], told: 
 
 
 def test_started_is_saved_registered_and_queued(world: World) -> None:
-    process_id = world.app.start("order", 1, a="b")
+    process_id = world.start("order", 1, a="b")
     assert world.counts() == ONE
     assert world.decisions(process_id)["start"].state is DecisionState.QUEUED
     assert world.pump() == 1
@@ -78,10 +78,10 @@ def test_started_is_saved_registered_and_queued(world: World) -> None:
 
 
 def test_a_custom_id_gives_the_same_process(world: World) -> None:
-    first = world.app.start("order", 1, custom_id="order 1")
-    assert world.app.start("order", 1, custom_id="order 1") == first
+    first = world.start("order", 1, custom_id="order 1")
+    assert world.start("order", 1, custom_id="order 1") == first
     world.pump()
-    assert world.app.start("order", 1, custom_id="order 1") == first
+    assert world.start("order", 1, custom_id="order 1") == first
     assert world.app.result(first, timeout=0) == [[1], {}]
     assert world.counts() == ONE
     assert world.redis.llen("order") == 0
@@ -99,15 +99,15 @@ OTHER: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize(("args", "kwargs"), OTHER, ids=repr)
 def test_a_custom_id_with_other_arguments(world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Whoever takes its result would take it for that of the arguments that were given."""
-    first = world.app.start("order", 1, custom_id="order 1")
+    first = world.start("order", 1, custom_id="order 1")
     with pytest.raises(CustomIdTaken) as refused:
-        world.app.start("order", *args, custom_id="order 1", **kwargs)
+        world.start("order", *args, custom_id="order 1", **kwargs)
     assert refused.value.process_id == first
     assert str(refused.value) == (
         f"process {first} of type order has the custom_id 'order 1' already, and was started with other arguments; "
         "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
     )
-    assert world.app.start("order", *args, custom_id="order 1", any_arguments=True, **kwargs) == first
+    assert world.start("order", *args, custom_id="order 1", any_arguments=True, **kwargs) == first
     world.pump()
     assert world.app.result(first, timeout=0) == [[1], {}]
     assert world.counts() == ONE
@@ -115,20 +115,20 @@ def test_a_custom_id_with_other_arguments(world: World, args: tuple[Any, ...], k
 
 def test_the_same_arguments_as_another_program_wrote_them(world: World) -> None:
     """An older version, say: by what they say, not by their text."""
-    first = world.app.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1")
+    first = world.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1")
     other = '[[{"b": [2.50, "\\u00e9"], "a": 1.0}], {}]'
     world.store.database["processes"].update_one({"_id": first}, {"$set": {"args": other}})
-    assert world.app.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1") == first
+    assert world.start("order", {"a": 1, "b": [2.5, "é"]}, custom_id="order 1") == first
 
 
 def test_a_custom_id_whose_arguments_somebody_spoilt(world: World) -> None:
     """Nobody can tell that they are the same; who does not ask for that gets the process as ever."""
-    first = world.app.start("order", 1, custom_id="order 1")
+    first = world.start("order", 1, custom_id="order 1")
     found = world.store.database["processes"]
     assert found.update_one({"_id": first}, {"$set": {"args": 5}}, bypass_document_validation=True).modified_count
     with pytest.raises(CustomIdTaken, match="started with arguments that can't be read any more"):
-        world.app.start("order", 1, custom_id="order 1")
-    assert world.app.start("order", 1, custom_id="order 1", any_arguments=True) == first
+        world.start("order", 1, custom_id="order 1")
+    assert world.start("order", 1, custom_id="order 1", any_arguments=True) == first
 
 
 def test_one_custom_id_with_other_arguments_by_eight_at_once(world: World) -> None:
@@ -138,7 +138,7 @@ def test_one_custom_id_with_other_arguments_by_eight_at_once(world: World) -> No
     def start(number: int) -> str:
         barrier.wait()
         try:
-            return world.app.start("order", number, custom_id="order 1")
+            return world.start("order", number, custom_id="order 1")
         except CustomIdTaken as taken:
             return f"not {taken.process_id}"
 
@@ -153,7 +153,7 @@ def test_one_custom_id_started_by_eight_at_once(world: World) -> None:
 
     def start(number: int) -> str:
         barrier.wait()
-        return world.app.start("order", number, custom_id="order 1", any_arguments=True)
+        return world.start("order", number, custom_id="order 1", any_arguments=True)
 
     with ThreadPoolExecutor(8) as pool:
         (process_id,) = set(pool.map(start, range(8)))

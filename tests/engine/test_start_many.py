@@ -35,7 +35,7 @@ def ordered(request: pytest.FixtureRequest) -> bool:
 
 def test_all_come_to_their_ends(world: World, order: Any, ordered: bool) -> None:
     with patch.object(registering, "TOGETHER", 3):
-        started = world.app.start_many(order, [[1], (2,), {"number": 3, "by": "me"}, [4, "you"], [5]], ordered=ordered)
+        started = world.start_many(order, [[1], (2,), {"number": 3, "by": "me"}, [4, "you"], [5]], ordered=ordered)
     assert [one.id for one in started] == sorted(one.id for one in started)
     assert not any(one.was_there or one.error for one in started)
     world.pump()
@@ -47,8 +47,8 @@ def test_all_come_to_their_ends(world: World, order: Any, ordered: bool) -> None
 
 def test_what_one_start_writes_many_write(world: World, order: Any) -> None:
     """But for ids and times."""
-    one = world.app.start(order, 7, custom_id="a", labels={"of": "us"})
-    (other,) = world.app.start_many(order, [[7]], custom_ids=["b"], labels={"of": "us"})
+    one = world.start(order, 7, custom_id="a", labels={"of": "us"})
+    (other,) = world.start_many(order, [[7]], custom_ids=["b"], labels={"of": "us"})
     for name in ("processes", "tasks", "decisions", "graphs"):
         found = list(world.store.database[name].find().sort("_id", 1))
         assert [document["_id"].partition("/")[0] for document in found] == [one, other.id]
@@ -64,43 +64,43 @@ def test_what_one_start_writes_many_write(world: World, order: Any) -> None:
 
 
 def test_of_none_nothing_is_started(world: World, order: Any, ordered: bool) -> None:
-    assert world.app.start_many(order, [], ordered=ordered) == []
+    assert world.start_many(order, [], ordered=ordered) == []
 
 
 def test_those_that_are_there_are_told(world: World, order: Any, ordered: bool) -> None:
-    there = world.app.start(order, 2, custom_id="order 2")
+    there = world.start(order, 2, custom_id="order 2")
     ids = [f"order {number}" for number in range(5)]
-    started = world.app.start_many(order, [[number] for number in range(5)], custom_ids=ids, ordered=ordered)
+    started = world.start_many(order, [[number] for number in range(5)], custom_ids=ids, ordered=ordered)
     assert [one.was_there for one in started] == [False, False, True, False, False]
     assert started[2].id == there
-    again = world.app.start_many(order, [[number] for number in range(5)], custom_ids=ids, ordered=ordered)
+    again = world.start_many(order, [[number] for number in range(5)], custom_ids=ids, ordered=ordered)
     assert [one.id for one in again] == [one.id for one in started]
     assert all(one.was_there for one in again)
     assert world.counts()["processes"] == 5
 
 
 def test_one_custom_id_twice_is_one_process(world: World, order: Any, ordered: bool) -> None:
-    first, second = world.app.start_many(order, [[1], [1]], custom_ids=["a", "a"], ordered=ordered)
+    first, second = world.start_many(order, [[1], [1]], custom_ids=["a", "a"], ordered=ordered)
     assert (first.id, first.was_there, second.was_there) == (second.id, False, True)
 
 
 def test_one_that_is_there_with_other_arguments(world: World, order: Any, ordered: bool) -> None:
-    world.app.start(order, 1, custom_id="a")
-    refused, other = world.app.start_many(order, [[2], [3]], custom_ids=["a", "b"], ordered=ordered)
+    world.start(order, 1, custom_id="a")
+    refused, other = world.start_many(order, [[2], [3]], custom_ids=["a", "b"], ordered=ordered)
     assert isinstance(refused.error, CustomIdTaken)
     if ordered:
         assert "one before it" in str(other.error)
     else:
         assert (other.error, other.was_there) == (None, False)
     assert world.counts()["processes"] == (1 if ordered else 2)
-    (allowed,) = world.app.start_many(order, [[2]], custom_ids=["a"], any_arguments=True)
+    (allowed,) = world.start_many(order, [[2]], custom_ids=["a"], any_arguments=True)
     assert allowed.was_there
 
 
 def test_one_that_was_aborted_gives_up_its_custom_id(world: World, order: Any, ordered: bool) -> None:
-    aborted = world.app.start(order, 1, custom_id="a")
+    aborted = world.start(order, 1, custom_id="a")
     world.app.abort(aborted, "not wanted")
-    (started,) = world.app.start_many(order, [[2]], custom_ids=["a"], ordered=ordered)
+    (started,) = world.start_many(order, [[2]], custom_ids=["a"], ordered=ordered)
     assert (started.was_there, started.error) == (False, None)
     world.pump()
     assert world.app.result(started.id, timeout=0) == [2, "somebody"]
@@ -109,7 +109,7 @@ def test_one_that_was_aborted_gives_up_its_custom_id(world: World, order: Any, o
 def test_a_type_that_is_disabled(world: World, order: Any, ordered: bool) -> None:
     world.store.database["processTypes"].update_one({"_id": "order"}, {"$set": {"disabled": {"reason": "x"}}})
     world.store.preferences.invalidate()
-    started = world.app.start_many(order, [[1], [2]], ordered=ordered)
+    started = world.start_many(order, [[1], [2]], ordered=ordered)
     assert isinstance(started[0].error, StartRefused)
     assert started[1].error is not None
     assert world.counts()["processes"] == 0
@@ -129,7 +129,7 @@ def test_a_type_that_is_disabled(world: World, order: Any, ordered: bool) -> Non
 )
 def test_bad_input_starts_nothing(world: World, order: Any, arguments: Any, custom_ids: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        world.app.start_many(order, arguments, custom_ids=custom_ids)
+        world.start_many(order, arguments, custom_ids=custom_ids)
     assert world.counts()["processes"] == 0
 
 
@@ -146,7 +146,7 @@ def test_a_reply_that_is_lost_once(world: World, order: Any, ordered: bool, done
         return real(*args, **kwargs)
 
     with patch.object(Processes, "insert_many", lost):
-        started = world.app.start_many(order, [[1], [2], [3]], custom_ids=["a", "b", "c"], ordered=ordered)
+        started = world.start_many(order, [[1], [2], [3]], custom_ids=["a", "b", "c"], ordered=ordered)
     assert [(one.was_there, one.error) for one in started] == [(False, None)] * 3
     world.pump()
     assert [world.app.result(one.id, timeout=0)[0] for one in started] == [1, 2, 3]
@@ -161,10 +161,9 @@ def test_the_database_is_away(world: World, order: Any, ordered: bool) -> None:
         patch.object(Processes, "insert_many", away),
         pytest.raises(ServerUnavailable, match="0 processes of type order are started, and those behind"),
     ):
-        world.app.start_many(order, [[1]], ordered=ordered)
+        world.start_many(order, [[1]], ordered=ordered)
 
 
-@pytest.mark.goes_on_beside
 def test_a_start_does_not_wait_for_what_follows_it(world: World, order: Any) -> None:
     started = [world.app.start(order, number) for number in range(5)]
     started += [one.id for one in world.app.start_many(order, [[number] for number in range(5)])]
@@ -175,13 +174,12 @@ def test_a_start_does_not_wait_for_what_follows_it(world: World, order: Any) -> 
     assert len([world.app.result(one, timeout=0) for one in started]) == 10
 
 
-@pytest.mark.goes_on_beside
 def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> None:
     world.app.start(order, 1)
     of_parent = world.app.registrar
     if (child := os.fork()) == 0:
         try:
-            of_parent._busy = True  # as it may be just when the fork is made: it goes on in the parent alone
+            of_parent._registering.acquire()  # as it may be just when the fork is made: the parent alone releases it
             world.app.start(order, 2)
             os._exit(0 if of_parent.wait(10) and world.app.registrar.wait(10) else 1)
         finally:
@@ -191,7 +189,6 @@ def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> Non
     assert world.counts()["decisions"] == 2
 
 
-@pytest.mark.goes_on_beside
 def test_what_cannot_be_registered_ends_nothing(world: World, order: Any) -> None:
     registrar = Registrar(world.app.resources)
     process = world.process(world.app.start(order, 1))

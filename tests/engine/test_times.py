@@ -51,7 +51,7 @@ def test_it_is_delayed_and_then_due(world: World, later: Any, options: Callable[
     def timed() -> Any:
         return later.options(**times).schedule(1)
 
-    process_id = world.app.start(world.app.process()(timed))
+    process_id = world.start(world.app.process()(timed))
     world.pump()
     delayed = the(world, "later")
     assert delayed.state is DecisionState.DELAYED
@@ -72,7 +72,7 @@ def test_a_time_that_has_come_does_not_delay(world: World, later: Any) -> None:
     def no_time() -> Any:
         return [later.options(eta=world.store.now()).schedule(1), later.options(delay=0).schedule(2)]
 
-    process_id = world.app.start(world.app.process()(no_time))
+    process_id = world.start(world.app.process()(no_time))
     world.pump()
     assert world.app.result(process_id, timeout=0) == [[1], [2]]
 
@@ -83,7 +83,7 @@ def test_a_delay_counts_from_when_the_task_is_ready(world: World, later: Any) ->
     def ready_first() -> Any:
         return later.options(delay=3600).schedule(step.schedule())
 
-    world.app.start(world.app.process()(ready_first))
+    world.start(world.app.process()(ready_first))
     world.pump(serve={"ready_first": world.app.actors["ready_first"]})
     assert the(world, "later").state is DecisionState.WAITING
     world.pump()
@@ -96,7 +96,7 @@ def test_a_delay_counts_from_when_the_task_is_ready(world: World, later: Any) ->
 def test_a_deadline_that_is_missing_does_not_bring_it_forward(world: World, later: Any, by: str) -> None:
     """Another program took it away: its time is known without."""
     when: dict[str, Any] = {"delay": DELAY} if by == "delay" else {"eta": world.store.now() + timedelta(seconds=DELAY)}
-    world.app.start(world.app.process("order")(lambda: later.options(**when).schedule(1)))
+    world.start(world.app.process("order")(lambda: later.options(**when).schedule(1)))
     world.pump()
     delayed = the(world, "later")
     update = {"q": {"_id": delayed.id}, "u": {"$unset": {"recoveryTime": 1}}}

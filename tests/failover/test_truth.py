@@ -47,7 +47,7 @@ def test_a_result_that_is_taken_back_was_told_to_nobody(failover: Failover) -> N
     def draw() -> str:
         return nonce()
 
-    process_id = failover.app.start(draw)
+    process_id = failover.world.start(draw)
     failover.stop_replication()
     lost = failover.finish_and_die("draw")
     assert lost.outcome is not None
@@ -70,7 +70,7 @@ def test_a_break_that_is_taken_back_was_told_to_nobody(failover: Failover) -> No
             raise ValueError("refused")
         return "paid"
 
-    process_id = failover.app.start(pay)
+    process_id = failover.world.start(pay)
     failover.stop_replication()
     failover.finish_and_die("pay")
     attempts.append("lost")
@@ -91,7 +91,7 @@ def test_an_end_of_a_process_that_is_on_its_way_is_not_told(failover: Failover, 
     @failover.app.process()
     def wait() -> None: ...
 
-    process_id = failover.app.start(wait)
+    process_id = failover.world.start(wait)
     failover.stop_replication()
     store = failover.world.store
     end = {
@@ -125,7 +125,7 @@ def test_two_attempts_are_never_mixed(failover: Failover) -> None:
         return [echo.schedule(word), echo.schedule(word)]
 
     with installed():
-        process_id = failover.app.start(twice)
+        process_id = failover.world.start(twice)
         failover.stop_replication()
         failover.finish_and_die("twice")
         failover.overdue("decisions")
@@ -154,7 +154,7 @@ def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> No
         return echo.schedule(nonce())
 
     with installed():
-        process_id = failover.app.start(once)
+        process_id = failover.world.start(once)
         failover.world.store.database["graphs"].delete_one({"_id": process_id})
         failover.stop_replication()
         failover.finish_and_die("once")
@@ -178,7 +178,7 @@ def test_a_start_that_is_not_acknowledged_runs_nothing(failover: Failover) -> No
         ran.append(1)
 
     failover.stop_replication()
-    starting = Background(lambda: failover.app.start(count))
+    starting = Background(lambda: failover.world.start(count))
     wait_until(lambda: _started_ago(failover) > A_WHILE, 20, "the primary's word, and time for an end of the start")
     failover.overdue("processes")
     scan(failover)
@@ -202,9 +202,9 @@ def test_a_custom_id_that_is_there_is_told_when_it_stays(failover: Failover) -> 
     def idle() -> None: ...
 
     failover.stop_replication()
-    first = Background(lambda: failover.app.start(idle, custom_id="one"))
+    first = Background(lambda: failover.world.start(idle, custom_id="one"))
     wait_until(lambda: failover.world.store.database["processes"].count_documents({}), 10, "the primary's word")
-    second = Background(lambda: failover.app.start(idle, custom_id="one"))
+    second = Background(lambda: failover.world.start(idle, custom_id="one"))
     assert not second.over(A_WHILE)
     failover.nodes.resume_replication()
     assert first.over(20) and second.over(20)
@@ -217,7 +217,7 @@ def test_an_accepted_end_whose_reply_was_lost_is_accepted_once_a_majority_has_it
     @failover.app.process()
     def idle() -> None: ...
 
-    failover.app.start(idle)
+    failover.world.start(idle)
     store = failover.world.store
     (document,) = store.database["decisions"].find()
     claimed = store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60)
@@ -244,7 +244,7 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
     @failover.app.process()
     def once() -> Any: ...
 
-    process_id = failover.app.start(once)
+    process_id = failover.world.start(once)
     failover.world.tell()
     store, applier = failover.world.store, failover.app.applier
     (document,) = store.database["decisions"].find()
@@ -283,7 +283,7 @@ def test_a_claim_that_goes_back_to_who_is_gone_is_requeued_once_more(failover: F
 
     store, claims = failover.world.store, []
     for _ in range(2):
-        failover.app.start(idle)
+        failover.world.start(idle)
     for document in store.database["decisions"].find():
         claims.append(store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60))
     ended, lost = claims
@@ -322,7 +322,7 @@ def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> Non
         return echo.schedule("a word")
 
     with by_message_only():
-        process_id = failover.app.start(once)
+        process_id = failover.world.start(once)
         failover.world.take_one("once")
     store, database = failover.world.store, failover.world.store.database
     (child,) = failover.world.decisions(process_id).keys() - {"start"}
@@ -371,7 +371,7 @@ def test_a_large_value_that_a_majority_does_not_have_yet_is_waited_for(failover:
     @failover.app.process()
     def idle() -> None: ...
 
-    failover.app.start(idle)
+    failover.world.start(idle)
     store = failover.world.store
     (document,) = store.database["decisions"].find()
     failover.stop_replication()

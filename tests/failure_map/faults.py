@@ -495,7 +495,7 @@ FAULTS = (
 def begin(world: World, fault: Fault) -> Broken:
     """A process of the fault's kind, brought to its stage and untouched since; all its queues are polled."""
     arguments = [3] if fault.process == "order" else []
-    process_id = world.app.start(fault.process, *arguments)
+    process_id = world.start(fault.process, *arguments)
     broken = Broken(world, process_id)
     if fault.stage == "ended":
         world.pump()

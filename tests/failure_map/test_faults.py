@@ -191,7 +191,7 @@ def broken_at_first(world: World) -> str:
             raise ValueError("at first")
         return "done"
 
-    process_id = world.app.start(fragile)
+    process_id = world.start(fragile)
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN
     return process_id
 
@@ -223,7 +223,7 @@ def test_what_nobody_can_tell_any_more_breaks_the_process(world: World) -> None:
     def large() -> Any:
         return world.app.actors["report"].options(delay=3600).schedule("x" * 5000)
 
-    process_id = world.app.start(large)
+    process_id = world.start(large)
     world.pump()
     broken = Broken(world, process_id)
     decision = broken.decision("report")

@@ -111,7 +111,7 @@ def done(world: World) -> list[str]:
 
 
 def test_a_task_that_nobody_waits_for_is_done_before_the_end(world: World, done: list[str]) -> None:
-    broken = Broken(world, world.app.start("aside"))
+    broken = Broken(world, world.start("aside"))
     with by_message_only():
         world.pump(serve={"aside": world.app.actors["aside"]})
         gone = {f"{field}.{broken.task('note')}": 1 for field in ("notFinished", "links")}
@@ -198,7 +198,7 @@ def test_the_end_of_a_single_task_asks_for_nothing_more(world: World) -> None:
     with patch.object(Decisions, "count", counted):
         assert world.run(world.app.process("single")(lambda: "done")) == "done"
         assert asked == []
-        order = world.app.start("order", 3)
+        order = world.start("order", 3)
         assert world.bring_to_end(order).result == RESULT
     assert asked == [order]
 

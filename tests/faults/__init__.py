@@ -11,5 +11,6 @@ A plan is given fault by fault or drawn from a seed; `Plan.told` says what befel
 from tests.faults.course import Course
 from tests.faults.layer import installed, reach, under
 from tests.faults.plan import Died, Fault, Kind, Plan
+from tests.faults.threads import threads_held
 
-__all__ = ["Course", "Died", "Fault", "Kind", "Plan", "installed", "reach", "under"]
+__all__ = ["Course", "Died", "Fault", "Kind", "Plan", "installed", "reach", "threads_held", "under"]

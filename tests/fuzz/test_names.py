@@ -74,7 +74,7 @@ def test_names_are_shown_as_they_are(
         for collection in ("workers", "actors", "processTypes", "markers", "savedSearches"):
             world.store.database[collection].delete_many({})
         world._told = 0
-        started = world.app.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw)[:500])
+        started = world.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw)[:500])
         world.pump()
         spoil(world, draw)
         for command in commands(started):

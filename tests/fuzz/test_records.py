@@ -107,7 +107,7 @@ def world(emptied: Settings) -> World:
 
 def start(world: World) -> str:
     """A process whose first task is finished, whose second is queued, and whose third waits."""
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     with by_message_only():
         world.take_one("order")
     return process_id

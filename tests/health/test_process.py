@@ -26,7 +26,7 @@ def process_id(world: World) -> str:
         return world.app.actors["add"].schedule(1, 2)
 
     world.tell()
-    return world.app.start(sum_up)
+    return world.start(sum_up)
 
 
 def change(world: World, collection: str, key: str, **fields: Any) -> None:
@@ -259,7 +259,7 @@ NO_JSON: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("collection", "rest", "field"), NO_JSON)
 def test_a_text_that_is_no_json(world: World, collection: str, rest: str, field: str) -> None:
     """No rule reads values; who asks for one process is told."""
-    process_id = world.app.start(world.app.process("order")(lambda: "done"))
+    process_id = world.start(world.app.process("order")(lambda: "done"))
     world.pump()
     assert look(world.app.resources, process_id).findings == ()
     key = f"{process_id}{rest}"

@@ -59,7 +59,7 @@ class Counted(World):
     def started(self, **preferences: Any) -> str:
         """A process that waits for a worker."""
         self.app.process("order", **preferences)(lambda: self.task())
-        self.process_id = self.app.start("order")
+        self.process_id = self.start("order")
         self.tell()
         return self.process_id
 
@@ -454,7 +454,7 @@ def a_start_meets_a_marker(world: Counted) -> Iterator[None]:
     world.run()
     yield
     with suppress(StartRefused):
-        world.app.start("order")
+        world.start("order")
 
 
 @moves({"starts_refused reason=DISABLED type=order": 1})
@@ -463,7 +463,7 @@ def a_type_is_disabled(world: Counted) -> Iterator[None]:
     ProcessTypeOverrides(world.app.resources).disable("order", "a test")
     yield
     with suppress(StartRefused):
-        world.app.start("order")
+        world.start("order")
 
 
 @moves({"operations operation=restart": 1})
@@ -535,6 +535,7 @@ def test_what_tells_of_it_is_counted_and_nothing_else(emptied: Settings, name: s
 def test_how_long_a_process_took(emptied: Settings, set_running: timedelta | None, seconds: float) -> None:
     """From its start, or from when it was last set running again; in days, since it may take months."""
     world = Counted(emptied)
+    world.task = world.app.actor("pay")(lambda: 1).schedule
     world.started()
     now = world.store.now()
     times = {"startedAt": now - timedelta(days=3)} | ({"restartedAt": now - set_running} if set_running else {})

@@ -19,14 +19,13 @@ from unittest.mock import patch
 import pytest
 
 from recovery import Settings
-from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.records import Decision, DecisionState, ErrorInfo, RetryState, TaskLimit
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.scan import ahead
 from recovery.store import Finished, schema
 from tests import world
-from tests.faults import Died, Fault, Kind, Plan, installed, under
+from tests.faults import Died, Fault, Kind, Plan, installed, threads_held, under
 from tests.model import protocol
 from tests.model.protocol import MAX_PASS, World
 from tests.model.tied import (
@@ -290,11 +289,8 @@ def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
     by chance, and at all of them in a long run."""
     by_message = way == "by message"
     # One step at a time, so that it is known which of them changed something.
-    one_thread = (
-        patch.object(Applier, "_start_flusher", lambda _: None),
-        patch.object(ahead, "ThreadPoolExecutor", Here),
-    )
-    with one_thread[0], one_thread[1], by_message_only() if by_message else nullcontext():
+    one_thread = patch.object(ahead, "ThreadPoolExecutor", Here)
+    with threads_held(), one_thread, by_message_only() if by_message else nullcontext():
         whole = _cut_off(emptied, known, fails, Plan())
         taken = {name for name, _ in whole}
         assert not STEPS.keys() - taken - _not_taken(fails, by_message), "steps that nothing took"
@@ -321,7 +317,7 @@ def _cut_off(
     with installed(trace.step):
         try:
             with under(plan):
-                doomed.app.start("parent")
+                doomed.start("parent")
                 doomed.pump("doomed#1")
                 if fails.endswith("at first"):
                     _bring_on(doomed)  # over the delay

@@ -87,11 +87,11 @@ class Ordering(World):
 
     def orders(self, count: int) -> list[str]:
         """Processes that run, with a task queued."""
-        return [self.app.start("order", number) for number in range(count)]
+        return [self.start("order", number) for number in range(count)]
 
     def refunds(self, count: int) -> list[str]:
         """Processes that are broken."""
-        started = [self.app.start("refund", number + 1) for number in range(count)]
+        started = [self.start("refund", number + 1) for number in range(count)]
         for process_id in started:
             assert self.bring_to_end(process_id).state is ProcessState.BROKEN
         return started

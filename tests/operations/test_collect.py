@@ -127,7 +127,7 @@ def test_what_a_schedule_may_still_ask_for_stays(world: Ordering) -> None:
 def test_an_export_is_written_first_and_read_back(
     world: Ordering, tmp_path: Path, export_format: ExportFormat | None
 ) -> None:
-    over = [world.end_of(world.app.start("order", 4, custom_id=f"o{n}", labels={"n": str(n)})) for n in range(5)]
+    over = [world.end_of(world.start("order", 4, custom_id=f"o{n}", labels={"n": str(n)})) for n in range(5)]
     at_rest(world, *over)
     long_ago(world)
     before = records(world)
@@ -139,7 +139,7 @@ def test_an_export_is_written_first_and_read_back(
     assert all(file.stat().st_mode & 0o077 == 0 for file in files), "they hold arguments and results"
     lines = [line for file in files for line in lines_of(file)]
     assert [json.loads(line)["process"]["_id"] for line in lines] == sorted(over)
-    taken = world.app.start("order", 9, custom_id="o0")
+    taken = world.start("order", 9, custom_id="o0")
     assert read_back(world.app.resources, files) == (5, 0)
     assert read_back(world.app.resources, files) == (0, 5), "once is enough"
     after = records(world)
@@ -188,7 +188,7 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
     """Whoever is paused in the midst of a removal goes on once others have ended it, and the process is back: as it
     was, done again, and just being removed again."""
     world.broken = False
-    over = world.end_of(world.app.start("refund", 4, custom_id="r"))
+    over = world.end_of(world.start("refund", 4, custom_id="r"))
     at_rest(world, over)
     (file, removals) = (tmp_path / "kept.jsonl", world.store.removals)
     file.write_text(next(iter(world.store.exports.wholes([over]))).line())
@@ -244,7 +244,7 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
 
 def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     """One round trip for hundreds; those that are there, twice in it, or whose custom id is taken hold up none."""
-    taken = world.app.start("order", 4, custom_id="c7")
+    taken = world.start("order", 4, custom_id="c7")
     before = world.counts()["processes"]
     lines = [made(number, customId=f"c{number}") for number in range(1200)]
     file = tmp_path / "many.jsonl"
@@ -372,7 +372,7 @@ def test_what_is_broken_is_not_removed_whoever_asks(world: Ordering) -> None:
 
 
 def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Ordering) -> None:
-    key = world.end_of(world.app.start("order", 4, custom_id="o1"))
+    key = world.end_of(world.start("order", 4, custom_id="o1"))
     at_rest(world, key)
     seen = world.process(key)
     assert world.store.removals.begin([(key, seen.epoch + 1)], 60) == []
@@ -382,7 +382,7 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
     assert (now.removing, now.custom_id, now.former_custom_id) == (True, None, "o1")
     life = Life(epoch=0, state=seen.state, by="me", reason="late", ended_at=world.store.now())
     assert not world.store.redos.begin(now, life, ["start"], 60), "it was seen before it was to be removed"
-    assert world.app.start("order", 4, custom_id="o1") != key
+    assert world.start("order", 4, custom_id="o1") != key
 
 
 @pytest.mark.parametrize(

@@ -172,12 +172,12 @@ def test_the_very_plan_that_was_shown_is_run(world: Ordering) -> None:
     """What matches since then is left alone, and so is what is no longer as it was shown."""
     first = world.orders(3)
     planned = world.bring_on(world.ask("abort", "type:order"))
-    later = world.app.start("order", 9)
+    later = world.start("order", 9)
     world.pump(serve={})
     world.app.abort(first[0], "by somebody else")
     ended = world.bring_to_end(first[1])
     assert ended.state is ProcessState.FINISHED and world.process(later).state is ProcessState.FINISHED
-    again = world.app.start("order", 10)
+    again = world.start("order", 10)
     operations.apply(world.app.resources, planned.id)
     done = world.bring_on(planned)
     results = world.results(done)

@@ -43,7 +43,7 @@ def world(emptied: Settings) -> World:
 
 
 def start(world: World) -> str:
-    return world.app.start("pyramid", [1, 2, 3], custom_id="the one")
+    return world.start("pyramid", [1, 2, 3], custom_id="the one")
 
 
 @pytest.mark.parametrize("at", START)
@@ -108,7 +108,7 @@ def chain_cut_off(world: World, process_id: str, at: str, skipped: int) -> None:
 )
 def test_chain_cut_off(world: World, at: str, skipped: int) -> None:
     """Whoever schedules the steps finishes one and claims the next in one go; cut off at the first, second, third."""
-    chain_cut_off(world, world.app.start("chain", 5), at, skipped)
+    chain_cut_off(world, world.start("chain", 5), at, skipped)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_chain_cut_off(world: World, at: str, skipped: int) -> None:
 )
 def test_chain_cut_off_that_another_scheduled(world: World, at: str, skipped: int) -> None:
     """Who got the first step by a message reads the next one when it claims it."""
-    process_id = world.app.start("chain", 5)
+    process_id = world.start("chain", 5)
     world.pump(serve={"chain": world.app.actors["chain"]})
     chain_cut_off(world, process_id, at, skipped)
 

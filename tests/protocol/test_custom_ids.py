@@ -26,7 +26,7 @@ def world(emptied: Settings) -> World:
 
 def brought_to(world: World, state: ProcessState) -> str:
     # No text can be squared.
-    process = world.app.start("pyramid", ["one"] if state is BROKEN else ARGUMENTS, custom_id=NAME)
+    process = world.start("pyramid", ["one"] if state is BROKEN else ARGUMENTS, custom_id=NAME)
     if state is ABORTED:
         world.app.abort(process, "ordered twice")
     else:
@@ -35,7 +35,7 @@ def brought_to(world: World, state: ProcessState) -> str:
 
 
 def start(world: World) -> str:
-    return world.app.start("pyramid", ARGUMENTS, custom_id=NAME, if_exists="new_after_end")
+    return world.start("pyramid", ARGUMENTS, custom_id=NAME, if_exists="new_after_end")
 
 
 @pytest.mark.parametrize(

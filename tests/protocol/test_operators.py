@@ -89,7 +89,7 @@ class World(harness.World):
 
     def broken(self) -> str:
         self.fails(True)
-        process_id = self.app.start("sale")
+        process_id = self.start("sale")
         self.until(process_id, ProcessState.BROKEN)
         self.fails(False)
         return process_id
@@ -126,7 +126,7 @@ def ends_right(world: World, process_id: str) -> None:
 @pytest.mark.parametrize("at", BREAK)
 def test_break_cut_off(world: World, at: str) -> None:
     world.fails(True)
-    process_id = world.app.start("sale")
+    process_id = world.start("sale")
     # Of the finished ones the first is that of the start.
     world.dies(at, lambda doomed: doomed.pump("doomed#1"), skipped=1 if "finish" in at else 0)
     world.until(process_id, ProcessState.BROKEN)
@@ -205,7 +205,7 @@ def test_abort_cut_off(world: World, at: str, whom: str) -> None:
     if state is ProcessState.BROKEN:
         process_id = world.broken()
     else:
-        process_id = world.app.start("sale")
+        process_id = world.start("sale")
         world.pump(serve={"sale": world.app.actors["sale"]})
     world.dies(at, lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
     if person:
@@ -217,7 +217,7 @@ def test_abort_cut_off(world: World, at: str, whom: str) -> None:
 
 
 def test_abort_cut_off_before_its_commit_point(world: World) -> None:
-    process_id = world.app.start("sale")
+    process_id = world.start("sale")
     world.dies("Aborts.end:before", lambda doomed: doomed.app.abort(process_id, "no longer wanted"))
     ends_right(world, process_id)
 

@@ -34,7 +34,7 @@ def world(emptied: Settings) -> World:
 )
 def test_cut_off(world: World, step: str, when: str, actor: str) -> None:
     at = f"{step}:{when}"
-    process_id = world.app.start("pyramid", [1, 2, 3])
+    process_id = world.start("pyramid", [1, 2, 3])
     world.bring_to_end(process_id)
     (task,) = (key for key, one in world.decisions(process_id).items() if one.actor == actor)
     # Of the first links the preview is made.
@@ -47,7 +47,7 @@ def test_cut_off(world: World, step: str, when: str, actor: str) -> None:
 
 
 def test_cut_off_before_its_commit_point(world: World) -> None:
-    process_id = world.app.start("pyramid", [1, 2, 3])
+    process_id = world.start("pyramid", [1, 2, 3])
     before = world.bring_to_end(process_id)
     world.dies("Redos.begin:before", lambda doomed: redo_process(doomed.app.resources, process_id, "why"))
     assert world.process(process_id) == before
@@ -57,7 +57,7 @@ def test_cut_off_before_its_commit_point(world: World) -> None:
 
 def test_two_at_once_and_a_scanner(world: World) -> None:
     """Of two who begin it at once one does; both carry it out, as does who comes by."""
-    process_id = world.app.start("pyramid", [1, 2, 3])
+    process_id = world.start("pyramid", [1, 2, 3])
     world.bring_to_end(process_id)
     world.dies("Redos.move:before", lambda doomed: redo_process(doomed.app.resources, process_id, "why"))
     world.dies("Redos.set_graph:before", lambda doomed: wait_until(lambda: doomed.scan() or False, 10, "its deadline"))
@@ -68,7 +68,7 @@ def test_two_at_once_and_a_scanner(world: World) -> None:
 
 def of_epoch_2(world: World, at: str | None) -> str:
     """A process that is done again for the second time, or is about to be: cut off there."""
-    process_id = world.app.start("pyramid", [1, 2, 3])
+    process_id = world.start("pyramid", [1, 2, 3])
     world.bring_to_end(process_id)
     redo_process(world.app.resources, process_id, "why")
     world.bring_to_end(process_id)

@@ -34,7 +34,7 @@ def actors(world: World) -> None:
 
 @pytest.fixture
 def process_id(world: World) -> str:
-    return world.app.start("order")
+    return world.start("order")
 
 
 def run(world: World, *actors: str) -> None:
@@ -138,7 +138,7 @@ def test_what_is_finished_by_now_is_not_put_back(world: World, process_id: str) 
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: int) -> None:
-    process_ids = [world.app.start("order") for _ in range(count)]
+    process_ids = [world.start("order") for _ in range(count)]
     run(world, "order")
     world.store.database["graphs"].delete_many({})
     findings, around = diagnose(world, *process_ids)
@@ -152,7 +152,7 @@ def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: in
 def test_of_large_processes_few_are_held_in_memory_at_once(
     world: World, process_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process_ids = [process_id, *(world.app.start("order") for _ in range(4))]
+    process_ids = [process_id, *(world.start("order") for _ in range(4))]
     run(world, "order")
     tasks = len(world.decisions(process_id))
     world.store.database["graphs"].delete_many({})
@@ -177,7 +177,7 @@ def test_what_a_repair_does_not_need_is_not_read(world: World, lost: str) -> Non
     take = world.app.actor("take")(lambda text: text)
     measure = world.app.actor("measure")(lambda text: len(text))
     world.app.process("large")(lambda text: measure.schedule(take.schedule(text)))
-    process_id = world.app.start("large", "x" * size)
+    process_id = world.start("large", "x" * size)
     run(world, "large", *(["take"] if lost == "decision" else []))
     of_it = {"_id": record_id(process_id, task(world, process_id, "take"))}
     if lost == "decision":  # and with it that it had ended
@@ -201,7 +201,7 @@ def asked(world: World) -> int:
 def test_one_damaged_process_does_not_hold_up_the_others(
     world: World, caplog: pytest.LogCaptureFixture, process_id: str
 ) -> None:
-    other = world.app.start("order")
+    other = world.start("order")
     run(world, "order")
     around = diagnose(world, process_id, other)[1]
     world.store.database["graphs"].delete_many({})
@@ -312,7 +312,7 @@ def risky(world: World) -> str:
     actors = world.app.actors
     bad = world.app.actor("bad")(lambda: 1 / 0)
     world.app.process("risky")(lambda: actors["gather"].schedule([actors["part"].schedule(1), bad.schedule()]))
-    process_id = world.app.start("risky")
+    process_id = world.start("risky")
     run(world, "risky")
     return process_id
 

@@ -59,7 +59,7 @@ def found(world: World, process_id: str) -> list[str]:
 
 
 def of_tasks(world: World) -> str:
-    return world.bring_to_end(world.app.start("order")).id
+    return world.bring_to_end(world.start("order")).id
 
 
 def after_a_restart(world: World) -> str:
@@ -71,7 +71,7 @@ def after_a_restart(world: World) -> str:
 
 
 def as_a_whole(world: World) -> str:
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     error = ErrorInfo(kind="ProcessTimeout", message="the process was not done in time")
     assert break_process(world.app.resources, process_id, 0, error)
     return process_id
@@ -80,7 +80,7 @@ def as_a_whole(world: World) -> str:
 def for_lost_records(world: World) -> str:
     """Given up: its start's decision is gone, and with it what it scheduled."""
     world.refused = False  # type: ignore[attr-defined]
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     with by_message_only():
         world.take_one("order")
         world.take_one("pay")
@@ -123,7 +123,7 @@ def test_one_of_two(world: World) -> None:
 def test_broken_by_another_program(world: World) -> None:
     """Nobody has kept why: it is listed for that, and can be restarted."""
     world.refused = False  # type: ignore[attr-defined]
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.store.database["processes"].update_one(
         {"_id": process_id}, {"$set": {"state": "broken"}, "$unset": {"recoveryTime": 1}}
     )

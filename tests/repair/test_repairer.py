@@ -178,7 +178,7 @@ def test_nothing_found_is_nothing_done(repairer: Repairer, world: World) -> None
 def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """As where another program eats from the queue: no outage, and nothing that more repairs would mend."""
     world.app.process("order")(lambda: "done")
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     world.tell()
     repairer = Repairer(world.app.resources, world.app.applier)
     for loss in range(1, LOSSES_WITHOUT_DELAY + 3):

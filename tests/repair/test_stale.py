@@ -30,7 +30,7 @@ def order(number: int) -> int:
 def test_what_waits_behind_them_is_next(world: World) -> None:
     process = world.app.process()(order)
     push_stale(world, 2 * stale.PORTION + 500)
-    started = world.app.start(process, 1)
+    started = world.start(process, 1)
     assert drop_stale(world.app.resources, "order") == 2 * stale.PORTION + 500
     assert world.redis.llen("order") == 1
     assert world.pump() == 1
@@ -39,11 +39,11 @@ def test_what_waits_behind_them_is_next(world: World) -> None:
 
 def test_what_somebody_waits_for_stays_in_its_place(world: World) -> None:
     process = world.app.process()(order)
-    first = world.app.start(process, 1)
+    first = world.start(process, 1)
     push_stale(world, 30)
     world.redis.lpush("order", "no message of ours", '{"headers": {"id": "another program\'s"}}', b"\xff\x80")
     push_stale(world, 30)
-    second = world.app.start(process, 2)
+    second = world.start(process, 2)
     before = world.redis.lrange("order", 0, -1)
     assert drop_stale(world.app.resources, "order") == 60
     left = world.redis.lrange("order", 0, -1)
@@ -78,7 +78,7 @@ def test_a_cut_while_they_are_judged_puts_them_back(world: World, monkeypatch: p
 def test_where_few_are_stale_none_is_taken_out(world: World) -> None:
     process = world.app.process()(order)
     for number in range(5):
-        world.app.start(process, number)
+        world.start(process, number)
     push_stale(world, 2)
     before = world.redis.lrange("order", 0, -1)
     assert drop_stale(world.app.resources, "order") == 0
@@ -86,7 +86,7 @@ def test_where_few_are_stale_none_is_taken_out(world: World) -> None:
 
 
 def test_a_message_of_a_pass_before_is_stale(world: World) -> None:
-    process_id = world.app.start(world.app.process()(order), 1)
+    process_id = world.start(world.app.process()(order), 1)
     decision = world.decisions(process_id)["start"]
     world.app.resources.broker.push([Queued(decision.id, "order", new_pass(), datetime.now(UTC))])
     assert drop_stale(world.app.resources, "order") == 1
@@ -94,7 +94,7 @@ def test_a_message_of_a_pass_before_is_stale(world: World) -> None:
 
 
 def test_those_of_an_aborted_process_are_stale(world: World) -> None:
-    process_id = world.app.start(world.app.process()(order), 1)
+    process_id = world.start(world.app.process()(order), 1)
     world.app.abort(process_id, "not wanted any more")
     assert drop_stale(world.app.resources, "order") == 1
 
@@ -102,6 +102,6 @@ def test_those_of_an_aborted_process_are_stale(world: World) -> None:
 def test_a_line_of_what_is_wanted_is_looked_at_once(world: World) -> None:
     process = world.app.process()(order)
     for number in range(3):
-        world.app.start(process, number)
+        world.start(process, number)
     assert drop_stale(world.app.resources, "order") == 0
     assert world.pump() == 3

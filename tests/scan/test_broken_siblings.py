@@ -52,7 +52,7 @@ class Shop(World):
 
     def broken(self) -> Broken:
         """A process that is broken, and whose sibling tasks wait for workers."""
-        process_id = self.app.start("order")
+        process_id = self.start("order")
         with by_message_only():
             self.pump(serve={name: actor for name, actor in self.app.actors.items() if name != "pick"})
         assert self.process(process_id).state is ProcessState.BROKEN

@@ -36,7 +36,7 @@ def test_one_record_that_can_not_be_read(
     world: World, kind: type[Scanner[Any]], collection: str, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     world.app.process("order")(lambda: "done")
-    damaged, sound = world.app.start("order"), world.app.start("order")
+    damaged, sound = world.start("order"), world.start("order")
     database, past = world.store.database, world.store.now() - timedelta(days=1)
     key = damaged if collection != "decisions" else f"{damaged}/start"
     database.command(

@@ -202,7 +202,7 @@ def test_a_task_that_always_hangs_ends_after_so_many_attempts(world: World) -> N
     def hangs() -> None:
         raise Died  # as if the worker was killed: the attempt just ends
 
-    process_id = world.app.start(hangs)
+    process_id = world.start(hangs)
     attempts: list[str] = []
 
     def ended() -> bool:

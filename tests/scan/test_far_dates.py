@@ -53,7 +53,7 @@ def pair(world: World) -> Iterator[tuple[str, str]]:
     limits: dict[str, Any] = {"task_timeout": 7200.0, "process_timeout": 7200.0}
     world.app.process("order", **limits, force_finish_after_task_timeout=True)(lambda: "done")
     world.tell()
-    ids = world.app.start("order"), world.app.start("order")
+    ids = world.start("order"), world.start("order")
     past = world.store.now() - timedelta(hours=1)
     times = {"processes": ["startedAt"], "graphs": ["touchedAt"], "decisions": ["enqueuedAt", "queuedAt"]}
     for name, fields in times.items():

@@ -34,7 +34,7 @@ def delayed(world: World) -> str:
         return later.options(delay=3600.0).schedule()
 
     later = world.app.actor("later")(lambda: None)
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.pump()
     world.store.database["decisions"].update_many({"state": {"$ne": "delayed"}}, {"$unset": {"recoveryTime": ""}})
     return next(one.id for one in world.decisions(process_id).values() if one.state == "delayed")

@@ -45,7 +45,7 @@ def actors(world: World) -> None:
 
 def started(world: World, *, steps: int = 0) -> str:
     """A process `steps` messages into its life, which nobody has touched for a day."""
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     for _ in range(steps):
         world.pump(serve={"order": world.app.actors["order"]})
     world.redis.flushdb()

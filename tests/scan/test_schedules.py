@@ -507,7 +507,7 @@ def test_cut_off_between_the_clearing_and_the_enabling_it_is_enabled(world: Worl
 def test_the_marker_of_another_process_refuses_slots_and_disables_nothing(world: World) -> None:
     """Of the same type and key, which somebody else started."""
     make(world)
-    process_id = world.app.start("nightly")
+    process_id = world.start("nightly")
     other = world.store.processes.get_committed_brief(process_id)
     assert other is not None
     break_off(world.app.resources, other, ErrorInfo(kind="E", message="m", code=40000), restarts=0)
@@ -578,7 +578,7 @@ def test_the_marker_of_another_process_is_not_taken_for_that_of_an_instance(worl
     make(world, retry_across_count=5)
     scan(world)
     fail(world, RETRIABLE)
-    other = world.store.processes.get_committed_brief(world.app.start("nightly"))
+    other = world.store.processes.get_committed_brief(world.start("nightly"))
     assert other is not None
     break_off(world.app.resources, other, ErrorInfo(kind="E", message="m", code=40000), restarts=0)
     due(world)

@@ -36,7 +36,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def start(world: World, function: Any = lambda: "done", **settings: Any) -> str:
     process = world.app.process("add", **settings)(function)
     world.tell()
-    return world.app.start(process)
+    return world.start(process)
 
 
 def found(world: World, name: str, expected: dict[Rule, int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -22,26 +22,25 @@ from pymongo import WriteConcern
 from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
-from recovery.engine import Applier, Batches, Ended, Registrar, Resources, Slot
+from recovery.engine import Applier, Batches, Resources, Slot
 from recovery.engine.actors.context import current
 from recovery.engine.lifecycle import attempt, batches, hand
 from recovery.engine.lifecycle.batches import Hints
 from recovery.engine.lifecycle.hand import Hand, Relieve, Watch
 from recovery.engine.lifecycle.pace import Pace
-from recovery.engine.lifecycle.registering import register_now
 from recovery.engine.operations.abort import abort_process
 from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process, restart_selected
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import Kept, MessageId, parse_id
-from recovery.records import Decision, Process, Worker
+from recovery.records import Worker
 from recovery.records.ids import holder
 from recovery.repair import Repairer
 from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
 from recovery.store import Selection, Store, schema
-from tests.faults import installed, reach
+from tests.faults import installed, reach, threads_held
 from tests.faults.layer import Told, pause
 from tests.scan.making import silent_workers
 from tests.stateful.passing import Passing
@@ -71,16 +70,11 @@ WAITS = "Applier.flush"
 
 
 class Still(Applier):
-    """An applier whose background thread the test is: it calls `flush`."""
-
-    def _start_flusher(self) -> None:
-        pass
-
-    def submit_beside(self, ended: Ended) -> Decision | None:
-        return self.submit(ended)
+    """An applier whose background threads the test is: it calls `flush`, one step of a process at a time."""
 
     def flush(self) -> None:
-        while self._flushing.locked():  # by a step of the same process that pauses: so does this one
+        # By a step of the same process that pauses: so does this one.
+        while self._flushing.locked() or self._at_beside.locked():
             pause(WAITS)
         super().flush()
 
@@ -165,8 +159,11 @@ class Cluster:
         return [told for text in texts if (told := parse_id(json.loads(text)["headers"]["id"])) is not None]
 
     def start(self, program: Any, custom_id: str, kind: str = PROCESS, if_exists: Any = "return") -> str:
-        """A client asks for a process."""
-        return make_app(self.settings).start(kind, program, custom_id=custom_id, if_exists=if_exists)
+        """A client asks for a process, and registers it before it does anything else."""
+        app = make_app(self.settings)
+        process_id = app.start(kind, program, custom_id=custom_id, if_exists=if_exists)
+        app.registrar.flush()
+        return process_id
 
     def processes(self) -> list[str]:
         """All of them, in the order of their starts."""
@@ -282,11 +279,6 @@ def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> 
     return app
 
 
-def _register(registrar: Registrar, some: Sequence[Process]) -> None:
-    """What was started is registered at once, by who started it."""
-    register_now(registrar._resources, some)
-
-
 class _Inline:
     """Stands for a thread pool: what is submitted is done at once, by who submits it."""
 
@@ -325,9 +317,9 @@ class _Reported(logging.Handler):
 def held_still(told: Told | None = None) -> Iterator[list[str]]:
     """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
 
-    What is replaced, beside the applier's threads (`Still`): that which registers starts, the pool that hands a page
-    over, the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses,
-    and the breaker, which goes by a clock that nobody stops. So does the time in which settings have to be read: a
+    What is replaced, beside the threads of appliers and registrars (`threads_held`): the pool that hands a page over,
+    the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and the
+    breaker, which goes by a clock that nobody stops. So does the time in which settings have to be read: a
     machine that stands still for seconds is no fault that was planned.
     """
     tries = itertools.count(step=7)
@@ -335,6 +327,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     level, propagates = logger.level, logger.propagate
     with ExitStack() as still:
         still.enter_context(installed(told))
+        still.enter_context(threads_held())
         still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
         still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
@@ -342,7 +335,6 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
         still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
-        still.enter_context(patch.object(Registrar, "add", _register))
         still.enter_context(patch.object(batches, "GO_ON_FOR", 1e9))
         still.enter_context(patch.object(hand, "LONGEST", 1e9))
         still.enter_context(patch.object(hand, "SLOW", -1.0))

@@ -263,12 +263,14 @@ def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster
 @pytest.mark.parametrize("change", [{"notFinished.other": 1}, {"epoch": 1}])
 def test_a_process_is_not_ended_whose_graph_says_that_more_is_to_be_done(cluster: Cluster, change: Any) -> None:
     alone(cluster)
-    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "Graphs.complete_alone"))
+    member = cluster.member()
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "Graphs.complete_alone"))
     assert not slot.over
     finished = [one["_id"] for one in cluster.database["decisions"].find({"state": "finished"}).sort("_id", 1)]
     spoilt = finished[-1].partition("/")[0]
     cluster.database["graphs"].update_one({"_id": spoilt}, {"$set": change})
     slot.finish()
+    member.applier.flush()
     states = {one["_id"]: one["state"] for one in cluster.database["processes"].find()}
     assert states.pop(spoilt) == "running"
     assert set(states.values()) == {"finished"}

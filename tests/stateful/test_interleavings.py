@@ -312,6 +312,7 @@ def test_a_task_that_kills_its_workers_is_given_up_and_told_of(cluster: Cluster)
     cluster.app.process("deadly", worker_timeout=WORK, max_work_timeouts=3)(lambda: pytest.fail("it does not run"))
     cluster.tell()
     process_id = cluster.app.start("deadly")
+    cluster.app.registrar.flush()
     repaired = []
     for _ in range(3):
         working(cluster, "after Decisions.claim").die()

@@ -113,7 +113,7 @@ def live(world: World) -> None:
     def late() -> Any:
         return hang.schedule()
 
-    broken, aborted, timed_out = app.start(order, 1), app.start(order, 2, custom_id="two"), app.start(late)
+    broken, aborted, timed_out = world.start(order, 1), world.start(order, 2, custom_id="two"), world.start(late)
     world.pump(serve={name: actor for name, actor in app.actors.items() if name != "hang"})
     with pytest.raises(ProcessBroken):
         app.result(broken, timeout=5)
@@ -245,7 +245,7 @@ def test_of_every_query_that_says_so_it_is_tried() -> None:
 @pytest.mark.parametrize("told", [False, True])
 def test_whole_processes_are_read_as_a_majority_has_them_for_people(listened: World, told: bool) -> None:
     """Repairs compare and set, and read what there is now."""
-    process_id = listened.app.start(listened.app.process("order")(lambda: 1))
+    process_id = listened.start(listened.app.process("order")(lambda: 1))
     commands.sent = []
     assert list(listened.store.snapshot_pages([process_id], committed=told, thorough=[process_id] if told else ()))
     found = [command for kind, _, command in commands.sent if kind == "find"]
@@ -278,7 +278,7 @@ def test_a_fan_out_whatever_the_cluster_says(majority_by_default: Settings) -> N
     def squares() -> Any:
         return [square.schedule(number) for number in range(30)]
 
-    process_id = world.app.start(squares)
+    process_id = world.start(squares)
     while world.pump():
         pass
     assert world.app.result(process_id, timeout=5) == [number * number for number in range(30)]

@@ -148,14 +148,14 @@ def test_all_do_what_they_are_for(come_as: As) -> None:
     schema.create(operator.store.database)
     schema.create(worker.store.database)  # all is there: no right to create anything is needed
     worker.tell()
-    fine, bad = client.app.start("order", 1, 2, 3), client.app.start("order", 1, -2)
+    fine, bad = client.start("order", 1, 2, 3), client.start("order", 1, -2)
     assert set(operator.counts().values()) == {2}, "both starts are registered as a whole"
     assert worker.bring_to_end(fine).state == "finished"
     assert worker.bring_to_end(bad).state == "broken"
     assert client.app.result(fine, timeout=0) == 6
     with pytest.raises(StartRefused):
-        client.app.start("order", 3, 4)
-    assert client.app.start("order", 3, 4, 5)
+        client.start("order", 3, 4)
+    assert client.start("order", 3, 4, 5)
     assert [marker.id for marker in reader.store.markers.all()] == ["order/2"]
     clear_marker(operator.app.resources, "order/2", "a test")
     types = ProcessTypeOverrides(operator.app.resources)
@@ -243,37 +243,37 @@ def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_
     operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
     schema.create(operator.store.database)
     worker.tell()
-    fine = client.app.start("order", 1, custom_id="fine")
+    fine = client.start("order", 1, custom_id="fine")
     assert worker.bring_to_end(fine).state == "finished"
-    again = client.app.start("order", 1, custom_id="fine", if_exists="new_after_end")
+    again = client.start("order", 1, custom_id="fine", if_exists="new_after_end")
     assert again != fine and worker.process(fine).replaced_by == again
-    assert client.app.start("order", 1, custom_id="fine", if_exists="restart") == again
+    assert client.start("order", 1, custom_id="fine", if_exists="restart") == again
     with pytest.raises(CustomIdTaken, match="has the custom_id 'fine' already"):
-        client.app.start("order", 1, custom_id="fine", if_exists="error")
+        client.start("order", 1, custom_id="fine", if_exists="error")
 
-    broken = client.app.start("order", -1, 5, custom_id="bad")
+    broken = client.start("order", -1, 5, custom_id="bad")
     assert worker.bring_to_end(broken).state == "broken"
     clear_marker(operator.app.resources, "order/2", "a test")
     seen = worker.process(broken)
     for policy in ("restart", "new_after_end"):
         with pytest.raises(StoreDenied) as denied:
-            client.app.start("order", -1, 5, custom_id="bad", if_exists=policy)
+            client.start("order", -1, 5, custom_id="bad", if_exists=policy)
         told = str(denied.value)
         assert told.startswith(f"process {broken} has the custom_id 'bad' and is broken; what if_exists={policy} does")
         assert "takes the role recoveryOperator, and this user of MongoDB may not do " in told
         assert "on recovery." in told and told.endswith("Ask an operator for that, or come as a user who has it")
         assert worker.process(broken) == seen, "nothing was changed"
-    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="restart") == broken
+    assert operator.start("order", -1, 5, custom_id="bad", if_exists="restart") == broken
     assert worker.bring_to_end(broken).state == "broken"
     clear_marker(operator.app.resources, "order/2", "a test")
-    assert operator.app.start("order", -1, 5, custom_id="bad", if_exists="new_after_end") != broken
+    assert operator.start("order", -1, 5, custom_id="bad", if_exists="new_after_end") != broken
     assert worker.process(broken).state == "aborted"
 
 
 def test_who_may_not_know_what_is_stored_is_told_the_rest(come_as: As, admin: Database[Any]) -> None:
     """Of an installation whose roles are of before."""
     schema.create(admin)
-    come_as(ADMIN).app.start("order", 1)
+    come_as(ADMIN).start("order", 1)
     looks: list[dict[str, Any]] = [{"resource": {"db": DATABASE, "collection": ""}, "actions": ["find"]}]
     admin.client.admin.command("createRole", "looker", privileges=looks, roles=[])
     admin.client.admin.command("createUser", "looker", pwd=PASSWORD, roles=["looker"])
@@ -372,5 +372,5 @@ def test_a_real_worker_and_beat(come_as: As, stack: Stack) -> None:
     stack.start_worker("tests.cli.shop:app", env=environment, concurrency=1)
     stack.start_beat("tests.cli.shop:app", env=environment)
     client.app.actors = shop.app.actors
-    assert client.app.result(client.app.start("twice", 2), timeout=30) == 8
+    assert client.app.result(client.start("twice", 2), timeout=30) == 8
     wait_until(lambda: len(operator.store.scanners.all()) >= 3, 20, "all scanners were nudged, and ran")

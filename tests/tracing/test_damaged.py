@@ -88,7 +88,7 @@ def test_processes_go_on_whatever_it_is(world: World, traced: bool, caplog: pyte
     traces = Traces()
     for value in SPOILT:
         with traces.on():
-            process_id = world.app.start("order")
+            process_id = world.start("order")
         ids.append(process_id)
         with by_message_only():
             world.take_one("order")

@@ -42,7 +42,7 @@ def take_later(world: World, *queues: str) -> None:
 
 
 def test_a_process_is_one_trace(shop: World, traces: Traces) -> None:
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     take_later(shop, "order", "pack", "pack")
     assert shop.app.result(process_id, timeout=0) == "two"
     assert tree(traces.all()) == {
@@ -99,7 +99,7 @@ def test_each_try_is_a_span(world: World, traces: Traces) -> None:
 
 def test_it_is_under_the_span_of_who_starts_it(shop: World, traces: Traces) -> None:
     with trace.get_tracer_provider().get_tracer("web").start_as_current_span("GET /order") as span:
-        shop.app.start("order")
+        shop.start("order")
     shop.pump()
     assert {one.trace for one in traces.all()} == {f"{span.get_span_context().trace_id:032x}"}
     assert tree(traces.all())["GET /order"] == ["start order"]
@@ -111,7 +111,7 @@ def test_what_an_actor_does_is_under_its_attempt(world: World, traces: Traces) -
     @world.app.process("order")
     def order() -> None:
         with trace.get_tracer_provider().get_tracer("mine").start_as_current_span("weigh"):
-            world.app.start("other")
+            world.start("other")
 
     world.run(order)
     found = tree(traces.all())
@@ -121,7 +121,7 @@ def test_what_an_actor_does_is_under_its_attempt(world: World, traces: Traces) -
 def test_of_what_is_not_sampled_nothing_is_but_that(shop: World) -> None:
     off = Traces(sampler=ParentBased(ALWAYS_OFF))
     with off.on():
-        process_id = shop.app.start("order")
+        process_id = shop.start("order")
     on = Traces()  # samples all that comes under nobody
     with on.on():
         shop.bring_to_end(process_id)
@@ -144,7 +144,7 @@ def test_where_nobody_traces_nothing_is_written(shop: World) -> None:
 
 def test_workers_trace_what_was_started_without(shop: World, traces: Traces) -> None:
     with patch.object(trace, "get_tracer_provider", trace.NoOpTracerProvider):
-        shop.app.start("order")
+        shop.start("order")
     with by_message_only():
         shop.pump()
     found = tree(traces.all())
@@ -153,7 +153,7 @@ def test_workers_trace_what_was_started_without(shop: World, traces: Traces) -> 
 
 
 def test_a_worker_that_does_not_trace_hands_it_on(shop: World, traces: Traces) -> None:
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     with patch.object(trace, "get_tracer_provider", trace.NoOpTracerProvider), by_message_only():
         shop.take_one("order")
     take_later(shop, "pack", "pack")
@@ -163,7 +163,7 @@ def test_a_worker_that_does_not_trace_hands_it_on(shop: World, traces: Traces) -
 
 def test_an_attempt_that_was_lost_is_told_of_by_who_finds_that(shop: World, traces: Traces) -> None:
     shop.tell()
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     message = shop.pop(["order"])
     assert message is not None
     began = time.time_ns()
@@ -184,7 +184,7 @@ def test_an_attempt_that_was_lost_is_told_of_by_who_finds_that(shop: World, trac
 def test_one_that_is_not_done_again_is_told_of_as_well(world: World, traces: Traces) -> None:
     world.app.process("order", idempotent=False)(lambda: None)
     world.tell()
-    process_id = world.app.start("order")
+    process_id = world.start("order")
     message = world.pop(["order"])
     assert message is not None and world.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
     world.bring_to_end(process_id)
@@ -195,7 +195,7 @@ def test_one_that_is_not_done_again_is_told_of_as_well(world: World, traces: Tra
 
 
 def test_a_message_that_was_lost_is_told_of(shop: World, traces: Traces) -> None:
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     shop.redis.flushdb()
     shop.pump()  # its queue is polled, and empty
     shop.bring_to_end(process_id)
@@ -205,7 +205,7 @@ def test_a_message_that_was_lost_is_told_of(shop: World, traces: Traces) -> None
 
 def test_what_others_apply_is_under_the_attempt(shop: World, traces: Traces) -> None:
     shop.tell()
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     with patch.object(applying.Applier, "submit", lambda *_: None):
         shop.take_one("order")
     assert traces.named("apply order") == []
@@ -240,7 +240,7 @@ def test_a_restart_keeps_the_trace(world: World, traces: Traces) -> None:
             raise ValueError("no")
         return "done"
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     world.bring_to_end(process_id)
     broken.clear()
     world.app.restart(process_id, reason="mended")
@@ -252,7 +252,7 @@ def test_a_restart_keeps_the_trace(world: World, traces: Traces) -> None:
 
 def test_a_process_that_is_done_again_keeps_the_trace(shop: World, traces: Traces) -> None:
     shop.tell()
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     shop.bring_to_end(process_id)
     redo_process(shop.app.resources, process_id, "the data was wrong", [START_TASK])
     shop.bring_to_end(process_id)
@@ -293,7 +293,7 @@ def test_what_somebodys_own_code_raises_stops_nothing(
 
 def test_a_scan_needs_no_time_of_a_claim_that_can_not_be_read(shop: World, traces: Traces) -> None:
     shop.tell()
-    process_id = shop.app.start("order")
+    process_id = shop.start("order")
     message = shop.pop(["order"])
     assert message is not None and shop.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
     shop.store.database.command(

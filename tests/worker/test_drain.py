@@ -135,7 +135,7 @@ class Ending:
         self.app = world.app
         self.app.process("asks", worker_timeout=600, **settings)(lambda: function(folder))
         world.tell()
-        self.process_id = self.app.start("asks")
+        self.process_id = world.start("asks")
 
     def run(self) -> None:
         """In the fork, and its end."""

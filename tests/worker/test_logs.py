@@ -59,7 +59,7 @@ def test_a_line_says_which_attempt_of_which_task_it_is_of(world: World, kept: Ke
     def order() -> None:
         logging.getLogger(OWN).info("packing")
 
-    process_id = world.app.start(order)
+    process_id = world.start(order)
     message = world.pop(["order"])
     assert message is not None
     world.tell()
@@ -80,7 +80,7 @@ def test_of_two_threads_each_has_its_own(world: World, kept: Kept) -> None:
         logging.getLogger(OWN).info("packing %d", number)
         both.wait(10)
 
-    ids = [world.app.start(order, number) for number in range(2)]
+    ids = [world.start(order, number) for number in range(2)]
     world.tell()
     messages = [world.pop(["order"]), world.pop(["order"])]
 

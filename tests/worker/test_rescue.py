@@ -24,7 +24,7 @@ def world(emptied: Settings) -> World:
     def idle() -> None: ...
 
     world.tell()
-    world.app.start(idle)
+    world.start(idle)
     return world
 
 

@@ -16,16 +16,6 @@ from recovery.metrics import counting
 from recovery.records.ids import START_TASK
 
 
-def may_be_alone(ended: Ended) -> bool:
-    """Whether a finished task is perhaps all that there is of its process, which was never done again."""
-    decision, outcome = ended.decision, ended.decision.outcome
-    is_start = ended.task.parent is None and ended.task.task_id == START_TASK
-    plain = outcome is not None and outcome.value is not None and outcome.error is None and not outcome.waits
-    return (
-        is_start and plain and not (decision.children or decision.epoch or decision.restarts or decision.effects_trace)
-    )
-
-
 def apply_alone(resources: Resources, together: Sequence[Ended]) -> list[Ended]:
     """Apply these, and end their processes; which of them are done."""
     store = resources.store

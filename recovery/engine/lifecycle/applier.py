@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from recovery import tracing
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
-from recovery.engine.lifecycle.alone import apply_alone, may_be_alone
+from recovery.engine.lifecycle.alone import apply_alone
 from recovery.engine.lifecycle.apply import apply
 from recovery.engine.lifecycle.apply_many import TakeEach, apply_many, take_one
 from recovery.engine.lifecycle.clearing import Clearing
@@ -90,8 +90,7 @@ class Applier:
             if beside:
                 self._beside.append(ended.light())
                 if self._applying is None:
-                    self._applying = threading.Thread(target=self._apply_always, name="applier beside", daemon=True)
-                    self._applying.start()
+                    self._start_applying()
         if not beside:
             return self.submit(ended)
         self._some_beside.set()
@@ -100,7 +99,7 @@ class Applier:
     def submit_all(self, ended: Sequence[Ended], take: TakeEach | None = None) -> None:
         """Apply decisions with values, of any processes, at once; or let them wait. Of the tasks that become ready
         `take` may claim some for the caller; the others are enqueued."""
-        alone = [one for one in ended if may_be_alone(one)]
+        alone = [one for one in ended if one.may_be_alone]
         done = apply_alone(self._resources, alone) if alone else []
         for one in done:
             self._note([one], Effect(Applied.NOW, complete=True))
@@ -141,7 +140,7 @@ class Applier:
                     left.append(group)
         for group in left:
             try:
-                self._hand_on(group, take_one(group, take))
+                self._hand_on(group, take_one(group, take) if take is not None else None)
             except Exception as error:
                 if is_of_servers(error):
                     failed = error
@@ -246,6 +245,10 @@ class Applier:
             self._clearing.write()
         except StoreError as error:  # only a hint: they are found applied when they are overdue
             log.warning("deadlines of applied decisions not cleared (%s)", error)
+
+    def _start_applying(self) -> None:
+        self._applying = threading.Thread(target=self._apply_always, name="applier beside", daemon=True)
+        self._applying.start()
 
     def _start_flusher(self) -> None:
         if self._flusher is None:

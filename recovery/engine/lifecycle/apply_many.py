@@ -38,10 +38,8 @@ TakeEach = Callable[[Sequence[Ready]], Sequence[Decision]]
 """Claims for the caller some of what became ready, at most one for each process."""
 
 
-def take_one(together: Sequence[Ended], take: TakeEach | None) -> Take | None:
+def take_one(together: Sequence[Ended], take: TakeEach) -> Take:
     """The same for one process."""
-    if take is None:
-        return None
     return lambda ready, epoch: next(iter(take([Ready(together, ready, epoch)])), None)
 
 

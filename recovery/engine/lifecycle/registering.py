@@ -71,49 +71,57 @@ class Registrar:
 
     def __init__(self, resources: Resources) -> None:
         self._resources, self._pid = resources, os.getpid()
-        self._some = threading.Condition()
+        self._changed, self._registering = threading.Condition(), threading.Lock()
         self._waiting: list[Process] = []
-        self._busy = False
         self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, processes: Sequence[Process]) -> None:
         """Have these registered soon. They are saved."""
-        with self._some:
+        with self._changed:
             self._waiting += processes
             if self._thread is None:
-                self._thread = threading.Thread(target=self._register_always, name="registrar", daemon=True)
-                self._thread.start()
-                atexit.register(self.wait, AT_EXIT)
-            self._some.notify_all()
+                self._start_thread()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Register in the calling thread what was added. When it returns, everything added before is registered, by
+        whichever thread, as far as the database accepted it. Does not raise."""
+        with self._registering:
+            with self._changed:
+                processes, self._waiting = self._waiting, []
+            for group in by_size(processes):
+                try:
+                    register_now(self._resources, group)
+                except Exception:  # nothing may end the thread that registers
+                    log.exception("%d processes are saved but not yet registered", len(group))
+        with self._changed:
+            self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all that was added is registered, as far as the database took it: whether it is, in time."""
+        """Wait until the thread has registered everything that was added. Return whether it has, in time."""
         if os.getpid() != self._pid:  # a fork, at its end: what was added is its parent's to register
             return True
         self._hurry.set()
-        with self._some:
-            done = self._some.wait_for(lambda: not (self._waiting or self._busy), seconds)
+        with self._changed:
+            done = self._changed.wait_for(lambda: not (self._waiting or self._registering.locked()), seconds)
         self._hurry.clear()
         return done
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._register_always, name="registrar", daemon=True)
+        self._thread.start()
+        atexit.register(self.wait, AT_EXIT)
 
     def _register_always(self) -> None:
         more_came = False
         while True:
-            with self._some:
-                self._busy = False
-                self._some.notify_all()
-                self._some.wait_for(lambda: bool(self._waiting))
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
                 gather = more_came and len(self._waiting) < TOGETHER
             if gather:
                 self._hurry.wait(GATHERED_FOR)
-            with self._some:
-                some, self._waiting, self._busy = self._waiting, [], True
-            for together in by_size(some):
-                try:
-                    register_now(self._resources, together)
-                except Exception:  # nothing may end this thread
-                    log.exception("%d processes are saved but not yet registered", len(together))
+            self.flush()
             more_came = bool(self._waiting)
 
 

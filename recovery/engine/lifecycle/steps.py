@@ -17,7 +17,7 @@ from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
-from recovery.records.ids import new_pass, record_id, split_record_id
+from recovery.records.ids import START_TASK, new_pass, record_id, split_record_id
 from recovery.store import Queued
 
 HEAVY = 64 * 1024
@@ -50,6 +50,15 @@ class Ended:
     def failed(self) -> bool:
         """Whether it has no value that others could go on with."""
         return self.decision.outcome is None or self.decision.failed
+
+    @property
+    def may_be_alone(self) -> bool:
+        """Whether this may be the only task of its process, which was never restarted or redone (`apply_alone`)."""
+        decision, outcome = self.decision, self.decision.outcome
+        is_start = self.task.parent is None and self.task.task_id == START_TASK
+        is_plain = outcome is not None and outcome.value is not None and outcome.error is None and not outcome.waits
+        has_more = decision.children or decision.epoch or decision.restarts or decision.effects_trace
+        return is_start and is_plain and not has_more
 
     def light(self) -> Ended:
         """The same, without arguments and value where they are large: dozens of these wait to be applied, which takes
