@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import redis
@@ -18,6 +19,7 @@ from pymongo import MongoClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from recovery.engine import Registrar
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests.built_once import build_commands_once
@@ -31,6 +33,8 @@ _tests = itertools.count()
 # Valkey's own limit without configuration.
 _REDIS_DATABASES = 16
 _ON_SPARK = "tests/sweep/"
+REGISTERED_TIMEOUT = 5.0
+"""Seconds until a test's starts are registered: a thousand times what that takes."""
 SKIP_NOTHING = "TESTS_SKIP_NOTHING"
 NOTHING_TO_TEST = ("the first leaves nothing", "no folder shared/data")
 """How reasons begin for which a test is skipped wherever it runs."""
@@ -71,6 +75,26 @@ def pytest_runtest_makereport() -> Generator[None, Any, None]:
         *_, reason = report.longrepr
         if not reason.removeprefix("Skipped: ").startswith(NOTHING_TO_TEST):
             report.outcome, report.longrepr = "failed", f"{reason}; and {SKIP_NOTHING} is set"
+
+
+_registrars = WeakSet[Registrar]()
+_start_thread = Registrar._start_thread
+
+
+def _start_noted(registrar: Registrar) -> None:
+    _registrars.add(registrar)
+    _start_thread(registrar)
+
+
+Registrar._start_thread = _start_noted  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """What a test started is registered before its database is emptied: nothing of it is inserted into the next one's.
+    Where the test stopped its server, nothing can be inserted."""
+    for registrar in list(_registrars):
+        registrar.wait(REGISTERED_TIMEOUT)
 
 
 @pytest.fixture(scope="session")
