@@ -11,17 +11,15 @@ from recovery import InputError, Settings
 from recovery.cli.main import app
 from recovery.engine.lookup import resolve_task
 from recovery.records import Process, ProcessState, to_document
-from recovery.store import schema
 from recovery.store.views.custom_ids import Named
 from tests.world import World
 
 
 @pytest.fixture
-def world(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
-    for name, value in {**settings.environment(), "COLUMNS": "300"}.items():
+def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name, value in {**emptied.environment(), "COLUMNS": "300"}.items():
         monkeypatch.setenv(name, value)
-    made = World(settings)
-    schema.create(made.store.database)
+    made = World(emptied)
 
     @made.app.process()
     def order(amount: int) -> int:

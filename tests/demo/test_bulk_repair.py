@@ -22,8 +22,8 @@ SECONDS, COUNT = 30.0, 8
 
 
 @pytest.fixture
-def world(settings: Settings) -> Ordering:
-    return Ordering(settings)
+def world(emptied: Settings) -> Ordering:
+    return Ordering(emptied)
 
 
 def nothing(*_: object) -> None:

@@ -10,7 +10,6 @@ import pytest
 from recovery import Recovery, Settings
 from recovery.demo.unfinished import standing
 from recovery.rules import Rule
-from recovery.store import Store, schema
 from tests.world import World, by_message_only
 
 LONG_AGO = 100.0
@@ -18,9 +17,8 @@ LONG_AGO = 100.0
 
 
 @pytest.fixture
-def world(settings: Settings) -> World:
-    schema.create(Store(settings).database)
-    app = Recovery(settings)
+def world(emptied: Settings) -> World:
+    app = Recovery(emptied)
 
     @app.actor("step", worker_timeout=600.0)
     def step() -> None: ...
@@ -29,7 +27,7 @@ def world(settings: Settings) -> World:
     def steps() -> Any:
         return step.schedule()
 
-    return World(settings, app)
+    return World(emptied, app)
 
 
 def started(world: World) -> str:

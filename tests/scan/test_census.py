@@ -20,10 +20,8 @@ from tests.store.writing import put
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
-    store = Store(settings)
-    schema.create(store.database)
-    return store
+def store(emptied: Settings) -> Store:
+    return Store(emptied)
 
 
 def make(store: Store, process_type: str, state: ProcessState, count: int) -> None:
@@ -38,11 +36,11 @@ def make(store: Store, process_type: str, state: ProcessState, count: int) -> No
     )
 
 
-def told(store: Store, settings: Settings, metric: str) -> dict[tuple[str, ...], float]:
+def told(store: Store, emptied: Settings, metric: str) -> dict[tuple[str, ...], float]:
     """{values of its labels: value}"""
     return {
         tuple(sample.labels.values()): sample.value
-        for family in Asked(store, Broker(settings.broker_url)).collect()
+        for family in Asked(store, Broker(emptied.broker_url)).collect()
         if family.name == metric
         for sample in family.samples
     }
@@ -57,14 +55,14 @@ def postponed(store: Store, **by: Any) -> None:
 TIMES = ("takenAt", "nextAt")
 
 
-def test_processes_by_type_and_state(store: Store, settings: Settings) -> None:
+def test_processes_by_type_and_state(store: Store, emptied: Settings) -> None:
     make(store, "order", ProcessState.RUNNING, 3)
     make(store, "order", ProcessState.BROKEN, 2)
     make(store, "refund", ProcessState.FINISHED, 4)
     store.process_types.save([ProcessTypePreferences(id="order"), ProcessTypePreferences(id="refund")])
-    assert told(store, settings, "recovery_processes") == {}, "nobody has counted"
+    assert told(store, emptied, "recovery_processes") == {}, "nobody has counted"
     assert CensusTaker(store).take_if_due()
-    assert told(store, settings, "recovery_processes") == {
+    assert told(store, emptied, "recovery_processes") == {
         ("order", "broken"): 2,
         ("order", "running"): 3,
         ("refund", "broken"): 0,
@@ -72,12 +70,12 @@ def test_processes_by_type_and_state(store: Store, settings: Settings) -> None:
     }
 
 
-def test_what_nobody_would_look_at_takes_no_census(store: Store, settings: Settings) -> None:
+def test_what_nobody_would_look_at_takes_no_census(store: Store, emptied: Settings) -> None:
     make(store, "order", ProcessState.RUNNING, 2)
-    assert set(told(store, settings, "recovery_live_without_deadline").values()) == {0}
+    assert set(told(store, emptied, "recovery_live_without_deadline").values()) == {0}
     updates = [{"q": {}, "u": {"$unset": {"recoveryTime": ""}}, "multi": True}]
     store.database.command("update", schema.PROCESSES, updates=updates, bypassDocumentValidation=True)
-    assert told(store, settings, "recovery_live_without_deadline")[(schema.PROCESSES,)] == 2
+    assert told(store, emptied, "recovery_live_without_deadline")[(schema.PROCESSES,)] == 2
 
 
 def test_one_worker_counts_for_all(store: Store) -> None:
@@ -126,11 +124,11 @@ def test_a_slow_one_is_followed_by_a_long_pause(store: Store) -> None:
     assert CensusTaker(store).take_if_due()
 
 
-def test_what_is_old_is_not_told(store: Store, settings: Settings) -> None:
+def test_what_is_old_is_not_told(store: Store, emptied: Settings) -> None:
     make(store, "order", ProcessState.RUNNING, 1)
     assert CensusTaker(store).take_if_due()
     postponed(store, seconds=1000)
-    assert told(store, settings, "recovery_processes") == {}
+    assert told(store, emptied, "recovery_processes") == {}
 
 
 def test_a_database_that_is_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

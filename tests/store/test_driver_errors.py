@@ -51,10 +51,8 @@ TASKS = [Task(id=f"p/{n}", actor="a", args=f'["{SECRET}"]') for n in range(10)]
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
-    made = Store(settings)
-    made.layout.create()
-    return made
+def store(emptied: Settings) -> Store:
+    return Store(emptied)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,9 @@ def test_every_query_and_update_is_inside() -> None:
     assert [name for name in outside if not name.startswith("_")] == []
 
 
-def test_a_refused_write_tells_nothing_of_the_document(store: Store) -> None:
+def test_a_refused_write_tells_nothing_of_the_document(settings: Settings) -> None:
+    store = Store(settings)
+    store.layout.create()
     store.database.command("collMod", schema.TASKS, validator={"actor": "another"}, validationLevel="strict")
     for tasks in (TASKS[:1], TASKS):
         with pytest.raises(StoreRefused) as refused:

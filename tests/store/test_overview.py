@@ -11,7 +11,7 @@ import pytest
 from recovery.errors import StoreTimeout
 from recovery.settings import Settings, load
 from recovery.stack.ports import free_port
-from recovery.store import Store, schema
+from recovery.store import Store
 from recovery.store.views.overview import APPLYING, AT_REST, Overview, time_limit
 
 AT_REST_COUNT = 500
@@ -19,9 +19,8 @@ AT_REST_COUNT = 500
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
-    store = Store(settings)
-    schema.create(store.database)
+def store(emptied: Settings) -> Store:
+    store = Store(emptied)
     past, soon = datetime.now(UTC) - timedelta(seconds=60), datetime.now(UTC) + timedelta(days=1)
     store.database["processes"].insert_many(
         [

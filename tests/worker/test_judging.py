@@ -13,7 +13,6 @@ from bson import DatetimeMS
 from recovery.records import Worker
 from recovery.scan import WorkerScanner
 from recovery.settings import Settings
-from recovery.store import schema
 from recovery.worker import identity
 from recovery.worker.lifeline.watch import Watch
 from tests.world import World
@@ -72,9 +71,8 @@ class TestSilence:
     """A database that is away makes all silent at once."""
 
     @pytest.fixture
-    def world(self, settings: Settings, me: Worker) -> World:
-        world = World(settings)
-        schema.create(world.store.database)
+    def world(self, emptied: Settings, me: Worker) -> World:
+        world = World(emptied)
         world.store.workers.beat(me, timeout=-1)
         return world
 

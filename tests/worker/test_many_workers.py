@@ -10,7 +10,6 @@ import pytest
 from celery import Celery
 
 from recovery.settings import Settings
-from recovery.store import schema
 from recovery.worker.identity import identify
 from recovery.worker.lifeline import lifeline as module
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -21,9 +20,8 @@ Looks = list[str]
 
 
 @pytest.fixture
-def world(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(settings, heartbeat_interval=30.0, heartbeat_timeout=60.0)  # none beats too late here
-    schema.create(world.store.database)
+def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(emptied, heartbeat_interval=30.0, heartbeat_timeout=60.0)  # none beats too late here
     monkeypatch.setattr(module, "MANY", 1)
     return world
 
