@@ -1,5 +1,6 @@
 # make            what is needed to work here, in .venv
-# make test       everything that CI checks
+# make test       what to run before a commit: checks, tests in this process, a smoke test of each real part
+# make test-all   everything that CI checks
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
@@ -16,7 +17,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test check soak demo env bench dashboards pictures lock audit pin-images clean
+.PHONY: venv test test-all check soak demo env bench dashboards pictures lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -31,8 +32,13 @@ venv: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+PYTEST = $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
+
 test: check
-	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
+	$(PYTEST) -m "not soak and (smoke or not (cluster or spark or thorough))"
+
+test-all: check
+	$(PYTEST)
 
 check: venv
 	$(BIN)/python -m ruff format --check .

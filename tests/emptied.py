@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -57,6 +58,16 @@ def empty(settings: Settings) -> None:
     _broker(settings.broker_url).flushdb()
     recovery.queue.Kept(settings.broker_url).note()  # it lost nothing
     store.catch_up(10)
+
+
+@contextmanager
+def without_index(store: Store, collection: str, index: str) -> Iterator[None]:
+    """Within, this index is missing. Afterwards it is there again, for the next test."""
+    store.database[collection].drop_index(index)
+    try:
+        yield
+    finally:
+        schema.create(store.database)
 
 
 class Kept:

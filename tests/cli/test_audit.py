@@ -19,6 +19,8 @@ from tests.cli.command import recovery, refused
 from tests.cli.every import COMMANDS, ELSEWHERE, SERVERS, all_commands
 from tests.emptied import Kept
 
+pytestmark = pytest.mark.thorough
+
 WHY = "the auditors ask"
 DO_IT = ("--yes", "--apply", "--repair")
 """Options without which a command only says what it would do."""

@@ -233,6 +233,7 @@ def test_a_worker_of_some_queues(stack: Stack, env: dict[str, str]) -> None:
     assert sorted(wait_until(queues, 30, "the worker")) == ["double", "recovery.canary", "refuse"]
 
 
+@pytest.mark.thorough
 def test_up_runs_a_cluster_until_it_is_interrupted(tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     options = ["--mongo-port", str(ports[0]), "--redis-port", str(ports[1]), "--app", APP, "--workers", "1"]

@@ -22,6 +22,8 @@ from tests.cli.template import PATIENCE
 from tests.cli.terminal import DISCARD, Typing
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 
 def offered(env: dict[str, str], *words: str, patience: str = "30") -> list[str]:
     """By bash, for the last of these words of a command line."""

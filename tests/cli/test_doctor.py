@@ -50,6 +50,7 @@ def wait_well(env: dict[str, str]) -> Done:
     return done
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env: dict[str, str]) -> None:
     stack.start_worker(APP, concurrency=1, env=env)
     stack.start_beat(APP, env=env)
@@ -90,6 +91,7 @@ def test_settings_that_are_wrong(env: dict[str, str]) -> None:
     assert "did you mean RECOVERY_MONGO_URI?" in refused("doctor", env=env | {"RECOVERY_MONGO_URL": "x"})
 
 
+@pytest.mark.thorough
 def test_nudges_that_nobody_takes_do_not_pile_up(stack: Stack, settings: Settings, env: dict[str, str]) -> None:
     """And those that wait are taken once there is a worker, however old they are."""
     with redis.Redis.from_url(settings.broker_url) as broker:

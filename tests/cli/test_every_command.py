@@ -11,6 +11,8 @@ from tests.cli.command import ROOT, recovery
 from tests.cli.every import COMMANDS, ELSEWHERE, SERVERS, all_commands
 from tests.cli.terminal import CUT, WIDTH, in_terminal, too_wide
 
+pytestmark = pytest.mark.thorough
+
 ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
     *(

@@ -70,6 +70,7 @@ def test_a_file_has_all(env: dict[str, str], tmp_path: Path, ending: str) -> Non
     assert [row["process"] for row in rows] == [f"p{place:05}" for place in range(MANY)]
 
 
+@pytest.mark.thorough
 def test_a_table_is_cut_and_says_so(env: dict[str, str]) -> None:
     lines = report(env).splitlines()
     assert len(lines) == 102 and lines[1].startswith("p00000") and lines[100].startswith("p00099")
@@ -81,6 +82,7 @@ def test_a_table_is_cut_and_says_so(env: dict[str, str]) -> None:
     assert len(exactly) == DONE + 1 and "there are more" not in exactly[-1]
 
 
+@pytest.mark.thorough
 def test_what_nobody_reads_any_more_is_not_remarked(env: dict[str, str]) -> None:
     """As of `| head`, in the midst of it."""
     reads, writes = os.pipe()

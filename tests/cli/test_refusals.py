@@ -39,6 +39,7 @@ def test_wrong_app(command: str, wrong: str) -> None:
         assert said in refused(*arguments, *(["--app", app] if app else []))
 
 
+@pytest.mark.thorough
 def test_an_app_that_imports_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "lacking.py").write_text("import no_such_library\n")
     for command in (["worker"], ["start", "order"]):
@@ -57,6 +58,7 @@ MODULES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", MODULES)
 def test_an_app_that_can_not_be_imported(module: str, tmp_path: Path) -> None:
     text, said = MODULES[module]
@@ -102,6 +104,7 @@ def test_wrong_option_of_typers() -> None:
     assert "'prefork', 'threads'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_mongodb_does_not_answer(settings: Settings) -> None:
     """Each waits for some seconds; all at once, so that the test does too."""
     uri = f"mongodb://127.0.0.1:{free_port()}"
@@ -129,6 +132,7 @@ def test_servers_of_this_machine_on_other_ports_are_started_there(settings: Sett
     assert "--mongo-port" not in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": elsewhere})
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_silent(settings: Settings) -> None:
     """It takes connections and says nothing: waited for a few seconds, not for ever."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
@@ -140,6 +144,7 @@ def test_a_server_that_is_silent(settings: Settings) -> None:
         assert address in init.result()
 
 
+@pytest.mark.thorough
 def test_port_of_up_is_taken(tmp_path: Path) -> None:
     for option in ("--mongo-port", "--redis-port"):
         other = {"--mongo-port": "--redis-port", "--redis-port": "--mongo-port"}[option]
@@ -157,6 +162,7 @@ def test_no_worker_for_run(settings: Settings) -> None:
     assert "workflow_task" in said and "recovery worker --app recovery.demo.app:app" in said
 
 
+@pytest.mark.thorough
 def test_a_host_that_metrics_can_not_be_served_on(settings: Settings) -> None:
     changes = {"RECOVERY_APP": APP, "RECOVERY_METRICS_HOST": "192.0.2.1", "RECOVERY_METRICS_PORT": str(free_port())}
     done = recovery("worker", "--concurrency", "1", env=settings.environment() | changes)
@@ -165,6 +171,7 @@ def test_a_host_that_metrics_can_not_be_served_on(settings: Settings) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("argument", "unbuffered"),
     [("--version", ""), ("--version", "1"), ("--help", ""), ("nosuch", ""), ("nosuch", "1")],

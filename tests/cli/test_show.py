@@ -166,6 +166,7 @@ def interruptible(*arguments: str, env: Mapping[str, str]) -> subprocess.Popen[s
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("waits", ["start", "show"])
 def test_ctrl_c_ends_the_waiting_alone(world: World, waits: str) -> None:
     env = environment({**world.settings.environment(), "RECOVERY_APP": "tests.cli.shop:app", "PYTHONUNBUFFERED": "1"})

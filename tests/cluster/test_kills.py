@@ -49,6 +49,7 @@ def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
     assert survivor.running
 
 
+@pytest.mark.smoke
 def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster, counted: Path) -> None:
     """Who looks with each heartbeat, and with no other means: that one is silent nobody would know for a long time."""
     cluster.settings = cluster.settings.model_copy(update={"heartbeat_timeout": 600.0})
@@ -64,6 +65,7 @@ def test_a_killed_worker_is_seen_by_its_neighbour(cluster: Cluster, counted: Pat
     assert multiprocess.total(multiprocess.collect(counted), "recovery_workers_lost") == 1
 
 
+@pytest.mark.smoke
 def test_a_killed_pool_child_is_seen_by_its_parent(cluster: Cluster) -> None:
     """No beat, no scanner, one worker with one slot: the parent requeues, and its new child runs it."""
     parent = cluster.worker()
@@ -115,6 +117,7 @@ def test_how_the_last_attempts_process_ended_is_the_reason_told(cluster: Cluster
     assert len(list(counted.glob("histogram_*"))) <= 2, "the pool's only process and the worker's main one"
 
 
+@pytest.mark.smoke
 def test_deadlines_alone_are_enough(cluster: Cluster) -> None:
     """With the events switched off, the worker timeout brings the task on."""
     cluster.settings = cluster.settings.model_copy(update={"events": False})
@@ -129,6 +132,7 @@ def test_deadlines_alone_are_enough(cluster: Cluster) -> None:
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
 
 
+@pytest.mark.smoke
 def test_sigterm_gives_back_at_once(cluster: Cluster) -> None:
     """A deployment costs no timeout: what does not end within the grace is queued again, and not counted."""
     leaving = cluster.worker()

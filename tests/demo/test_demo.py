@@ -51,6 +51,7 @@ def check_drill(found: dict[str, Any]) -> None:
     assert found["compared"] == sum(one["probes"] for one in steps.values()) > 30
 
 
+@pytest.mark.smoke
 def test_kills_and_nothing_lost(tmp_path: Path) -> None:
     """And a drill at the end, which kills as well, and agrees with the ledger."""
     done = recovery(*SMALL, "--kill-every", "1", "--seed", "3", "--drill", "--json", env={"TMPDIR": str(tmp_path)})

@@ -21,6 +21,8 @@ from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 THREADS = 12
 
 

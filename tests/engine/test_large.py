@@ -65,6 +65,7 @@ def text(length: int) -> str:
     return f'"{"x" * (length - 2)}"'
 
 
+@pytest.mark.thorough
 def test_200_mb_of_promised_values_break_the_process_unread(world: World) -> None:
     promising(world, *[text(4 * MB)] * 50)
     (told, broken), growth = peak_growth(join_and_finish, world.settings)
@@ -166,6 +167,7 @@ def test_a_promise_takes_what_its_text_does() -> None:
     assert promise_bytes("abc") == len(promise("abc"))
 
 
+@pytest.mark.thorough
 def test_more_keys_than_a_command_may_hold(world: World) -> None:
     """300,000 keys are over 16 MB, and so would be the query for them all at once."""
     keys = [record_id(PROCESS * 32, f"{number:016}") for number in range(300_000)]

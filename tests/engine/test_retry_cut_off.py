@@ -15,6 +15,8 @@ from tests.stateful.passing import Passing
 from tests.waiting import wait_until
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 HOUR = 3600.0
 FAILURES = 2
 WORKER = Worker(id="w", name="w", host="here", pid=1, pid_started=1, queues=("order",))

@@ -42,6 +42,7 @@ def scan(failover: Failover) -> list[Background[Any]]:
     return running
 
 
+@pytest.mark.smoke
 def test_a_result_that_is_taken_back_was_told_to_nobody(failover: Failover) -> None:
     @failover.app.process()
     def draw() -> str:

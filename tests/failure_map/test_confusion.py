@@ -57,6 +57,7 @@ def test_confusion_table(emptied: Settings, capsys: pytest.CaptureFixture[str]) 
     assert all(set(seen) == {rule} for rule, seen in table.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("healthy", [100, pytest.param(1000, marks=pytest.mark.soak)])
 def test_nothing_is_found_on_healthy_processes(emptied: Settings, healthy: int) -> None:
     """Live processes of published workflows, each brought on by some random number of its tasks."""

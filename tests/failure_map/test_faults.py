@@ -29,6 +29,8 @@ from tests.scan.making import silent_workers
 from tests.waiting import wait_until
 from tests.world import World, check_quiet
 
+pytestmark = pytest.mark.thorough
+
 ONLY_TOLD = {Rule.FINISHED_TOO_EARLY, Rule.ORPHAN}
 AT_REST = {Rule.INTERRUPTION_MISSING}
 """Rules on processes of which no deadline is left: an operator's check and a sweep find them."""

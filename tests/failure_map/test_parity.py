@@ -23,6 +23,8 @@ from tests.failure_map.parity import AS_A_WHOLE, SPOILT, WAYS, Case, Found
 from tests.sweep.shapes import HEALTHY, finished, work_timeout
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 MORE, LESS = "more", "less"
 NOT_THOROUGH, SCANNERS = "operation, not thorough", "scanners"
 

@@ -30,6 +30,8 @@ from tests.failure_map.faults import (
 )
 from tests.world import World, by_message_only, check_quiet
 
+pytestmark = pytest.mark.thorough
+
 APPLY_TIMEOUT = 5.0
 HALF_WAY, ENDED = ({fault.make: fault for fault in FAULTS}[make] for make in (finished_emptied, finish_not_recorded))
 

@@ -22,6 +22,8 @@ from tests.queue.shapes import ARGUMENT, command
 from tests.queue.test_message import ACTOR, queued
 from tests.worker.test_messages import Stranger, family, goes_on, no_trace
 
+pytestmark = pytest.mark.thorough
+
 KEY = Signer(["k" * 32])
 PLAIN, SIGNED, SWEEPS = (
     encode(queued()),

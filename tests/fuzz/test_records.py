@@ -24,6 +24,8 @@ from recovery.survey import Look, RangeCounts, wrong_in
 from tests.waiting import wait_until
 from tests.world import World, by_message_only
 
+pytestmark = pytest.mark.thorough
+
 OF_PROCESSES = (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS, schema.TASKS)
 WRONG: dict[str, Any] = {
     "double": 1.5,

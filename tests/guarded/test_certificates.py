@@ -32,6 +32,8 @@ from tests.guarded.marks import Mark, find
 from tests.guarded.servers import DATABASE, Servers
 from tests.tls import terminated
 
+pytestmark = pytest.mark.thorough
+
 APP = "tests.guarded.app:app"
 
 

@@ -201,6 +201,7 @@ def test_a_thousand_scrapes_ask_the_servers_no_more_than_one(measured: Settings)
     assert all(later - earlier >= shared.KEPT for earlier, later in pairwise(asked_at))
 
 
+@pytest.mark.thorough
 def test_an_answer_is_kept_no_longer_than_a_moment(measured: Settings) -> None:
     with exporter.serve(measured, Store(measured), Broker(measured.broker_url)) as server:
         scrape(measured)
@@ -209,6 +210,7 @@ def test_an_answer_is_kept_no_longer_than_a_moment(measured: Settings) -> None:
         server.shutdown()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     "accept",

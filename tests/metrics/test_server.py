@@ -70,6 +70,7 @@ def serve() -> Iterator[Callable[..., Served]]:
             client.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "said",
     [

@@ -8,6 +8,8 @@ import pytest
 from tests.model import batch
 from tests.model.batch import explore
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def small() -> Iterator[None]:

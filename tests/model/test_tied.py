@@ -49,6 +49,8 @@ from tests.stateful.passing import Passing
 from tests.store.writing import put
 from tests.world import by_message_only
 
+pytestmark = pytest.mark.thorough
+
 HOUR = 3600.0
 ERROR = ErrorInfo(kind="WorkTimeout", message="no")
 

@@ -17,6 +17,8 @@ from tests.faults import Died, Fault, Kind, Plan, installed, under
 from tests.operations.ordering import Ordering, adds_up
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:

@@ -55,6 +55,7 @@ def test_start_cut_off(world: World, at: str) -> None:
     check_quiet(world, process_id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", START)
 def test_start_cut_off_and_never_asked_again(world: World, at: str) -> None:
     world.dies(at, start)
@@ -73,6 +74,7 @@ def test_work_cut_off(world: World, at: str) -> None:
     check_quiet(world, process_id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", ["Decisions.claim_ready:before", "Decisions.claim_ready:after", *WORK[2:]])
 def test_work_cut_off_on_the_spot(world: World, at: str) -> None:
     process_id = start(world)
@@ -103,6 +105,7 @@ def chain_cut_off(world: World, process_id: str, at: str, skipped: int) -> None:
     check_quiet(world, process_id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("at", "skipped"), [*((at, 0) for at in APPLY), *((at, skipped) for at in FORESEEN for skipped in (0, 1, 2))]
 )
@@ -111,6 +114,7 @@ def test_chain_cut_off(world: World, at: str, skipped: int) -> None:
     chain_cut_off(world, world.start("chain", 5), at, skipped)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("at", "skipped"), [*((at, 0) for at in APPLY), *((at, skipped) for at in CLAIMED for skipped in (0, 1, 2))]
 )
@@ -121,6 +125,7 @@ def test_chain_cut_off_that_another_scheduled(world: World, at: str, skipped: in
     chain_cut_off(world, process_id, at, skipped)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "at", ["Requeues.timed_out:after", "Broker.push:before", "Broker.push:after", "GraphRecovery.touch:before"]
 )

@@ -12,6 +12,8 @@ from tests.seldom import by_turns
 from tests.store.writing import contents
 from tests.world import check_quiet
 
+pytestmark = pytest.mark.thorough
+
 FINISHED, BROKEN, ABORTED = ProcessState.FINISHED, ProcessState.BROKEN, ProcessState.ABORTED
 NAME, ARGUMENTS = "order-17", [1, 2, 3]
 ABORT = [f"Aborts.{step}" for step in ("announce", "end", "close_graphs", "end_decisions", "clear_graph_deadlines")]

@@ -16,6 +16,8 @@ from tests.seldom import by_turns
 from tests.waiting import wait_until
 from tests.world import check_quiet
 
+pytestmark = pytest.mark.thorough
+
 BREAK = [
     "Decisions.finish:after",
     "Graphs.fail:before",

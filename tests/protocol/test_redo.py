@@ -15,6 +15,8 @@ from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import check_quiet
 
+pytestmark = pytest.mark.thorough
+
 STEPS = [
     *("Redos.epochs", "Redos.pending", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.forget"),
     *("Redos.release", "Redos.move", "Interruptions.remove_past", "Redos.set_graph", "Redos.end"),

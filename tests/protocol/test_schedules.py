@@ -19,6 +19,8 @@ from recovery.schedule import plan_of
 from tests.protocol.harness import RESULT, World
 from tests.world import check_quiet
 
+pytestmark = pytest.mark.thorough
+
 SLOT = [
     ("Schedules.to_look_at:after", 0),
     ("Schedules.save:before", 0),

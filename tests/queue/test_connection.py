@@ -75,6 +75,7 @@ def ask(url: str) -> dict[str, str | None]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.thorough
 def test_a_certificate_that_nobody_vouches_for(proxy: Terminator) -> None:
     said = ask(f"rediss://:{SECRET}@{HOST}:{proxy.port}/0")
     assert all(said.values()), said

@@ -136,6 +136,7 @@ def test_what_is_finished_by_now_is_not_put_back(world: World, process_id: str) 
     ends_well(world, process_id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 40])
 def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: int) -> None:
     process_ids = [world.start("order") for _ in range(count)]

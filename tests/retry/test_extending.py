@@ -143,6 +143,7 @@ class Closed(Exception):
 """
 
 
+@pytest.mark.thorough
 def test_recovery_retry_explain_asks_them(install: Install) -> None:
     path = str(install("ledger", CATALOGUE.format(name="ledger", code=27010)))
     (Path(path) / "shop.py").write_text(SHOP)

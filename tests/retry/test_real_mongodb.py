@@ -21,6 +21,8 @@ from recovery.store.driver_errors import ours
 from tests.retry.outcome import Outcome, caught, outcome
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 Documents = Collection[dict[str, Any]]
 
 AWAY = Outcome.passes("MONGODB_AWAY", "NODE_NOT_AVAILABLE")

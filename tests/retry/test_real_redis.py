@@ -18,6 +18,8 @@ from recovery.stack.valkey import Valkey
 from tests.retry.outcome import Outcome, caught, outcome
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 LOADING = Outcome.passes("REDIS_IS_LOADING", "REDIS_LOADING")
 READ_ONLY = Outcome.passes("REDIS_IS_READ_ONLY", "REDIS_READ_ONLY")
 NO_MEMORY = Outcome.passes("REDIS_HAS_NO_MEMORY", "REDIS_OUT_OF_MEMORY")

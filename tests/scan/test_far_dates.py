@@ -24,6 +24,8 @@ from tests.store.writing import is_close
 from tests.waiting import wait_until
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 FIELDS = [
     *(("decisions", name) for name in ("recoveryTime", "queuedAt", "enqueuedAt", "claimedAt", "eta")),
     *(("graphs", name) for name in ("recoveryTime", "touchedAt", "notFinished.start")),

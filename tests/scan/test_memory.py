@@ -17,6 +17,8 @@ from tests.memory import MB, peak_growth
 from tests.store.writing import put
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 DAY = timedelta(days=1)
 EACH = 50
 LARGE = f'[["{"x" * (4 * MB)}"],{{}}]'

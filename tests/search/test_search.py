@@ -195,6 +195,7 @@ EXAMPLES = given(documents=databases(), asked=st.lists(SEARCHES, min_size=5, max
 OF_ONE_WORLD = [HealthCheck.function_scoped_fixture]
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None, suppress_health_check=OF_ONE_WORLD)
 @EXAMPLES
 def test_it_finds_what_a_filter_finds(world: World, documents: Documents, asked: Asked, size: int) -> None:

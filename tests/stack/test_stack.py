@@ -70,6 +70,7 @@ def test_a_whole_life(data_dir: Path) -> None:
     assert {path.name for path in (data_dir / "logs").iterdir()} == {"mongod.log", "valkey.log"}
 
 
+@pytest.mark.thorough
 def test_killed_mongod_keeps_what_it_acknowledged(mongod: Mongod) -> None:
     mongod.start()
     with client(mongod) as mongo:
@@ -124,6 +125,7 @@ def test_foreign_data_is_refused_and_nothing_runs(data_dir: Path) -> None:
     assert stack.valkey and not stack.valkey.running
 
 
+@pytest.mark.thorough
 def test_port_taken(data_dir: Path) -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
@@ -147,6 +149,7 @@ def test_given_servers_are_used_and_nothing_is_started(data_dir: Path) -> None:
     assert not data_dir.exists()
 
 
+@pytest.mark.thorough
 def test_mongod_that_fails_shows_why(mongod: Mongod) -> None:
     mongod.start()
     mongod.stop()
@@ -167,6 +170,7 @@ with Stack(sys.argv[1], mongo_cache_gb=0.25) as stack:
 """
 
 
+@pytest.mark.thorough
 def test_killed_owner_leaves_no_server_and_the_next_can_start(data_dir: Path) -> None:
     command, pipe = [sys.executable, "-c", OWNER, str(data_dir)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as owner:

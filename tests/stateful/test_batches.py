@@ -24,6 +24,8 @@ from tests.stateful.machine import AT_BATCHES, AT_SEVERAL
 from tests.stateful.programs import HOLDER_ONLY
 from tests.stateful.rest import bring_to_rest
 
+pytestmark = pytest.mark.thorough
+
 LEAVES = 4
 FAN_OUT = node(1, *([node(number), []] for number in range(2, 2 + LEAVES)), [node(9), list(range(LEAVES))])
 KINDS = [

@@ -7,6 +7,8 @@ import pytest
 from tests.stateful.cluster import Cluster
 from tests.stateful.kills import kill_again_and_again
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (3, 4, 5))])
 def test_kills(cluster: Cluster, seed: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
 from hypothesis import Phase
 from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
@@ -21,6 +22,8 @@ from tests.faults.layer import steps
 from tests.stateful.cluster import PROCESS
 from tests.stateful.kills import node
 from tests.stateful.machine import AT_COMMANDS, AT_SCANS, AT_WORK, on
+
+pytestmark = pytest.mark.thorough
 
 FIXED, FRESH, STEPS = 8, 4, 50
 """Examples, and the steps of each. Change the last two, and a seed that failed draws something else."""

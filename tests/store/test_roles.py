@@ -42,6 +42,8 @@ from tests.cli import shop
 from tests.waiting import wait_until
 from tests.world import World
 
+pytestmark = pytest.mark.thorough
+
 DATABASE, PASSWORD = "recovery", "secret"
 ADMIN = "admin"
 

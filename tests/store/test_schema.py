@@ -48,6 +48,7 @@ def test_an_older_validator_is_brought_up_to_date(store: Store) -> None:
     store.database["processes"].insert_one({"_id": "p", "state": "finished"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("older", [False, True])
 def test_many_at_once(settings: Settings, older: bool) -> None:
     """Workers that start together."""

@@ -24,6 +24,8 @@ from tests.sweep.database import Database
 from tests.sweep.shapes import SIZE, Records, finished, part, running
 from tests.sweep.test_read import NOW, anything, is_at_rest, outlined, project
 
+pytestmark = pytest.mark.thorough
+
 Documents = Sequence[Mapping[str, Any]]
 
 

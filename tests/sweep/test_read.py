@@ -29,6 +29,8 @@ from recovery.survey.streams import Stream
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 
+pytestmark = pytest.mark.thorough
+
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 AROUND = Surroundings(
     now=NOW,

@@ -88,6 +88,7 @@ def test_in_a_terminal(database: Database, settings: Settings) -> None:
     assert too_wide(wrapped) == [] and process_id in wrapped and "DEADLINE_MISSING" in wrapped
 
 
+@pytest.mark.smoke
 def test_finds_each_defect_and_no_healthy_process(database: Database, settings: Settings) -> None:
     for _ in range(5):
         for shape in HEALTHY:
@@ -136,6 +137,7 @@ def test_repairs_each_defect(database: Database, settings: Settings) -> None:
     assert set(sweep(settings).findings) == {Rule.FINISHED_TOO_EARLY}
 
 
+@pytest.mark.smoke
 def test_finds_what_a_recovery_worker_finds(database: Database, settings: Settings) -> None:  # noqa: ARG001
     """In every condition of the failure map, damage included; `tests/failure_map/test_parity.py` has the others."""
     cases = parity.all_cases(settings)

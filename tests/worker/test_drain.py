@@ -70,6 +70,7 @@ else:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pool", "told"),
     [

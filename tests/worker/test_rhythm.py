@@ -122,6 +122,7 @@ def test_as_long_as_the_clock_is_not_known_it_beats_every_interval() -> None:
     assert Rhythm("w", INTERVAL).until_next(0.7, 20) == INTERVAL
 
 
+@pytest.mark.thorough
 def test_lifelines_come_together(settings: Settings) -> None:
     world = World(settings, heartbeat_interval=0.8, heartbeat_timeout=4.0)
     schema.create(world.store.database)

@@ -51,6 +51,7 @@ def test_a_note_by_another_worker_is_written_over(settings: Settings) -> None:
     assert (run.worker, run.looked_at) == ("w:2", 0)
 
 
+@pytest.mark.thorough
 def test_a_database_that_is_away(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     away = Recovery(settings.model_copy(update={"mongo_uri": f"mongodb://127.0.0.1:{free_port()}"}))
     noting = ScanNotes(away.resources.store.scanners, "w:1")

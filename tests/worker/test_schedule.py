@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 import redis
 
 from recovery.settings import Settings
@@ -12,6 +13,8 @@ from recovery.stack.valkey import Valkey
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP, configuration
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.thorough
 
 APP = "tests.cli.shop:app"
 
