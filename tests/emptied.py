@@ -24,6 +24,7 @@ from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import Store, schema
 from recovery.store.concerns import RESTORABLE
+from tests.documents import database_of
 
 REDIS_DATABASE = 15
 
@@ -36,7 +37,7 @@ def lasting(stack: Stack) -> Iterator[Settings]:
         broker_url=f"{stack.broker_url.rpartition('/')[0]}/{REDIS_DATABASE}",
         database=f"test_{uuid.uuid4().hex[:12]}",
     )
-    database = Store(made).database
+    database = database_of(Store(made))
     schema.create(database)
     yield made
     database.client.drop_database(made.database)
@@ -52,9 +53,9 @@ def emptied(lasting: Settings) -> Settings:
 def empty(settings: Settings) -> None:
     """Have all collections empty, and the broker as one that nothing was pushed to yet."""
     store = Store(settings)
-    for name in _filled(store.database):
-        store.database[name].with_options(write_concern=RESTORABLE).delete_many({})
-    store.database["system.profile"].drop()  # what the test before had asked is none of the next one's
+    for name in _filled(database_of(store)):
+        database_of(store)[name].with_options(write_concern=RESTORABLE).delete_many({})
+    database_of(store)["system.profile"].drop()  # what the test before had asked is none of the next one's
     _broker(settings.broker_url).flushdb()
     recovery.queue.Kept(settings.broker_url).note()  # it lost nothing
     store.catch_up(10)
@@ -63,11 +64,11 @@ def empty(settings: Settings) -> None:
 @contextmanager
 def without_index(store: Store, collection: str, index: str) -> Iterator[None]:
     """Within, this index is missing. Afterwards it is there again, for the next test."""
-    store.database[collection].drop_index(index)
+    database_of(store)[collection].drop_index(index)
     try:
         yield
     finally:
-        schema.create(store.database)
+        schema.create(database_of(store))
 
 
 class Kept:
@@ -95,7 +96,7 @@ class Kept:
 
     def _collection(self, name: str) -> Collection[RawBSONDocument]:
         options = CodecOptions(document_class=RawBSONDocument)
-        return self._store.database[name].with_options(options, write_concern=RESTORABLE)
+        return database_of(self._store)[name].with_options(options, write_concern=RESTORABLE)
 
 
 def _filled(database: Database[Any]) -> list[str]:

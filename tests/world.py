@@ -18,6 +18,7 @@ from recovery.queue import Kept
 from recovery.records import Decision, Process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store import Store
+from tests.documents import database_of
 from tests.faults import Died
 from tests.waiting import wait_until
 
@@ -148,7 +149,7 @@ class World:
     def counts(self) -> dict[str, int]:
         """{collection: records} of the four kinds that describe processes."""
         names = ("processes", "tasks", "decisions", "graphs")
-        return {name: self.store.database[name].count_documents({}) for name in names}
+        return {name: database_of(self.store)[name].count_documents({}) for name in names}
 
 
 def arguments(message: dict[str, Any]) -> list[str]:
@@ -166,7 +167,7 @@ def by_message_only() -> Iterator[None]:
 
 def check_quiet(world: World, process_id: str) -> None:
     """The invariants of docs/records.md on a process that has ended, by queries that use none of our logic."""
-    database = world.app.resources.store.database
+    database = database_of(world.app.resources.store)
     of_it = {"_id": {"$regex": f"^{process_id}/"}}
 
     def at_rest() -> bool:

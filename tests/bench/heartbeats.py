@@ -24,6 +24,7 @@ from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.polls import Polls
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.bench.rows import Row, row
+from tests.documents import database_of
 from tests.waiting import wait_until
 
 WORKERS, ACTORS, SECONDS = 100, 100, 20.0
@@ -38,7 +39,7 @@ def run(settings: Settings) -> list[Row]:
     for number in range(ACTORS):
         app.actor(f"actor_{number:03}")(_nothing)
     store = app.resources.store
-    schema.create(store.database)
+    schema.create(database_of(store))
     store.actors.save(actor.preferences for actor in app.actors.values())
     celery, queues = SimpleNamespace(app=Celery(set_as_current=False)), tuple(app.actors)
     workers = [identify(f"w{number}", queues).evolve(host=f"machine {number % MACHINES}") for number in range(WORKERS)]
@@ -47,7 +48,7 @@ def run(settings: Settings) -> list[Row]:
     lifelines = [Lifeline(app, worker, consuming, each) for worker, each in zip(workers, polls, strict=True)]
     (mongod,) = [child for child in psutil.Process().children(recursive=True) if child.name() == "mongod"]
     rate = WORKERS / settings.heartbeat_interval
-    bare = store.database.get_collection("bare", write_concern=RESTORABLE)
+    bare = database_of(store).get_collection("bare", write_concern=RESTORABLE)
     bare.insert_one({"_id": 0, "count": 0})
 
     def update() -> None:
@@ -66,9 +67,9 @@ def run(settings: Settings) -> list[Row]:
 
     with _always(1, poll), _beating(lifelines, settings.heartbeat_interval / WORKERS):
         _used(mongod, 1, _nothing)  # what is polled again at first is looked at
-        before = _beats(store.database)
+        before = _beats(database_of(store))
         idle = _used(mongod, 1, _nothing)
-        beats = (_beats(store.database) - before) / SECONDS
+        beats = (_beats(database_of(store)) - before) / SECONDS
         assert abs(beats / rate - 1) < 0.05, f"{beats:.1f} heartbeats a second, not {rate:.0f}"
         with _always(OTHERS, update):
             busy = _used(mongod, 1, _nothing)

@@ -46,6 +46,7 @@ from tests.bench.sweep_data import AT_ONCE, TEMPLATE_ID, WRITERS
 from tests.bench.sweep_scale import CORES, alone, sweep_peaks, sweep_seconds
 from tests.bench.turns import in_turn, ratios
 from tests.bench.workers import seconds
+from tests.documents import database_of
 from tests.sweep.shapes import MERGE, PARTS, Records, finished, part, running
 from tests.waiting import wait_until
 
@@ -71,7 +72,7 @@ class Place:
 
     @property
     def database(self) -> Any:
-        return self.app.resources.store.database
+        return database_of(self.app.resources.store)
 
 
 def run(stack: Stack, settings: Settings, small: int = SMALL, large: int = LARGE) -> list[Row]:
@@ -124,7 +125,7 @@ def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:
 
 def fill(settings: Settings, processes: int) -> list[str]:
     """So many processes, with their messages; a sample of their ids."""
-    schema.create(Store(settings).database)
+    schema.create(database_of(Store(settings)))
     share = -(-processes // WRITERS)
     shares = [min(share, processes - place * share) for place in range(WRITERS)]
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
@@ -148,7 +149,7 @@ def _write(settings: Settings, processes: int, seed: int) -> list[str]:
                 for template in templates
             ]
             if made:
-                store.database[name].insert_many(made, ordered=False)
+                database_of(store)[name].insert_many(made, ordered=False)
         queued = [Queued(record_id(one, part(place)), UNSERVED, "0" * 32, began) for one in ids for place in QUEUED]
         broker.lpush(UNSERVED, *map(encode, queued))
     return sample

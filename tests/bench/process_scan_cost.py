@@ -28,6 +28,7 @@ from tests.bench.rows import Row, ratio_row, row
 from tests.bench.scan_cost import examined, peak
 from tests.bench.sweep_data import TEMPLATE_ID
 from tests.bench.workers import seconds
+from tests.documents import database_of
 
 LARGE, SMALL, OVERDUE_COUNT, REPEATS = 200_000, 10_000, 1_000, 13
 AT_ONCE = 5_000
@@ -100,11 +101,11 @@ def fill(database: Any, count: int) -> None:
 
 def _make_overdue(app: Recovery, name: str) -> None:
     """Make 1,000 overdue, spread over the collection; the server must look at them alone to find them."""
-    collection = app.resources.store.database[name]
+    collection = database_of(app.resources.store)[name]
     sample = collection.aggregate([{"$sample": {"size": 2 * OVERDUE_COUNT}}, {"$project": {"_id": 1}}])
     chosen = list({document["_id"] for document in sample})[:OVERDUE_COUNT]
     collection.update_many({"_id": {"$in": chosen}}, {"$set": {"recoveryTime": LONG_AGO}})
-    database = app.resources.store.database
+    database = database_of(app.resources.store)
     looked_at = examined(database, name, OVERDUE, sort={"recoveryTime": 1}, limit=2 * OVERDUE_COUNT)
     assert looked_at == OVERDUE_COUNT, f"the server looked at {looked_at} documents of {name} for {OVERDUE_COUNT}"
 

@@ -19,6 +19,7 @@ from recovery.store.concerns import committed, current
 from tests.bench.requeue import fill
 from tests.bench.rows import Row, ratio_row
 from tests.bench.workers import seconds
+from tests.documents import database_of
 
 RECORDS, TOGETHER, ONES, PAGES, TURNS = 20_000, 1_000, 500, 5, 15
 
@@ -30,7 +31,7 @@ def run(settings: Settings) -> list[Row]:
 
 
 def _measured(settings: Settings, where: str) -> list[Row]:
-    database: Any = Store(settings).database
+    database: Any = database_of(Store(settings))
     schema.create(database)
     fill(database, RECORDS, datetime.now(UTC) + timedelta(days=1))
     decisions = database[schema.DECISIONS]

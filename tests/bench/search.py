@@ -23,6 +23,7 @@ from recovery.store import Store, schema
 from recovery.store.concerns import committed
 from tests.bench.rows import Row, row
 from tests.bench.turns import in_turn
+from tests.documents import database_of
 
 PROCESSES, PER_PROCESS, AT_ONCE = 100_000, 10, 1_000
 PAGE, SAMPLES, WARM_UP = 100, 3_000, 100
@@ -35,7 +36,7 @@ Bare = Callable[[Any, str], list[str]]
 
 def run(settings: Settings) -> list[Row]:
     store = Store(settings)
-    database: Any = store.database
+    database: Any = database_of(store)
     schema.create(database)
     ids = [one for page in fill(database) for one in page]
     rows = []
@@ -118,7 +119,7 @@ def _interruption(key: str, draw: random.Random) -> dict[str, Any]:
 
 
 def _compared(store: Store, text: str, bare: Bare, places: Sequence[str]) -> Row:
-    query, database = parse(text, NOW), store.database
+    query, database = parse(text, NOW), database_of(store)
     ours, theirs = list[float](), list[float]()
     for after in places:
         found = dict[str, list[str]]()

@@ -13,6 +13,7 @@ from tests.bench import apps
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
 from tests.bench.workers import seconds
+from tests.documents import database_of
 
 ONE_BY_ONE, MANY, REPEATS = 1000, 10_000, 5
 
@@ -21,10 +22,10 @@ def run(settings: Settings) -> list[Row]:
     app = Recovery(settings)
     app.actors = apps.app.actors
     store = app.resources.store
-    schema.create(store.database)
+    schema.create(database_of(store))
     app.start("nothing")
-    bare: Any = committed(store.database["bare"])
-    document = store.database["processes"].find_one({}) or {}
+    bare: Any = committed(database_of(store)["bare"])
+    document = database_of(store)["processes"].find_one({}) or {}
 
     def insert() -> None:
         for _ in range(ONE_BY_ONE):

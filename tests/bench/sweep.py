@@ -32,6 +32,7 @@ from recovery.sweep.session import spark
 from tests.bench.rows import Row, ratio_row, row
 from tests.bench.sweep_data import fill
 from tests.bench.turns import in_turn, ratios
+from tests.documents import database_of
 
 CORES = 2
 PROCESSES = 200_000
@@ -109,7 +110,7 @@ def _rate(processes: int, work: Callable[[], object]) -> float:
 def _loop(resources: Resources, count: int) -> None:
     """Check processes from all over the database, one after the other."""
     store, around = resources.store, look_around(resources)
-    chosen = store.database[schema.PROCESSES].aggregate([{"$sample": {"size": count}}, {"$project": {"_id": True}}])
+    chosen = database_of(store)[schema.PROCESSES].aggregate([{"$sample": {"size": count}}, {"$project": {"_id": True}}])
     for document in chosen:
         for snapshot in store.snapshots([document["_id"]]):
             judge_process(snapshot, around)
@@ -117,7 +118,7 @@ def _loop(resources: Resources, count: int) -> None:
 
 def _read(settings: Settings, part: Range, names: Iterable[str] = BRIEF) -> int:
     """Read a range as it is: bytes."""
-    database = Store(settings).database
+    database = database_of(Store(settings))
     size = 0
     for name in names:
         found = database[name].find_raw_batches(part.condition(), BRIEF[name], batch_size=PAGE)

@@ -19,6 +19,7 @@ from recovery.records import to_document
 from recovery.records.ids import child_task_id, new_process_id
 from recovery.settings import Settings
 from recovery.store import Store, schema
+from tests.documents import database_of
 from tests.sweep.shapes import BROKEN, Shape, finished, part, queue_statistics, running
 
 TEMPLATE_ID = "f" * 32
@@ -38,10 +39,12 @@ def fill(
     """Fill the database: each so many-th is broken, in each of these ways in turn (0: none), 8 % are running, the rest
     finished; how many are broken. Not `alike`: each process has a task that no other has."""
     store = Store(settings)
-    schema.create(store.database)
+    schema.create(database_of(store))
     now = store.now()
-    if not store.database[schema.QUEUES].count_documents({}):  # what was queued for the first is not lost by the second
-        store.database[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
+    if not database_of(store)[schema.QUEUES].count_documents(
+        {}
+    ):  # what was queued for the first is not lost by the second
+        database_of(store)[schema.QUEUES].insert_one(to_document(queue_statistics(now)))
     shares = [processes // WRITERS] * WRITERS
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
         same = ([one] * WRITERS for one in (now, every, shapes, alike))
@@ -49,7 +52,7 @@ def fill(
 
 
 def _write(settings: Settings, processes: int, now: datetime, every: int, shapes: Sequence[Shape], alike: bool) -> int:
-    database = Store(settings).database
+    database = database_of(Store(settings))
     broken = itertools.cycle(shapes)
     templates: dict[Shape, list[tuple[str, bytes]]] = {
         shape: [

@@ -19,6 +19,7 @@ from recovery.records import ProcessState
 from recovery.stack import Child, Stack
 from recovery.store.views.overview import Overview
 from recovery.wfformat import Workflow, WorkflowTask, example_path, load
+from tests.documents import database_of
 from tests.waiting import wait_until
 
 PROCESSES = 6
@@ -125,7 +126,7 @@ class Storm:
         workload.look_at_values(self.resources, self.runs)
         found = audit(self.lines(), [run.ran for run in self.runs])
         assert (found.lost, found.accepted_twice) == ({}, {})
-        without = Overview(self.resources.store.database).without_deadline()
+        without = Overview(database_of(self.resources.store)).without_deadline()
         assert not any(without.values()), without
         live = {"recoveryTime": {"$exists": True}}
         kinds = ("processes", "decisions", "graphs")

@@ -17,6 +17,7 @@ from recovery.settings import load
 from recovery.stack import ReplicaSet, Stack
 from recovery.store import schema
 from recovery.store.concerns import current
+from tests.documents import database_of
 from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World
@@ -53,7 +54,7 @@ class Failover:
     def __init__(self, nodes: ReplicaSet, settings: Settings) -> None:
         self.nodes = nodes
         self.world = World(settings)
-        schema.create(self.world.store.database)
+        schema.create(database_of(self.world.store))
 
     @property
     def app(self) -> Recovery:
@@ -106,7 +107,7 @@ class Failover:
 
     def finished(self, actor: str) -> list[Decision]:
         """The finished decisions of an actor, as the primary alone has them."""
-        found = self.world.store.database["decisions"].find({"actor": actor, "state": "finished"}, {"_id": True})
+        found = database_of(self.world.store)["decisions"].find({"actor": actor, "state": "finished"}, {"_id": True})
         return [get(self.world.store, document["_id"]) for document in found]
 
     def overdue(self, *collections: str) -> None:
@@ -114,7 +115,7 @@ class Failover:
         for name in collections or ("decisions", "graphs", "processes"):
             live: dict[str, Any] = {"recoveryTime": {"$exists": True}}
             stages = [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1000]}}}]
-            current(self.world.store.database[name]).update_many(live, stages)
+            current(database_of(self.world.store)[name]).update_many(live, stages)
 
 
 @pytest.fixture(scope="module")

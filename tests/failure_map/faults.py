@@ -14,6 +14,7 @@ from recovery import Recovery
 from recovery.engine.operations.abort import abort_process
 from recovery.records import Outcome, ProcessState
 from recovery.rules import Rule
+from tests.documents import database_of
 from tests.queues import polled_and_empty
 from tests.world import World, by_message_only
 
@@ -74,7 +75,7 @@ class Broken:
 
     @property
     def db(self) -> Any:
-        return self.world.store.database
+        return database_of(self.world.store)
 
     def change(self, collection: str, key: str, update: Any) -> None:
         """Change a record that must be there, past the validator."""

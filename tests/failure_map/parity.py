@@ -27,6 +27,7 @@ from recovery.search import parse
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.sweep import sweep
+from tests.documents import database_of
 from tests.failure_map.faults import FAULTS, HOUR, Fault, begin, make_app, servers_were_down
 from tests.fuzz.test_records import CASES, WRONG
 from tests.scan.making import silent_workers
@@ -81,7 +82,7 @@ def random_cases(settings: Settings, chance: random.Random, count: int) -> Itera
 def empty(world: World) -> None:
     world.lose_messages()
     for name in schema.VALIDATORS:
-        world.store.database[name].delete_many({})
+        database_of(world.store)[name].delete_many({})
 
 
 def of_faults(settings: Settings, faults: Iterable[Fault]) -> Iterator[Case]:
@@ -92,7 +93,7 @@ def of_faults(settings: Settings, faults: Iterable[Fault]) -> Iterator[Case]:
         make_app(world)
         broken = begin(world, fault)
         fault.make(broken)
-        found = {name: list(world.store.database[name].find()) for name in COLLECTIONS}
+        found = {name: list(database_of(world.store)[name].find()) for name in COLLECTIONS}
         _settle_deadlines(found["decisions"], world.store.now())
         name = fault.make.__name__
         if name in OWN_QUEUES:
@@ -194,7 +195,7 @@ def fill(settings: Settings, cases: Sequence[Case], *, polled: bool = True) -> W
     filled = {name: [one for case in cases for one in case.documents.get(name, ())] for name in COLLECTIONS}
     for name, documents in filled.items():
         if documents:
-            world.store.database[name].insert_many(documents, bypass_document_validation=True)
+            database_of(world.store)[name].insert_many(documents, bypass_document_validation=True)
             queues |= {one["actor"] for one in documents if type(one.get("actor")) is str}
     for queue in queues - {"part_message_lost"}:
         world.redis.lpush(queue, "some message")
@@ -265,7 +266,7 @@ def by_scanners(world: World, only: str | None = None) -> Found:
     soon = {"recoveryTime": {"$type": "date", "$lt": past + timedelta(days=1)}}
     for name in ("graphs", "processes"):
         due = {"$set": {"recoveryTime": past}}
-        world.store.database[name].update_many(soon, due, bypass_document_validation=True)
+        database_of(world.store)[name].update_many(soon, due, bypass_document_validation=True)
     found = set[tuple[str, str, str]]()
 
     def note(_: Repairer, findings: Iterable[Finding], *__: object) -> Counter[Rule]:

@@ -15,6 +15,7 @@ from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
 from recovery.store import Store, schema
+from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World
@@ -29,7 +30,7 @@ def world(emptied: Settings) -> World:
 @pytest.fixture
 def own_world(settings: Settings) -> World:
     """The same on a database of its own, whose indexes may be dropped."""
-    schema.create(Store(settings).database)
+    schema.create(database_of(Store(settings)))
     return well(settings)
 
 

@@ -26,6 +26,7 @@ from recovery.records import (
 )
 from recovery.records.ids import START_TASK, child_task_id, record_id
 from recovery.store import Store, schema
+from tests.documents import database_of
 from tests.model.protocol import World, explore, steps
 
 TASKS = {"S": START_TASK, "C": child_task_id(START_TASK, 0, 0)}
@@ -135,7 +136,9 @@ NOTHING = Read(Written("", False, frozenset(), frozenset(), "-", "-"), {})
 
 def read(store: Store) -> dict[str, Read]:
     """{process: what is written of it}, of all that are there, by raw queries."""
-    found = {name: list(store.database[name].find()) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)}
+    found = {
+        name: list(database_of(store)[name].find()) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)
+    }
     ends = {document["_id"]: document["state"] for document in found[schema.PROCESSES]}
     graphs = {document["_id"]: document for document in found[schema.GRAPHS]}
     states: dict[str, dict[str, str]] = defaultdict(dict)

@@ -18,6 +18,7 @@ from recovery import Recovery, Settings
 from recovery.queue import Broker
 from recovery.store import schema
 from tests import world
+from tests.documents import database_of
 from tests.faults import Fault, Kind, Plan
 from tests.faults.layer import steps
 
@@ -65,7 +66,7 @@ class World(world.World):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.app = make_app(self.settings)
-        schema.create(self.store.database)
+        schema.create(database_of(self.store))
         self.tell()
 
     def dies(self, at: str, work: Callable[[World], object], skipped: int = 0) -> None:

@@ -40,6 +40,7 @@ from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
 from recovery.store import Selection, Store, schema
+from tests.documents import database_of
 from tests.faults import installed, reach, threads_held
 from tests.faults.layer import Told, pause
 from tests.scan.making import silent_workers
@@ -132,7 +133,7 @@ class Cluster:
         self.mended = False
         """Whether what raises "until mended" goes well from now on."""
         self.app = make_app(self.settings, lambda: self.mended)
-        self.database = Store(self.settings).database
+        self.database = database_of(Store(self.settings))
         self.redis = redis.Redis.from_url(settings.broker_url)
         self.passing = Passing(self.database)
         self._numbers = itertools.count(1)

@@ -9,6 +9,7 @@ from typing import Any
 from recovery.records import Decision, Graph, Interruption, OperationRange, Process, Record, Task, Worker, to_document
 from recovery.store import Store, schema
 from recovery.store.concerns import committed
+from tests.documents import database_of
 
 COLLECTIONS: dict[type[Record], str] = {
     Process: schema.PROCESSES,
@@ -29,7 +30,9 @@ def put(store: Store, *made: Record) -> None:
     for record in made:
         by_kind.setdefault(type(record), []).append(to_document(record))
     for kind, documents in by_kind.items():
-        collection = committed(store.database[COLLECTIONS[kind]])  # whoever reads next, with whatever concern, finds it
+        collection = committed(
+            database_of(store)[COLLECTIONS[kind]]
+        )  # whoever reads next, with whatever concern, finds it
         collection.insert_many(documents, bypass_document_validation=True)
 
 
@@ -43,7 +46,7 @@ def get(store: Store, decision_id: str) -> Decision:
 def contents(store: Store, collection: str, ids: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
     """The documents of a collection, or those of these ids, by id."""
     query = {} if ids is None else {"_id": {"$in": list(ids)}}
-    return {document["_id"]: document for document in store.database[collection].find(query)}
+    return {document["_id"]: document for document in database_of(store)[collection].find(query)}
 
 
 def is_about(moment: datetime | None, now: datetime, seconds: float) -> bool:

@@ -6,6 +6,7 @@ from recovery.records import to_document
 from recovery.records.ids import new_process_id
 from recovery.settings import Settings
 from recovery.store import Store, schema
+from tests.documents import database_of
 from tests.sweep.shapes import Records, Shape, queue_statistics
 
 
@@ -15,9 +16,9 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings)
-        schema.create(self.store.database)
+        schema.create(database_of(self.store))
         self.now = self.store.now()
-        self.store.database[schema.QUEUES].insert_one(to_document(queue_statistics(self.now)))
+        database_of(self.store)[schema.QUEUES].insert_one(to_document(queue_statistics(self.now)))
 
     def add(self, shape: Shape, process_type: str | None = None) -> str:
         """Insert a process in this condition; its id."""
@@ -31,4 +32,4 @@ class Database:
             for document in documents:
                 if name == schema.PROCESSES and process_type is not None:
                     document["type"] = process_type
-                self.store.database[name].insert_one(document, bypass_document_validation=True)
+                database_of(self.store)[name].insert_one(document, bypass_document_validation=True)
