@@ -1,6 +1,7 @@
 # make            what is needed to work here, in .venv
 # make test       what to run before a commit: checks, tests in this process, a smoke test of each real part
 # make test-all   everything that CI checks
+# make durations  how long tests take, measured anew for the order in which they are begun
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
@@ -17,7 +18,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test test-all check soak demo env bench dashboards pictures lock audit pin-images clean
+.PHONY: venv test test-all durations check soak demo env bench dashboards pictures lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -39,6 +40,9 @@ test: check
 
 test-all: check
 	$(PYTEST)
+
+durations: venv
+	$(PYTEST) --record-durations
 
 check: venv
 	$(BIN)/python -m ruff format --check .

@@ -22,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 from recovery.engine import Registrar
 from recovery.settings import Settings, load
 from recovery.stack import Stack
+from tests import durations
 from tests.built_once import build_commands_once
 from tests.preloaded import process
 
@@ -40,23 +41,34 @@ NOTHING_TO_TEST = ("the first leaves nothing", "no folder shared/data")
 """How reasons begin for which a test is skipped wherever it runs."""
 
 
-class _ByFile(LoadScopeScheduling):
-    """Tests of one file run in one process, and those on Spark's session as well: one JVM for them all."""
+def _scope(nodeid: str) -> str:
+    """What runs in one process with this test: its file; or all that is on Spark's session, which takes one JVM."""
+    file = nodeid.partition("::")[0]
+    return _ON_SPARK if file.startswith(_ON_SPARK) else file
 
+
+class _ByScope(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return _ON_SPARK if file.startswith(_ON_SPARK) else file
+        return _scope(nodeid)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Recorder())
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    return _ByFile(config, log)
+    return _ByScope(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest is begun first: else one process is at it when the others are done."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_ON_SPARK))
+    durations.order(items, _scope)
 
 
 def pytest_collection_finish() -> None:
