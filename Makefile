@@ -2,6 +2,7 @@
 # make test       what to run before a commit: checks, tests in this process, a smoke test of each real part
 # make test-all   everything that CI checks
 # make durations  how long tests take, measured anew for the order in which they are begun
+# make mutants    whether the fast tests of the pure packages notice it when one thing is changed; an hour at first
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
@@ -18,7 +19,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := venv
-.PHONY: venv test test-all durations check soak demo env bench dashboards pictures lock audit pin-images clean
+.PHONY: venv test test-all durations mutants check soak demo env bench dashboards pictures lock audit pin-images clean
 
 venv: .venv/installed
 
@@ -49,6 +50,11 @@ check: venv
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
+
+# mutmut keeps what it tried in mutants/, and tries again only what changed. It finds mypy on the path.
+mutants: venv
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mutmut run
+	$(BIN)/python -m tests.mutants $(ONLY)
 
 soak: venv
 	$(BIN)/python -m pytest -m soak
@@ -96,5 +102,5 @@ pin-images:
 	"$(PYTHON)" deploy/pin_images.py Dockerfile docker-compose.yml
 
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	rm -rf .venv dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
