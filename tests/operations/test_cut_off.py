@@ -44,7 +44,7 @@ STATES = {
     "set_idle_timeout": "finished",
 }
 SAMPLE = 4
-"""Places of each run in `make test`, drawn from a seed that a failure shows; `make soak` has them all."""
+"""Places of each run in `make test-all`, drawn from a seed that a failure shows; `make soak` has them all."""
 
 
 def prepared(world: Ordering, kind: str) -> list[str]:
