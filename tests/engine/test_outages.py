@@ -189,6 +189,30 @@ def test_an_apply_that_failed_is_done_again(
     assert world.bring_to_end(process_id).result == '"done"'
 
 
+def test_an_apply_that_raises_anything_does_not_end_the_appliers_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @world.app.process()
+    def order() -> str:
+        return "done"
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no words")
+
+    world.tell()
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    first, second = world.start(order), world.start(order)
+    with monkeypatch.context() as failing:
+        failing.setattr(Graphs, "complete_alone", fails)
+        message = world.pop(["order"])
+        assert message is not None and slot.run(order, *arguments(message)) is Result.FINISHED
+        wait_until(lambda: "could not apply (RuntimeError: no words)" in caplog.text, 10, "the attempt to apply it")
+    message = world.pop(["order"])
+    assert message is not None and slot.run(order, *arguments(message)) is Result.FINISHED
+    wait_until(lambda: world.process(second).state == "finished", 10, "the apply of the next one")
+    assert world.bring_to_end(first).result == '"done"'
+
+
 def test_a_flush_that_can_not_apply_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     @world.app.process()
     def order() -> str:
