@@ -4,6 +4,7 @@ milliseconds and longer than most of them; what it builds keeps nothing of a run
 from __future__ import annotations
 
 from functools import lru_cache
+from unittest.mock import patch
 
 import typer.main
 import typer.testing
@@ -12,4 +13,5 @@ import typer.testing
 def build_commands_once() -> None:
     """For `app(…)` and `CliRunner`, from here on."""
     once = lru_cache(typer.main.get_command)
-    typer.main.get_command = typer.testing._get_command = once
+    patch.object(typer.main, "get_command", once).start()
+    patch.object(typer.testing, "_get_command", once).start()

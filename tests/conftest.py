@@ -47,7 +47,7 @@ def _scope(nodeid: str) -> str:
     return _ON_SPARK if file.startswith(_ON_SPARK) else file
 
 
-class _ByScope(LoadScopeScheduling):
+class _ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
     def _split_scope(self, nodeid: str) -> str:
         return _scope(nodeid)
 
@@ -93,9 +93,9 @@ _registrars = WeakSet[Registrar]()
 _start_thread = Registrar._start_thread
 
 
-def _start_noted(registrar: Registrar) -> None:
-    _registrars.add(registrar)
-    _start_thread(registrar)
+def _start_noted(self: Registrar) -> None:
+    _registrars.add(self)
+    _start_thread(self)
 
 
 Registrar._start_thread = _start_noted  # type: ignore[method-assign]

@@ -78,7 +78,7 @@ class Kept:
         self._settings, self._store = settings, Store(settings)
         self._broker = _broker(settings.broker_url)
         self._records = {name: list(self._collection(name).find()) for name in schema.VALIDATORS}
-        self._keys = {key: self._broker.dump(key) for key in self._broker.scan_iter()}
+        self._keys = {key: dump for key in self._broker.scan_iter() if (dump := self._broker.dump(key)) is not None}
 
     def restore(self) -> None:
         """Have all of it again, and nothing else."""

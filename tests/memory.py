@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -18,11 +19,11 @@ def peak_growth(step: Callable[P, Iterator[T]], *args: P.args, **kwargs: P.kwarg
     """What `step` yields last, and by how many bytes more it took at its peak than at its first yield, until which it
     prepares."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
-        return apart.submit(_measure, step, *args, **kwargs).result()
+        return apart.submit(_measure, partial(step, *args, **kwargs)).result()
 
 
-def _measure(step: Callable[P, Iterator[T]], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
-    steps = step(*args, **kwargs)
+def _measure(step: Callable[[], Iterator[T]]) -> tuple[T, int]:
+    steps = step()
     next(steps)
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     before = _memory("VmRSS")

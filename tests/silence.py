@@ -87,7 +87,7 @@ class Way:
                         elif key.fileobj == self._wake:
                             os.read(self._wake, 1)
                         elif key.fileobj in self._ends and self._speaking.is_set():
-                            for one in self._hand_on(key.fileobj):  # type: ignore[arg-type]
+                            for one in self._hand_on(key.fileobj):
                                 ready.unregister(one)
                                 one.close()
             self._idle.set()

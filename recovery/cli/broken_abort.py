@@ -47,7 +47,7 @@ WaitingForOption = Annotated[
 ]
 
 
-def abort(
+def abort(  # noqa: PLR0913
     target: Annotated[
         str | None,
         typer.Argument(

@@ -35,7 +35,7 @@ Example: [bold]recovery broken restart --type order --kind TimeoutError --reason
 TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most tasks to restart.")]
 
 
-def restart(
+def restart(  # noqa: PLR0913
     target: GivenTarget = None,
     process_type: TypeOption = None,
     actor: ActorOption = None,

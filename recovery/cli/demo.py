@@ -39,7 +39,7 @@ INTERRUPTED = 128
 """An exit code over this tells the signal, as shells have it."""
 
 
-def demo(
+def demo(  # noqa: PLR0913
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.", show_default=False),

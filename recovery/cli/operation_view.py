@@ -155,7 +155,13 @@ def _what(result: Mapping[str, Any]) -> str:
 
 
 def _rows(found: Progress) -> Iterator[tuple[str, str]]:
-    operation = found.operation
+    yield from _purpose_rows(found.operation)
+    yield from _order_rows(found.operation)
+    yield from _progress_rows(found)
+
+
+def _purpose_rows(operation: Operation) -> Iterator[tuple[str, str]]:
+    """Yield which processes the operation covers and the settings of its kind."""
     yield "selection", operation.selection or "all processes"
     if operation.kind.value == "restart_from":
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
@@ -164,6 +170,10 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
         yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
     if operation.idle_timeout is not None:
         yield "idle timeout", show_duration(operation.idle_timeout)
+
+
+def _order_rows(operation: Operation) -> Iterator[tuple[str, str]]:
+    """Yield who ordered the operation and how it is to run."""
     yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.driven:
         yield "runs in", "Spark"
@@ -175,6 +185,11 @@ def _rows(found: Progress) -> Iterator[tuple[str, str]]:
         yield "first", ", ".join(f"{name} {value}" for name, value in operation.priorities.items())
     if operation.refusal:
         yield "refused", operation.refusal
+
+
+def _progress_rows(found: Progress) -> Iterator[tuple[str, str]]:
+    """Yield what the operation has planned and done so far, and what holds it up."""
+    operation = found.operation
     if operation.planned is not None:
         yield "plan", _summary(operation.planned)
     if operation.applied is not None:

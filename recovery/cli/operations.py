@@ -78,7 +78,7 @@ WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
 
 
 @group.command(cls=Command, help=paragraphs(START))
-def start(
+def start(  # noqa: PLR0913
     kind: Annotated[
         str,
         typer.Argument(metavar="KIND", show_default=False, autocompletion=complete_kind, help="What is to be done."),

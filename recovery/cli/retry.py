@@ -48,7 +48,7 @@ group = typer.Typer(cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=Tr
 
 
 @group.command(cls=Command, help=paragraphs(EXPLAIN))
-def explain(
+def explain(  # noqa: PLR0913
     error: Annotated[str | None, typer.Option(metavar="CLASS", help="An exception, package.module.Name.")] = None,
     code: Annotated[int | None, typer.Option(metavar="NUMBER", help="An error code.")] = None,
     reason: Annotated[str | None, typer.Option(metavar="NAME", help="A reason, such as KV_LOCKED.")] = None,
@@ -116,7 +116,7 @@ def explain(
 
 
 @group.command(cls=Command, help=paragraphs(DELAYS))
-def delays(
+def delays(  # noqa: PLR0913
     actor: Annotated[
         str | None, typer.Option(metavar="NAME", help="As it is set for this actor.", autocompletion=complete_actor)
     ] = None,

@@ -51,22 +51,43 @@ def check_names(kind: type[Preferences], names: Sequence[str], command: str) -> 
 
 def _value(name: str, text: str, of_type: type) -> Any:
     if of_type is bool:
-        if text.lower() in _SWITCHES:
-            return _SWITCHES[text.lower()]
-        raise InputError(f"{name}={text}: must be true or false")
+        return _switch(name, text)
     if of_type is int:
-        # Python reads no number of thousands of digits; one that is only too large is refused with its limit.
-        if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
-            return int(text)
-        raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MAX_COUNT:,}")
+        return _whole_number(name, text)
     if name in RATES:
-        if found := _NUMBER.fullmatch(text.removesuffix("/s")):
-            return float(found[0])
-        raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
+        return _rate(name, text)
     if name in FACTORS:
-        if found := _NUMBER.fullmatch(text):
-            return float(found[0])
-        raise InputError(f"{name}={text}: must be a number, for example 1.2")
+        return _factor(name, text)
+    return _seconds(name, text)
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.lower() in _SWITCHES:
+        return _SWITCHES[text.lower()]
+    raise InputError(f"{name}={text}: must be true or false")
+
+
+def _whole_number(name: str, text: str) -> int:
+    # `int` refuses texts of thousands of digits with an error of its own. A shorter number that is too large is
+    # refused later, with its limit.
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
+        return int(text)
+    raise InputError(f"{name}={text[:_DIGITS]}: must be a whole number, up to {MAX_COUNT:,}")
+
+
+def _rate(name: str, text: str) -> float:
+    if found := _NUMBER.fullmatch(text.removesuffix("/s")):
+        return float(found[0])
+    raise InputError(f"{name}={text}: must be a number of tasks a second, for example 50 or 0.5")
+
+
+def _factor(name: str, text: str) -> float:
+    if found := _NUMBER.fullmatch(text):
+        return float(found[0])
+    raise InputError(f"{name}={text}: must be a number, for example 1.2")
+
+
+def _seconds(name: str, text: str) -> float:
     try:
         if "e" in text:  # settings in a file may be computed; what a person types as 1e3 is a slip
             raise ValueError(f"must be a duration, for example {EXAMPLES}")

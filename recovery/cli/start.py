@@ -24,7 +24,7 @@ Example: [bold]recovery start order 4711 '{"sku": "A-1", "count": 2}' --app shop
 """
 
 
-def start(
+def start(  # noqa: PLR0913
     process_type: Annotated[
         str, typer.Argument(metavar="TYPE", help="A process type of the application.", autocompletion=complete_type)
     ],

@@ -54,6 +54,19 @@ class Options:
     """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
 
     def __post_init__(self) -> None:
+        self._check_numbers()
+        for kind in self.faults:
+            if kind not in KINDS:
+                raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
+        self._check_disaster_options()
+        if self.drill and self.workers < 2:
+            raise InputError(f"--drill --workers {self.workers}: it kills a worker, and takes two")
+        if self.faults and not self.chaos:
+            raise InputError("--fault: only with --chaos; without it workers are killed")
+        if not self.timeout > 0:
+            raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
+
+    def _check_numbers(self) -> None:
         _between(1, 1_000_000, self.processes, "--processes")
         _between(1, 100, self.workers, "--workers")
         _not_negative(self.kill_every, "--kill-every")
@@ -63,9 +76,9 @@ class Options:
             raise InputError(
                 f"--fail {self.fail:g}: must be from 0 to {LARGEST_PART:g}, the part of attempts that fail"
             )
-        for kind in self.faults:
-            if kind not in KINDS:
-                raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
+
+    def _check_disaster_options(self) -> None:
+        """Raise InputError for an option that needs a disaster, or that excludes one."""
         if self.kill_half_way and self.disaster is None:
             raise InputError("--kill-half-way: only with --disaster; it is half way through its repair")
         if self.spark and self.disaster is None:
@@ -76,12 +89,6 @@ class Options:
             raise InputError("--chaos and --disaster: give one of them")
         if self.drill and self.disaster is not None:
             raise InputError("--drill and --disaster: give one of them")
-        if self.drill and self.workers < 2:
-            raise InputError(f"--drill --workers {self.workers}: it kills a worker, and takes two")
-        if self.faults and not self.chaos:
-            raise InputError("--fault: only with --chaos; without it workers are killed")
-        if not self.timeout > 0:
-            raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
 
     @property
     def breaks_for(self) -> float:

@@ -99,25 +99,45 @@ class Report:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedFaults:
+    """The faults that a demo caused."""
+
+    seed: int
+    """Seed of the random choice of faults."""
+    kills: int
+    """Number of workers killed."""
+    by_kind: Mapping[str, int]
+    """Number of faults of each kind."""
+    chaos: bool
+    """Whether `--chaos` was given, which breaks more than workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisasterOutcome:
+    """What became of the processes whose records a disaster destroyed."""
+
+    unrecoverable: Mapping[str, str]
+    """For each process that nobody can bring back, the reason."""
+    repair: Repair | None
+    """The operation that repaired the other processes, if it was run."""
+
+
 def report(
     runs: Sequence[Run],
     found: Audit,
     counts: Counts,
     wall_seconds: float,
     *,
-    kills: int,
-    seed: int,
-    faults: Mapping[str, int],
+    injected: InjectedFaults,
     live_without_deadline: int,
-    chaos: bool,
-    unrecoverable: Mapping[str, str] | None = None,
-    repair: Repair | None = None,
+    disaster: DisasterOutcome | None = None,
     drill: Compared | None = None,
 ) -> Report:
-    """Put together what a demo found. `unrecoverable`: after a disaster, processes that can't be brought back, and what
-    came of its `repair`."""
-    beyond = unrecoverable or {}
-    lost_records = unexplained(counts.repairs, faults) if unrecoverable is None else ()
+    """Return the figures and the verdict of a demo. `disaster` and `drill` are None if the demo had none."""
+    beyond: Mapping[str, str] = disaster.unrecoverable if disaster is not None else {}
+    repair = disaster.repair if disaster is not None else None
+    lost_records = unexplained(counts.repairs, injected.by_kind) if disaster is None else ()
     return Report(
         processes=len(runs),
         finished=sum(run.state is ProcessState.FINISHED and run.id not in beyond for run in runs),
@@ -132,9 +152,9 @@ def report(
         wall_seconds=round(wall_seconds, 3),
         lag_p50=counts.lag_p50,
         lag_p99=counts.lag_p99,
-        kills=kills,
-        seed=seed,
-        faults=faults,
+        kills=injected.kills,
+        seed=injected.seed,
+        faults=injected.by_kind,
         repairs=counts.repairs,
         live_without_deadline=live_without_deadline,
         broken=sum(run.state is ProcessState.BROKEN for run in runs),
@@ -154,7 +174,7 @@ def report(
         ),
         drill=drill.as_dict() if drill is not None else None,
         notes=(
-            *((NO_STALE_RESULT,) if chaos and not counts.stale_results else ()),
+            *((NO_STALE_RESULT,) if injected.chaos and not counts.stale_results else ()),
             *(drill.notes if drill is not None else ()),
         ),
     )

@@ -27,7 +27,7 @@ from recovery.demo.drill import Compared, compare
 from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
 from recovery.demo.progress import Progress, Standing
-from recovery.demo.report import Counts, Report, report
+from recovery.demo.report import Counts, DisasterOutcome, InjectedFaults, Report, report
 from recovery.demo.stopping import signals
 from recovery.demo.trouble import Trouble
 from recovery.demo.unfinished import standing
@@ -244,13 +244,14 @@ class _Demo:
             gone.told_by(found, lines, beyond, runs) if gone is not None else found,
             Counts.read(self.metrics),
             wall,
-            kills=self.workforce.kills,
-            seed=self.chaos.seed,
-            faults=self.trouble.struck,
+            injected=InjectedFaults(
+                seed=self.chaos.seed,
+                kills=self.workforce.kills,
+                by_kind=self.trouble.struck,
+                chaos=self.options.chaos,
+            ),
             live_without_deadline=self.watch.without_deadline,
-            chaos=self.options.chaos,
-            unrecoverable=beyond if gone is not None else None,
-            repair=self.repaired,
+            disaster=DisasterOutcome(unrecoverable=beyond, repair=self.repaired) if gone is not None else None,
             drill=self.drilled,
         )
 

@@ -182,7 +182,13 @@ class _Check:
         elif kind is dict:
             self._take(2)
             self._check_items(self._with_keys(value))
-        elif kind is Promise:
+        else:
+            self._check_other_type(value)
+
+    def _check_other_type(self, value: Any) -> None:
+        """Check a promise or a failure. Refuse every other type."""
+        kind = type(value)
+        if kind is Promise:
             if type(value.task_id) is not str:
                 raise self._refused(f"a promise is what `schedule` gave, not one of {shown(value.task_id)}")
             self._take(promise_bytes(value.task_id))

@@ -41,7 +41,7 @@ class Explanation:
         return {("class" if key == "error_class" else key): value for key, value in found.items()}
 
 
-def explain_error(
+def explain_error(  # noqa: PLR0913
     name: str,
     *,
     text: str = "",

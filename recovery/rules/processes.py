@@ -33,14 +33,18 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     if contradicted := _contradicted(snapshot, around):
         # What else there is may come of it, and is found by the next look; what is applied to it would be lost.
         return [*contradicted, *(finding for finding in found if finding.repair is not Repair.APPLY)]
-    if process.state is ProcessState.RUNNING:
+    return _once([*found, *_of_state(process.state, snapshot, around)])
+
+
+def _of_state(state: ProcessState, snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """Yield the findings of the rules for a process in this state."""
+    if state is ProcessState.RUNNING:
         for rule in _OF_RUNNING:
-            found += rule(snapshot, around)
-    elif process.state is ProcessState.FINISHED:
-        found += finished_too_early(snapshot, around)
-    elif process.state is ProcessState.BROKEN:
-        found += of_broken(snapshot, around)
-    return _once(found)
+            yield from rule(snapshot, around)
+    elif state is ProcessState.FINISHED:
+        yield from finished_too_early(snapshot, around)
+    elif state is ProcessState.BROKEN:
+        yield from of_broken(snapshot, around)
 
 
 def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:

@@ -116,6 +116,13 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self._database: Database[Document] = named(client(settings.mongo_uri), settings.database)
         self._clock = DatabaseClock(self._database)
+        self.layout = Layout(self._database)
+        self._open_lifecycle(settings)
+        self._open_operations(settings)
+        self._open_views(settings)
+
+    def _open_lifecycle(self, settings: Settings) -> None:
+        """Open the collections that starting, running and finishing processes reads and writes."""
         self.processes = Processes(self._database[schema.PROCESSES])
         self.process_batches = ProcessBatches(self._database[schema.PROCESSES])
         self.tasks = Tasks(self._database[schema.TASKS])
@@ -123,8 +130,6 @@ class Store:
         self.decision_batches = DecisionBatches(self._database[schema.DECISIONS])
         self.graphs = Graphs(self._database[schema.GRAPHS])
         self.graph_batches = GraphBatches(self._database[schema.GRAPHS])
-        self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
-        self.aborts = Aborts(self._database)
         self.markers = Markers(self._database[schema.MARKERS])
         self.workers = Workers(self._database[schema.WORKERS])
         self.queues = Queues(self._database)
@@ -137,37 +142,44 @@ class Store:
             settings.message_timeout,
             self.preferences.task_timeouts,
         )
+        self.schedules = Schedules(self._database[schema.SCHEDULES])
+
+    def _open_operations(self, settings: Settings) -> None:
+        """Open the collections that operators' commands and repairs read and write."""
+        self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
+        self.aborts = Aborts(self._database)
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)
         self.removals = Removals(self._database)
         self.idle_timeouts = IdleTimeouts(self._database)
+        self.mending = Mending(self._database)
+        self.setting = Setting(self._database)
+        self.left_counts = LeftCountRecords(self._database[schema.LEFT_COUNTS])
+        self.operations = Operations(self._database[schema.OPERATIONS])
+        self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])
+        self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
+        self.saved_searches = SavedSearches(self._database[schema.SAVED_SEARCHES])
+        self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
+        self.destruction = Destruction(self._database)
+
+    def _open_views(self, settings: Settings) -> None:
+        """Open the queries that read across collections, for people and for rules."""
         self.exports = Exports(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
         self.hung = Hung(self._database, lambda: self.decisions.catch_up())
         self.unreachable_deadlines = UnreachableDeadlines(self._database)
-        self.mending = Mending(self._database)
-        self.setting = Setting(self._database)
         self.damaged = Damaged(self._database)
         self.ranges = Ranges(self._database)
         self.overview = Overview(self._database)
-        self.left_counts = LeftCountRecords(self._database[schema.LEFT_COUNTS])
         self.censuses = Censuses(self._database)
         self.disk = Disk(self._database)
         self.calls = Calls(self._database)
         self.custom_ids = CustomIds(self._database)
         self.server = Server(self._database)
-        self.schedules = Schedules(self._database[schema.SCHEDULES])
         self.search = Search(self._database)
         self.labels = Labels(self._database)
-        self.operations = Operations(self._database[schema.OPERATIONS])
-        self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])
-        self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
-        self.saved_searches = SavedSearches(self._database[schema.SAVED_SEARCHES])
-        self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
-        self.layout = Layout(self._database)
-        self.destruction = Destruction(self._database)
         self.members = Members(self._database)
         self.scanners = Scanners(self._database[schema.SCANNERS])
         self.due = Due(self._database)

@@ -72,52 +72,91 @@ def survey(
 
     As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
     """
-    graphs = Stream(stored.pages(schema.GRAPHS, part, naive=True))
-    decisions = RawStream(stored.raw_pages(schema.DECISIONS, part))
-    forms, found, size, read, told, cut = Forms(), list[Outline](), 0, 0, 0, CUT_EACH
+    outliner = _Outliner(stored, part, seen)
+    read, reported, next_cut = 0, 0, CUT_EACH
     for page in stored.pages(schema.PROCESSES, part, naive=True):
         for process in page:
             process_id = process["_id"]
-            if read >= cut:
+            if read >= next_cut:
                 seen.cuts.append(process_id)
-                cut += CUT_EACH
+                next_cut += CUT_EACH
             read += 1
             if chosen is not None and process_id not in chosen:
                 continue
-            _, graph = graphs.take(process_id)
-            finished, key = _finished(process, graph), process_id.encode()
-            decisions.pass_over_before(key)
-            count = _known(decisions, key, forms.of(finished)) if finished is not None else None
-            if count is None:
-                records = decisions.take(key)
-                decided = stored.decoded(records)
-                process, graph = aware(process), [*map(aware, graph)]
-                outline, count = Outline(process, graph, [one["_id"] for one in decided], decided), len(decided)
-                if finished is not None and _decided(outline, finished):
-                    forms.learn(finished, key, records, count)
-                    seen.tasks += count
-                else:
-                    found.append(outline)
-                    size += len(records) + TASK_BYTES * weight(schema.GRAPHS, graph)
-            else:
-                seen.tasks += count
-            read += count
-            seen.processes += 1
-            seen.decisions += count
-            if len(found) == TOGETHER or size > TOGETHER_BYTES:
-                yield found
-                found, size = [], 0
-            elif read >= told + READ_EACH:
+            read += outliner.add(process)
+            if outliner.is_full:
+                yield outliner.take()
+            elif read >= reported + READ_EACH:
                 yield []
-                told = read
+                reported = read
         yield []
-    if found:
-        yield found
+    if outliner.outlines:
+        yield outliner.take()
     if chosen is None:
-        for stream in (graphs, decisions):
-            for _ in stream.pass_over_rest():
-                yield []
-            seen.orphans |= stream.passed_over
+        for _ in outliner.pass_over_rest():
+            yield []
+
+
+class _Outliner:
+    """Reads the graphs and decisions of a range, process by process, and counts them.
+
+    Collects outlines of the processes that are not plainly at rest.
+    """
+
+    def __init__(self, stored: Ranges, part: Range, seen: RangeCounts) -> None:
+        self._stored, self._seen = stored, seen
+        self._graphs = Stream(stored.pages(schema.GRAPHS, part, naive=True))
+        self._decisions = RawStream(stored.raw_pages(schema.DECISIONS, part))
+        self._forms = Forms()
+        self.outlines: list[Outline] = []
+        self._outline_bytes = 0
+
+    def add(self, process: Document) -> int:
+        """Read and count the records of the next process, in order of ids. Return its number of decisions."""
+        process_id, seen = process["_id"], self._seen
+        _, graphs = self._graphs.take(process_id)
+        finished, key = _finished(process, graphs), process_id.encode()
+        self._decisions.pass_over_before(key)
+        count = _known(self._decisions, key, self._forms.of(finished)) if finished is not None else None
+        if count is None:
+            count = self._decode(process, graphs, finished, key)
+        else:
+            seen.tasks += count
+        seen.processes += 1
+        seen.decisions += count
+        return count
+
+    def _decode(self, process: Document, graphs: list[Document], finished: frozenset[str] | None, key: bytes) -> int:
+        """Decode the decisions of a process whose form is not known. Remember the form if the process is at rest;
+        otherwise keep an outline. Return its number of decisions."""
+        records = self._decisions.take(key)
+        decisions = self._stored.decoded(records)
+        process, graphs, count = aware(process), [*map(aware, graphs)], len(decisions)
+        outline = Outline(process, graphs, [decision["_id"] for decision in decisions], decisions)
+        if finished is not None and _decided(outline, finished):
+            self._forms.learn(finished, key, records, count)
+            self._seen.tasks += count
+        else:
+            self.outlines.append(outline)
+            self._outline_bytes += len(records) + TASK_BYTES * weight(schema.GRAPHS, graphs)
+        return count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many outlines as may be held in memory at once."""
+        return len(self.outlines) == TOGETHER or self._outline_bytes > TOGETHER_BYTES
+
+    def take(self) -> list[Outline]:
+        """Return the outlines collected so far and begin a new list."""
+        outlines, self.outlines, self._outline_bytes = self.outlines, [], 0
+        return outlines
+
+    def pass_over_rest(self) -> Iterator[None]:
+        """Read the remaining graphs and decisions, page by page. They belong to no process, so the ids of their
+        processes are orphans."""
+        for stream in (self._graphs, self._decisions):
+            yield from stream.pass_over_rest()
+            self._seen.orphans |= stream.passed_over
 
 
 def _known(decisions: RawStream, process_id: bytes, known: Iterable[Form]) -> int | None:

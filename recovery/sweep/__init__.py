@@ -43,7 +43,7 @@ def sweep(settings: Settings, *, why: str = WHY, **asked: Any) -> SweepReport:
     return report_of(resources, operation.id, seconds)
 
 
-def ask(
+def ask(  # noqa: PLR0913
     resources: Resources,
     *,
     why: str = WHY,

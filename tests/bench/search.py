@@ -94,14 +94,15 @@ def fill(database: Any) -> Iterator[list[str]]:
 
 
 def _process(process_id: str, state: ProcessState, draw: random.Random) -> dict[str, Any]:
-    live = {"recovery_time": NOW + timedelta(days=365)} if state is ProcessState.RUNNING else {"ended_at": NOW}
+    is_running = state is ProcessState.RUNNING
     error = (
         ErrorInfo(kind=draw.choice(["TimeoutError", "OSError"]), message="") if state is ProcessState.BROKEN else None
     )
     labels = (f"customer=c{draw.randrange(50)}",)
     return to_document(Process(
         id=process_id, type=draw.choice(WORDS), args="[[],{}]", state=state, started_at=NOW, labels=labels,
-        error=error, **live,
+        error=error, recovery_time=NOW + timedelta(days=365) if is_running else None,
+        ended_at=None if is_running else NOW,
     ))  # fmt: skip
 
 

@@ -6,16 +6,15 @@ A defect, planted: what `recovery demo --chaos` is there to see. Only workers im
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from recovery.demo.app import app as app
-from recovery.store.lifecycle import decisions
-
-_finished = decisions.finished
+from recovery.store.lifecycle import decision_updates, decisions
 
 
 def _unguarded(decision: Any, *others: Any) -> Any:
-    guard, stages = _finished(decision, *others)
+    guard, stages = decision_updates.finished(decision, *others)
     return {"_id": guard["_id"]}, stages
 
 
-decisions.finished = _unguarded
+patch.object(decisions, "finished", _unguarded).start()

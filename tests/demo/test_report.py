@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.demo.audit import Audit
-from recovery.demo.report import Counts, Report, report
+from recovery.demo.report import Counts, InjectedFaults, Report, report
 from recovery.demo.workload import Run
 from recovery.records import ProcessState
 from recovery.wfformat import Workflow
@@ -23,11 +23,8 @@ def judged(run: Run = FINISHED, live_without_deadline: int = 0, **found: Any) ->
         audit,
         Counts(),
         1.0,
-        kills=0,
-        seed=1,
-        faults={},
+        injected=InjectedFaults(seed=1, kills=0, by_kind={}, chaos=False),
         live_without_deadline=live_without_deadline,
-        chaos=False,
     )
 
 

@@ -48,6 +48,6 @@ def search_path(folder: Path) -> str:
         if program is None:
             pytest.skip(f"{' or '.join(names)} is not on this machine: {install}")
         found[name] = Path(program)
-    for name, program in found.items():
-        (folder / name).symlink_to(program)
+    for name, binary in found.items():
+        (folder / name).symlink_to(binary)
     return os.pathsep.join([str(folder), str(Path(sys.executable).parent), "/usr/local/bin", os.defpath])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -205,7 +205,7 @@ def fill(settings: Settings, cases: Sequence[Case], *, polled: bool = True) -> W
     return world
 
 
-def poll(world: World, queues: Iterable[str]) -> None:
+def poll(world: World, queues: Set[str]) -> None:
     """What workers tell of these queues."""
     now = world.store.now()
     taken = {f"part_{name}": now - age for name, age in OWN_QUEUES.items() if age is not None}

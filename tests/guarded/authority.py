@@ -58,8 +58,8 @@ class Authority:
         self._config.write_text(_CONFIG.format(folder=folder))
         (folder / "index").touch()
         (folder / "serial").write_text("01")
-        request = ("req", "-x509", *_CURVE, "-nodes", "-days", "2", "-subj", f"/CN={name}")
-        request += ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        request = ["req", "-x509", *_CURVE, "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+        request += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
         _openssl(*request, "-keyout", folder / "ca.key", "-out", self.cert)
 
     def server(self, *names: str, when: tuple[str, ...] = NOW) -> Pair:

@@ -59,6 +59,6 @@ def of_mongodb(client: MongoClient[dict[str, Any]]) -> Iterator[tuple[str, bytes
     raw: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
     for name in client.list_database_names():
         for collection in client[name].list_collection_names():
-            found = client[name].get_collection(collection, raw).find()
+            found = client[name].get_collection(collection).with_options(raw).find()
             with suppress(OperationFailure):  # there are two of the server's own that it shows to nobody
                 yield f"MongoDB {name}.{collection}", b"\n".join(one.raw for one in found)

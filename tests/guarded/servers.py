@@ -50,10 +50,14 @@ class GuardedMongod(Mongod):
         ]
 
     def connect(self, timeout: float = 0.1) -> MongoClient[dict[str, Any]]:
-        files = {"tlsCAFile": str(self._authority), "tlsCertificateKeyFile": str(self._client.both)}
-        milliseconds = round(timeout * 1000)
         return MongoClient(
-            HOST, self.port, directConnection=True, tls=True, serverSelectionTimeoutMS=milliseconds, **files
+            HOST,
+            self.port,
+            directConnection=True,
+            serverSelectionTimeoutMS=round(timeout * 1000),
+            tls=True,
+            tlsCAFile=str(self._authority),
+            tlsCertificateKeyFile=str(self._client.both),
         )
 
     def _form_replica_set(self, client: MongoClient[dict[str, Any]]) -> None:
@@ -131,8 +135,8 @@ class Servers:
             roles.create(client[DATABASE])
             schema.create(client[DATABASE])
             for user, role in USERS.items():
-                rights = [{"role": role, "db": DATABASE}]
-                client.admin.command("createUser", user, pwd=self.marks[user].text, roles=rights)
+                granted = [{"role": role, "db": DATABASE}]
+                client.admin.command("createUser", user, pwd=self.marks[user].text, roles=granted)
             by_certificate = [{"role": roles.WORKER, "db": DATABASE}]
             client["$external"].command("createUser", f"CN={SWEEP},O=clients", roles=by_certificate)
         (rules,) = blocks(PAGE, "text")

@@ -145,7 +145,8 @@ def hurried(factor: float) -> str:
             rule["expr"] = _DURATION.sub(shorter, rule["expr"])
             if "for" in rule:
                 rule["for"] = _DURATION.sub(shorter, f" {rule['for']}").strip()
-    return yaml.safe_dump(document)
+    text: str = yaml.safe_dump(document)
+    return text
 
 
 def _value(pair: list[Any]) -> tuple[float, float]:

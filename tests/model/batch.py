@@ -25,6 +25,8 @@ from tests.model.exploring import Reached, Step
 
 MAX_KILLS, MAX_LOST = 2, 1
 TASKS = "AB"
+FIRST_MESSAGES = frozenset((task, 1) for task in TASKS)
+"""The queue at the beginning: one message per task, of its first pass."""
 
 
 class Decision(NamedTuple):
@@ -59,7 +61,7 @@ class World(NamedTuple):
     decisions: tuple[Decision, ...] = (Decision(), Decision())
     open: frozenset[str] = frozenset(TASKS)
     ended: frozenset[str] = frozenset()
-    queue: frozenset[tuple[str, int]] = frozenset((task, 1) for task in TASKS)
+    queue: frozenset[tuple[str, int]] = FIRST_MESSAGES
     hands: tuple[tuple[InHand, ...], ...] = ((),)
     dead: frozenset[Dead] = frozenset()
     accepted: tuple[int, ...] = (0, 0)

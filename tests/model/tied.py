@@ -167,7 +167,8 @@ def read(store: Store) -> dict[str, Read]:
 def _state(document: Mapping[str, Any]) -> str:
     if document["state"] == "finished":
         return "error" if "error" in document["outcome"] else "finished"
-    return {"working": "running"}.get(document["state"], document["state"])
+    state: str = document["state"]
+    return "running" if state == "working" else state
 
 
 def worker() -> Worker:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from recovery.stack import child
 
@@ -93,7 +94,7 @@ class _Subprocess:
 
 def install() -> None:
     """From here on, in this process."""
-    child.subprocess = _Subprocess  # type: ignore[assignment]
+    patch.object(child, "subprocess", _Subprocess).start()
 
 
 @lru_cache

@@ -45,7 +45,13 @@ def encoded(value: Any) -> str:
     return base64.b64encode(json.dumps(value).encode()).decode()
 
 
-SIGNATURE = {"task": "recovery.sweep", "args": [ARGUMENT], "kwargs": {}, "options": {}, "subtask_type": None}
+SIGNATURE: dict[str, Any] = {
+    "task": "recovery.sweep",
+    "args": [ARGUMENT],
+    "kwargs": {},
+    "options": {},
+    "subtask_type": None,
+}
 ANY = {"$gt": ""}
 OTHERS: list[Any] = [None, True, 5, -1.5, 10**30, "", ARGUMENT, "\x1b[31m\u202e", [], [5], {}, ANY]
 """Values of other types, and texts of another form."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery import records
+from recovery.errors import DamagedRecord
 from recovery.records import (
     Child,
     Decision,
@@ -26,6 +28,8 @@ from recovery.records import (
     Trace,
     field_name,
     from_document,
+    required,
+    shapes,
     to_document,
 )
 from tests.examples import examples
@@ -150,3 +154,85 @@ def test_a_large_task_is_not_copied() -> None:
     assert Task(id="p/t", actor="a", args="x" * 3000).call() is None
     assert Task(id="p/t", actor="a", args="x", deps=("a" * 16,) * 100).call() is None
     assert Decision(id="p/t", actor="a").task() is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Record):
+    """A record within a record."""
+
+    pass_key: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(Record):
+    """A record with parts."""
+
+    id: str
+    first_part: Part | None = None
+    parts: tuple[Part, ...] = ()
+    trace: Trace | None = None
+
+
+def test_a_document_has_shapes_and_required_fields() -> None:
+    found = shapes(Whole)
+    assert list(found) == ["_id", "firstPart", "parts", "trace"]
+    assert required(Whole) == ("_id",)
+    part = found["firstPart"]
+    assert (part.exact, part.types, part.required) == (None, ("object",), ("pass",))
+    assert {name: shape.types for name, shape in part.parts.items()} == {
+        "pass": ("string",), "count": ("int", "long", "double"),
+    }  # fmt: skip
+    # Nothing that stands in the place of a trace is damage.
+    assert (found["trace"].exact, found["trace"].types) == (None, ())
+
+
+def test_a_record_without_its_state_was_not_written_by_us() -> None:
+    assert required(Decision) == ("actor", "_id", "state")
+    assert required(Process) == ("args", "_id", "state", "type")
+
+
+def test_a_record_within_a_record_is_read() -> None:
+    document = {"_id": "w", "firstPart": {"pass": "k", "count": 1.0}, "parts": [{"pass": "l"}], "trace": "none"}
+    assert from_document(Whole, document) == Whole(
+        id="w", first_part=Part(pass_key="k", count=1), parts=(Part(pass_key="l"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "fields", "message"),
+    [
+        ({"_id": "w", "firstPart": 5}, ("firstPart",), "Whole w: its firstPart is a number, not an object"),
+        ({"_id": "w", "firstPart": {}}, ("firstPart",), "Whole w: its firstPart is its pass is missing"),
+        (
+            {"_id": "w", "firstPart": {"pass": 5, "count": "x"}},
+            ("firstPart",),
+            "Whole w: its firstPart is its pass is a number, not a text; its count is a text, not a whole number",
+        ),
+        (
+            {"_id": "w", "firstPart": "x", "parts": [{"pass": "k"}, {"pass": None}]},
+            ("firstPart", "parts"),
+            "Whole w: its firstPart is a text, not an object; its parts is at 1 its pass is null",
+        ),
+        ({"_id": 7}, ("_id",), "Whole 7: its _id is a number, not a text"),
+        ({}, ("_id",), "Whole : its _id is missing"),
+    ],
+    ids=["no object", "missing", "two within", "two", "id", "nothing"],
+)
+def test_a_damaged_record_names_what_can_not_be_read(
+    document: dict[str, Any], fields: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(DamagedRecord) as damaged:
+        from_document(Whole, document)
+    assert str(damaged.value) == message
+    assert (damaged.value.record, damaged.value.fields, damaged.value.kind) == (
+        document.get("_id", ""),
+        fields,
+        "Whole",
+    )
+
+
+def test_what_is_told_of_damage_has_at_most_500_characters() -> None:
+    with pytest.raises(DamagedRecord) as damaged:
+        from_document(Whole, {"_id": "w" * 600, "parts": 5})
+    assert str(damaged.value) == f"Whole {'w' * 494}"

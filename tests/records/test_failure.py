@@ -87,6 +87,21 @@ def test_short() -> None:
     assert fingerprint("\ud800") != fingerprint("")
 
 
+@pytest.mark.parametrize(
+    ("kind", "frames", "mark"),
+    [
+        ("ValueError", [], "5b4b4fbfb505"),
+        ("KeyError", [FRAME, FRAME, ("m", "handler_0x7f3A00"), ("plugins.p_1f3a9c0d2e", "step12")], "c1aca50edcd9"),
+        ("KeyError", [("m", chr(97 + number)) for number in range(FRAMES + 1)], "133678a18333"),
+        ("\ud800", [FRAME], "12b3c919b4a0"),
+    ],
+    ids=["no frames", "varying parts", "too many frames", "no text"],
+)
+def test_a_fingerprint_is_the_same_everywhere(kind: str, frames: Any, mark: str) -> None:
+    """Stored by one version, compared by another: it must never change."""
+    assert fingerprint(kind, frames) == mark
+
+
 def deep(number: int, message: str) -> None:
     if number:
         deep(number - 1, message)

@@ -79,3 +79,53 @@ def test_seconds(value: float, kept: float) -> None:
 def test_what_is_no_time_is_named(value: Any) -> None:
     with pytest.raises(InputError, match=r"^timeout=.*: must be a number of seconds"):
         given.seconds(value, "timeout")
+
+
+class Xylophone:
+    """Has no text to show."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("value", "longest", "message"),
+    [
+        (5, 500, "name=5: must be a text of 1 to 500 characters, not an int"),
+        ("", 500, "name='': must be a text of 1 to 500 characters; it has 0"),
+        ("x" * 5, 4, "name='xxxxx': must be a text of 1 to 4 characters; it has 5"),
+        ("x" * 2000, 1234, f"name='{'x' * 59}…: must be a text of 1 to 1,234 characters; it has 2,000"),
+        (b"x", 1234, "name=b'x': must be a text of 1 to 1,234 characters, not a bytes"),
+        ("a\udfff", 500, "name='a\\udfff': holds a lone surrogate, which is not text; remove it"),
+    ],
+    ids=["number", "empty", "long", "very long", "bytes", "surrogate"],
+)
+def test_what_is_no_text_is_told_with_what_is_wanted(value: Any, longest: int, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        given.text(value, "name", longest=longest)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(-1, "-1"), ("5", "'5'"), (math.nan, "nan"), (Xylophone(), "<a Xylophone>")]
+)
+def test_what_is_no_time_is_told_with_what_is_wanted(value: Any, shown: str) -> None:
+    with pytest.raises(InputError) as refused:
+        given.seconds(value, "timeout")
+    assert str(refused.value) == f"timeout={shown}: must be a number of seconds, 0 or more"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("x" * 58, f"'{'x' * 58}'"),
+        ("x" * 59, f"'{'x' * 59}…"),
+        (Sly("order"), "'order'"),
+        (["x"], "['x']"),
+        (Xylophone(), "<a Xylophone>"),
+        (10**5000, "<an int>"),
+    ],
+    ids=["just whole", "just cut", "own repr", "list", "no repr", "many digits"],
+)
+def test_a_value_is_shown_whole_up_to_60_characters(value: Any, shown: str) -> None:
+    assert given.shown(value) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from recovery.records.ids import (
     new_process_id,
     record_id,
     split_record_id,
+    started_at,
     worker_of,
 )
 from tests.examples import examples
@@ -34,6 +36,16 @@ def test_process_ids_sort_by_time() -> None:
     drawn = [new_process_id() for _ in range(5000)]
     assert drawn == sorted(set(drawn))
     assert all(len(i) == 32 and i.isalnum() for i in drawn)
+
+
+def test_a_process_id_tells_when_its_process_was_started() -> None:
+    moment = datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
+    # 1,700,000,000,123 milliseconds; what follows is drawn.
+    assert started_at(f"018bcfe5687b{'f' * 20}") == moment
+    before = datetime.now(UTC)
+    assert abs((started_at(new_process_id()) - before).total_seconds()) < 5
+    with pytest.raises(ValueError, match="invalid literal"):
+        started_at("order-17")
 
 
 @examples(20)
@@ -77,6 +89,11 @@ def test_a_record_id_comes_apart(process: str, task: str) -> None:
     assert split_record_id(record_id(process, task)) == (process, task)
 
 
+def test_a_record_id_comes_apart_at_its_first_slash() -> None:
+    assert split_record_id("p/t/u") == ("p", "t/u")
+    assert split_record_id("p") == ("p", "")
+
+
 def test_a_child_id_is_the_same_everywhere() -> None:
     """Stored by one version, derived again by another: it must never change."""
     assert child_task_id("start", 0, 0) == "2d6kojyolo2sa2lk"
@@ -104,3 +121,7 @@ def test_the_holders_of_a_worker_are_one_range(worker: str, pid: int, other: int
     thread = holder(worker, other, pid)
     assert worker_of(thread) == worker <= thread < worker + HOLDER_END
     assert (name <= thread < name + HOLDER_END) == (pid == other)
+
+
+def test_a_holder_is_written_as_its_worker_its_process_and_its_thread() -> None:
+    assert (holder("w", 7), holder("w", 7, 0)) == ("w#7", "w#7#0")

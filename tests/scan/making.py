@@ -9,6 +9,7 @@ from typing import Any
 from recovery.engine import Resources
 from recovery.records import Decision, DecisionState, Graph, Process, Task
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
+from recovery.scan.scanner import Page
 from recovery.store.lifecycle.decision_queries import STEP_DIGIT
 from tests.store.writing import put
 from tests.world import World
@@ -86,7 +87,7 @@ def after_find(scanner: Scanner[Any], act: Callable[[], object]) -> None:
     real = scanner.find
     todo = [act]
 
-    def find(limit: int) -> Sequence[Any]:
+    def find(limit: int) -> Page[Any]:
         page = real(limit)
         if todo:
             todo.pop()()

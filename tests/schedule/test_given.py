@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from recovery.errors import InputError
+from recovery.limits import LONGEST
 from recovery.records.schedule import DEFAULTS, CatchUp, Overlap
-from recovery.schedule import check, plan_of
+from recovery.records.values import Promise
+from recovery.schedule import assignments, check, plan_names, plan_of
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schedule": "0 0 30 2 *"}, "never fires, since no such day ever comes"),
@@ -78,3 +80,142 @@ def test_taken() -> None:
 @pytest.mark.parametrize("interval", ["90m", timedelta(minutes=90), 5400, "5400"])
 def test_an_interval_in_any_form(interval: Any) -> None:
     assert plan_of({"schedule": interval}, "schedule nightly").schedule == "90m"
+
+
+WHERE = "schedule nightly"
+FORMS = (
+    "a crontab has five fields (minute hour day month weekday), as in '*/15 * * * *'; an interval is one, as in '10m'"
+)
+
+
+def refusal(**said: Any) -> str:
+    """Return the whole message for which settings are refused."""
+    with pytest.raises(InputError) as refused:
+        check(plan_of(said, WHERE).over(DEFAULTS), WHERE)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("schedule", "5 10", f"has 2 fields; {FORMS}"),
+        ("schedule", "0 0 32 * *", f"its day-of-month can't be read; {FORMS}"),
+        ("schedule", "0 0 */31 * 1#5", "never fires, since no such day ever comes"),
+        ("schedule", "3661d", "the longest interval is 10 years"),
+        ("jitter", "soon", "must be a duration, for example 90, 90s, 10m, 2h or 1d"),
+        ("jitter", LONGEST + 1, "must be a duration of 0 or more, up to 10 years"),
+        ("starts_at", 7, "must be a datetime or a text such as 2026-12-24T06:30+01:00"),
+        ("time_zone", "Nowhere/At all", "no time zone has this name; names are as in 'Europe/Berlin', or 'UTC'"),
+        ("overlap", "maybe", "must be one of skip, queue, allow"),
+        ("catch_up_limit", 1001, "must be a whole number from 1 to 1,000"),
+        ("catch_up_limit", "1.5", "must be a whole number from 1 to 1,000"),
+        ("catch_up_limit", True, "must be a whole number from 1 to 1,000"),
+        ("retry_across_count", -1, "must be a whole number from 0 to 1,000,000,000"),
+    ],
+)
+def test_a_refusal_names_the_setting_and_says_what_is_right(name: str, value: Any, reason: str) -> None:
+    assert refusal(**{name: value}) == f"{WHERE}: {name}={value!r}: {reason}"
+
+
+@pytest.mark.parametrize(("name", "value"), [("schedule", ["*"]), ("time_zone", 7)])
+def test_a_refusal_of_what_is_no_text_says_so(name: str, value: Any) -> None:
+    kind = type(value).__name__
+    assert f"{name}={value!r}: must be a text of 1 to 500 characters, not a" in refusal(**{name: value})
+    assert refusal(**{name: value}).endswith(kind)
+
+
+def test_a_setting_that_is_like_no_other_is_refused_with_all_names() -> None:
+    told = f"{WHERE}: no setting is named 'xyzzy'; there are: {', '.join(plan_names())}"
+    assert refusal(xyzzy=1) == told
+    assert plan_names()[:3] == ["schedule", "time_zone", "arguments"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("etc/utc", "Etc/UTC"),
+        ("CET/UTC", "UTC"),
+        ("PARIS", "Europe/Paris"),
+        ("Foo/Bar/Paris", "Europe/Paris"),
+        ("Parisx", "Europe/Paris"),
+        ("New York", "America/New_York"),
+        ("Europe/New York", "America/New_York"),
+        ("America/Indiana/Indianapoli", "America/Indiana/Indianapolis"),
+    ],
+)
+def test_a_time_zone_is_recognized_by_its_last_part_or_by_likeness(name: str, meant: str) -> None:
+    told = f"{WHERE}: time_zone={name!r}: no time zone has this name; did you mean {meant!r}?"
+    assert refusal(time_zone=name) == told
+
+
+def test_a_promise_is_refused_as_an_argument() -> None:
+    told = "a process can't be started with a promise; use its value"
+    with pytest.raises(InputError, match=rf"^{WHERE}: arguments=.*: {told}$"):
+        plan_of({"arguments": {"total": Promise("t1")}}, WHERE)
+
+
+def test_a_moment_that_utc_does_not_have_is_refused() -> None:
+    assert "0001-01-01 00:00:00+01:00: is not within the calendar" in refusal(starts_at="0001-01-01T00:00+01:00")
+
+
+@pytest.mark.parametrize("shortest", ["1s", "3660d", timedelta(seconds=LONGEST)])
+def test_the_shortest_and_the_longest_interval_are_taken(shortest: Any) -> None:
+    taken = plan_of({"schedule": shortest}, WHERE).schedule
+    assert taken == ("1s" if shortest == "1s" else "3660d")
+
+
+@pytest.mark.parametrize("alias", ["@daily", "@Daily", "@HOURLY"])
+def test_an_alias_is_kept_in_lower_case(alias: str) -> None:
+    assert plan_of({"schedule": alias}, WHERE).schedule == alias.lower()
+
+
+def test_a_crontab_keeps_its_letters() -> None:
+    assert plan_of({"schedule": "0 0 * * MON"}, WHERE).schedule == "0 0 * * MON"
+
+
+def test_durations_are_rounded_to_milliseconds() -> None:
+    assert plan_of({"jitter": 0.12345}, WHERE).jitter == 0.123
+
+
+@pytest.mark.parametrize("limit", [1, "1", 1000, "1000"])
+def test_a_count_is_taken_as_a_number_or_as_its_digits(limit: Any) -> None:
+    assert plan_of({"catch_up_limit": limit}, WHERE).catch_up_limit == int(limit)
+
+
+def test_moments_are_kept_in_utc() -> None:
+    plan = plan_of({"time_zone": "Europe/Berlin", "starts_at": "2026-12-24T06:30-05:00"}, WHERE)
+    assert plan.starts_at == datetime(2026, 12, 24, 11, 30, tzinfo=UTC), "its own distance from UTC counts"
+    assert plan.starts_at.tzinfo is UTC
+
+
+def test_an_end_may_be_the_start() -> None:
+    moment = "2026-12-24T18:00"
+    check(plan_of({"schedule": "1h", "starts_at": moment, "ends_at": moment}, WHERE), WHERE)
+
+
+def test_a_jitter_is_not_compared_if_there_is_only_one_slot() -> None:
+    """The calendar ends after it."""
+    check(plan_of({"schedule": "0 0 25 12 *", "starts_at": "9999-06-01", "jitter": "90d"}, WHERE), WHERE)
+
+
+def test_assignments_are_read_from_a_command_line() -> None:
+    texts = ["overlap=queue", "schedule=*/5 * * * *", 'arguments={"text":"a=b"}']
+    assert assignments(texts, WHERE) == {
+        "overlap": "queue",
+        "schedule": "*/5 * * * *",
+        "arguments": '{"text":"a=b"}',
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["overlap"], "'overlap': must be SETTING=VALUE, for example overlap=queue"),
+        (["overlaps=queue"], f"{WHERE}: no setting is named 'overlaps'; did you mean 'overlap'?"),
+        (["jitter=1m", "jitter=2m"], "jitter is given twice: which of them holds?"),
+    ],
+)
+def test_assignments_that_are_refused(texts: list[str], told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        assignments(texts, WHERE)
+    assert str(refused.value) == told

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.schedule.grid import MAX_COUNTED, Crontab, Grid, Interval
+from recovery.records.schedule import Plan
+from recovery.schedule import plan_of
+from recovery.schedule.grid import MAX_COUNTED, Crontab, Grid, Interval, first_slot, grid_of, next_slot, slots_from
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=BERLIN), datetime(2026, 10, 25, tzinfo=BERLIN)
@@ -143,3 +145,58 @@ def test_a_crontab_that_was_busy_once_a_year_is_found_all_the_same() -> None:
     found, count = Crontab("* * * 1 *", "UTC").latest(slot, at("2026-12-31T00:00Z"), 2)
     assert found == [at("2026-01-31T23:58Z"), at("2026-01-31T23:59Z")]
     assert count == MAX_COUNTED
+
+
+NOON = at("2026-11-23T12:00Z")
+
+
+@pytest.mark.parametrize("grid", [Crontab("0 * * * *", "UTC"), Interval(3600.0)])
+def test_a_slot_at_the_moment_of_the_beginning_has_passed(grid: Grid) -> None:
+    assert grid.first(NOON, NOON) == NOON + timedelta(hours=1)
+
+
+def test_no_slot_of_a_crontab_is_before_its_start() -> None:
+    grid, now = Crontab("0 * * * *", "UTC"), at("2026-11-20T00:00Z")
+    assert grid.first(now, NOON) == NOON
+    assert grid.first(now, NOON + timedelta(microseconds=1)) == NOON + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("grid", [Crontab("0 * * * *", "UTC"), Interval(3600.0)])
+def test_none_is_late_before_the_first_slot(grid: Grid) -> None:
+    assert grid.latest(NOON, NOON - timedelta(seconds=1), 5) == ([], 0)
+    assert grid.latest(NOON, NOON, 5) == ([NOON], 1)
+
+
+def test_slots_are_in_utc_wherever_the_server_is() -> None:
+    assert next(Crontab("0 * * * *", "Europe/Berlin").after(NOON)).tzinfo is UTC
+
+
+def test_the_latest_are_found_if_they_are_nearly_all() -> None:
+    """17 hours of minutes, of which the last 1,000 are wanted: no window that begins after the first slot has them."""
+    until = NOON + timedelta(hours=17)
+    found, count = Crontab("* * * * *", "UTC").latest(NOON, until, MAX_COUNTED)
+    assert found == [until - timedelta(minutes=minutes) for minutes in reversed(range(MAX_COUNTED))]
+    assert count == MAX_COUNTED
+
+
+def test_the_grid_of_a_plan_without_a_time_zone_is_in_utc() -> None:
+    assert grid_of(Plan(schedule="@hourly")) == Crontab("0 * * * *", "UTC")
+    assert grid_of(Plan(schedule="0 1 * * *", time_zone="Europe/Berlin")) == Crontab("0 1 * * *", "Europe/Berlin")
+    assert grid_of(Plan(schedule="90m")) == Interval(5400.0)
+
+
+def test_nobody_says_when() -> None:
+    assert (grid_of(Plan()), first_slot(Plan(), NOON), next_slot(Plan(), NOON)) == (None, None, None)
+    assert list(slots_from(Plan(), None)) == []
+
+
+def test_slots_go_on_until_the_end_of_the_plan_and_with_it() -> None:
+    plan = plan_of({"schedule": "0 * * * *", "ends_at": "2026-11-23T14:00Z"}, "a test")
+    assert list(slots_from(plan, NOON)) == [NOON + timedelta(hours=hours) for hours in range(3)]
+    assert first_slot(plan, NOON + timedelta(hours=1)) == NOON + timedelta(hours=2)
+    assert first_slot(plan, NOON + timedelta(hours=2)) is None
+
+
+def test_no_slot_is_after_the_last_day_of_the_calendar() -> None:
+    plan, day = Plan(schedule="0 0 1 1 *"), at("9999-06-01T00:00Z")
+    assert (first_slot(plan, day), next_slot(plan, day)) == (None, None)

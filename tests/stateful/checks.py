@@ -71,33 +71,19 @@ class Memory:
     """{thread: processes that it did the first half of that for}"""
 
     def told(self, step: str, args: tuple[Any, ...], result: Any) -> None:
-        """Hear what the store told whoever claimed or finished a task."""
-        if step in ("Decisions.finish", "Decisions.finish_and_claim"):
-            yes, claimed = result if isinstance(result, tuple) else (result, None)
-            if yes:
-                self.accepted[args[0].id, self.life(args[0].id, args[0].epoch, args[0].restarts)].add(args[1].pass_key)
-        elif step == "DecisionBatches.finish":
-            for one, outcome in args[0]:
-                if one.id in result:
-                    self.accepted[one.id, self.life(one.id, one.epoch, one.restarts)].add(outcome.pass_key)
-            return
-        elif step in ("Decisions.claim", "Decisions.claim_ready"):
-            claimed = result
-        elif step == "DecisionBatches.claim":
-            for one in result:
-                self._is_undecided(step, one)
-            return
-        else:
-            if step == "Redos.begin" and result:
-                self.epochs[args[0].id].append(args[0].epoch + 1)
-                self.over.pop(args[0].id, None)
-            if step == "Interruptions.add":
-                self._listing[threading.get_ident()].add(args[0].process_id)
-            elif step == "Restarts.reopen_processes":
-                self._listing[threading.get_ident()].update(process.id for process in args[0])
-            return
-        if claimed is not None:
-            self._is_undecided(step, claimed)
+        """Record what a step of the store returned to whoever claimed, finished, restarted or listed a task."""
+        for decision, outcome in _accepted(step, args, result):
+            life = self.life(decision.id, decision.epoch, decision.restarts)
+            self.accepted[decision.id, life].add(outcome.pass_key)
+        for decision in _claimed(step, result):
+            self._is_undecided(step, decision)
+        if step == "Redos.begin" and result:
+            self.epochs[args[0].id].append(args[0].epoch + 1)
+            self.over.pop(args[0].id, None)
+        elif step == "Interruptions.add":
+            self._listing[threading.get_ident()].add(args[0].process_id)
+        elif step == "Restarts.reopen_processes":
+            self._listing[threading.get_ident()].update(process.id for process in args[0])
 
     def _is_undecided(self, step: str, claimed: Any) -> None:
         life = (claimed.id, self.life(claimed.id, claimed.epoch, claimed.restarts))
@@ -188,6 +174,28 @@ class Memory:
             if state != "broken":
                 self.over[key] = state
             assert state != "aborted" or key in self.aborts, f"nobody aborted it: {document}"
+
+
+def _accepted(step: str, args: tuple[Any, ...], result: Any) -> list[tuple[Any, Any]]:
+    """Return the decisions whose result the store accepted in this step, each with its outcome."""
+    if step == "Decisions.finish":
+        return [args[:2]] if result else []
+    if step == "Decisions.finish_and_claim":
+        return [args[:2]] if result[0] else []
+    if step == "DecisionBatches.finish":
+        return [(decision, outcome) for decision, outcome in args[0] if decision.id in result]
+    return []
+
+
+def _claimed(step: str, result: Any) -> list[Any]:
+    """Return the decisions that this step claimed."""
+    if step == "DecisionBatches.claim":
+        return list(result)
+    if step == "Decisions.finish_and_claim":
+        result = result[1]
+    elif step not in ("Decisions.claim", "Decisions.claim_ready"):
+        return []
+    return [] if result is None else [result]
 
 
 def live(found: Documents) -> list[str]:

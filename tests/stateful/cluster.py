@@ -264,7 +264,7 @@ def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> 
         return perform(node, inputs, schedule, node["raises"] == "always" or (node["raises"] and not mended()))
 
     # A task that is cut off often is not what is tested here: it is never given up.
-    soon = Backoff(initial=DELAY, coefficient=1, jitter=(0, 0), maximum=DELAY, total="3000d")
+    soon = Backoff(initial=DELAY, coefficient=1, jitter=(0, 0), maximum=DELAY, total=3000 * 86_400)
     options: Any = {"worker_timeout": WORK, "max_work_timeouts": 1_000_000, "retry": soon}
     for name in ACTORS:
         limit = {"task_timeout": LIMIT if name in (LIMITED, FORCED) else 0.0}

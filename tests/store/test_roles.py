@@ -143,7 +143,7 @@ def refused(step: Callable[[], object]) -> bool:
     return False
 
 
-def test_all_do_what_they_are_for(come_as: As) -> None:
+def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists all that each role may do
     operator, client, worker, reader = (
         come_as(role) for role in (roles.OPERATOR, roles.CLIENT, roles.WORKER, roles.READER)
     )

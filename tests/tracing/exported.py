@@ -52,7 +52,7 @@ def seen(span: ReadableSpan) -> Seen:
     )
 
 
-class ToFile(SpanExporter):
+class ToFile(SpanExporter):  # type: ignore[misc]  # opentelemetry is untyped here
     """Writes each span into a file at once, a line each: what is killed after that has written it."""
 
     def __init__(self, path: Path) -> None:

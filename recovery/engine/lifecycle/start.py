@@ -43,7 +43,7 @@ class Started:
         return self.there is not None
 
 
-def start(
+def start(  # noqa: PLR0913
     resources: Resources,
     process_type: str,
     args: str,

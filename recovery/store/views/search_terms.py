@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,51 +40,94 @@ class Source:
 
 def sources(term: Term) -> list[Source]:
     """Where a term is true: for the processes of any of these. One source in `processes` alone is a plain filter."""
-    match term.field:
-        case "type" | "state" | "id" | "key":
-            return [Source(schema.PROCESSES, {_PROCESS[term.field]: _text(term)})]
-        case "custom" if term.comparison is Comparison.IS:
-            # With any type, which its index has first: a seek for each type.
-            now: Document = {"type": {"$gte": ""}, "customId": term.value}
-            return [
-                Source(schema.PROCESSES, now, few=True),
-                Source(schema.PROCESSES, {"formerCustomId": term.value}, few=True),
-            ]
-        case "custom":
-            either = [{name: _text(term)} for name in ("customId", "formerCustomId")]
-            return [Source(schema.PROCESSES, {"$or": either})]
-        case "label":
-            labels = _text(Term(term.field, term.comparison, label_text(term.name, str(term.value))))
-            # Of what begins so the index is not in order of id.
-            return [Source(schema.PROCESSES, {"labels": labels}, few=term.comparison is Comparison.IS)]
-        case "started" | "ended":
-            return [Source(schema.PROCESSES, {f"{term.field}At": {_SIGNS[term.comparison]: term.value}})]
-        case "idle":
-            return [Source(schema.GRAPHS, _idle(term))]
-        case "overdue":
-            return [Source(name, dict(OVERDUE)) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)]
-        case "error" | "fingerprint" | "code":
-            name = {"error": "kind"}.get(term.field, term.field)
-            wanted = {_SIGNS[term.comparison]: term.value} if term.field == "code" else _text(term)
-            return [
-                # Others have no error; and of these there is an index.
-                Source(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
-                Source(schema.INTERRUPTIONS, {name: wanted}, few=True),
-            ]
-        case "actor":
-            live = [*_OPEN, DecisionState.WORKING.value]
-            return [
-                Source(schema.DECISIONS, {"state": {"$in": live}, "actor": _text(term)}),
-                Source(schema.INTERRUPTIONS, {"actor": _text(term)}),
-            ]
-        case "timeouts":
-            return [Source(schema.DECISIONS, {"timeouts": {_SIGNS[term.comparison]: term.value}})]
-        case "rule":
-            return [Source(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True)]
-    raise AssertionError(f"no term is called {term.field}")  # the language knows no other
+    return _SOURCES[term.field](term)
+
+
+def _of_process(term: Term) -> list[Source]:
+    return [Source(schema.PROCESSES, {_PROCESS[term.field]: _text(term)})]
+
+
+def _of_custom_id(term: Term) -> list[Source]:
+    if term.comparison is not Comparison.IS:
+        either = [{name: _text(term)} for name in ("customId", "formerCustomId")]
+        return [Source(schema.PROCESSES, {"$or": either})]
+    # With any type, which its index has first: a seek for each type.
+    now: Document = {"type": {"$gte": ""}, "customId": term.value}
+    return [
+        Source(schema.PROCESSES, now, few=True),
+        Source(schema.PROCESSES, {"formerCustomId": term.value}, few=True),
+    ]
+
+
+def _of_label(term: Term) -> list[Source]:
+    labels = _text(Term(term.field, term.comparison, label_text(term.name, str(term.value))))
+    # Of what begins so the index is not in order of id.
+    return [Source(schema.PROCESSES, {"labels": labels}, few=term.comparison is Comparison.IS)]
+
+
+def _of_time(term: Term) -> list[Source]:
+    return [Source(schema.PROCESSES, {f"{term.field}At": _compared(term)})]
+
+
+def _of_idle_time(term: Term) -> list[Source]:
+    """Match graphs that are not complete. A longer idle time means an earlier `touchedAt`."""
+    assert isinstance(term.value, int | float)
+    turned = {"$gt": "$lt", "$lt": "$gt", "$gte": "$lte", "$lte": "$gte"}[_SIGNS[term.comparison]]
+    idle: Document = {
+        "touchedAt": {"$type": "date"},
+        "notFinished": {"$ne": {}},
+        "$expr": {turned: ["$touchedAt", after(-term.value)]},
+    }
+    return [Source(schema.GRAPHS, idle)]
+
+
+def _of_overdue(_: Term) -> list[Source]:
+    return [Source(name, dict(OVERDUE)) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)]
+
+
+def _of_error(term: Term) -> list[Source]:
+    name = {"error": "kind"}.get(term.field, term.field)
+    wanted = _compared(term) if term.field == "code" else _text(term)
+    return [
+        # Others have no error; and of these there is an index.
+        Source(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
+        Source(schema.INTERRUPTIONS, {name: wanted}, few=True),
+    ]
+
+
+def _of_actor(term: Term) -> list[Source]:
+    live = [*_OPEN, DecisionState.WORKING.value]
+    return [
+        Source(schema.DECISIONS, {"state": {"$in": live}, "actor": _text(term)}),
+        Source(schema.INTERRUPTIONS, {"actor": _text(term)}),
+    ]
+
+
+def _of_timeouts(term: Term) -> list[Source]:
+    return [Source(schema.DECISIONS, {"timeouts": _compared(term)})]
+
+
+def _of_rule(term: Term) -> list[Source]:
+    return [Source(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True)]
 
 
 _PROCESS = {"type": "type", "state": "state", "id": "_id", "key": "key"}
+_SOURCES: dict[str, Callable[[Term], list[Source]]] = {
+    **dict.fromkeys(_PROCESS, _of_process),
+    "custom": _of_custom_id,
+    "label": _of_label,
+    "started": _of_time,
+    "ended": _of_time,
+    "idle": _of_idle_time,
+    "overdue": _of_overdue,
+    "error": _of_error,
+    "fingerprint": _of_error,
+    "code": _of_error,
+    "actor": _of_actor,
+    "timeouts": _of_timeouts,
+    "rule": _of_rule,
+}
+"""For each field of the search language, the function that returns its sources."""
 
 
 def _text(term: Term) -> Any:
@@ -92,12 +136,5 @@ def _text(term: Term) -> Any:
     return term.value
 
 
-def _idle(term: Term) -> Document:
-    """Of graphs that are not complete. Longer ago is earlier."""
-    assert isinstance(term.value, int | float)
-    turned = {"$gt": "$lt", "$lt": "$gt", "$gte": "$lte", "$lte": "$gte"}[_SIGNS[term.comparison]]
-    return {
-        "touchedAt": {"$type": "date"},
-        "notFinished": {"$ne": {}},
-        "$expr": {turned: ["$touchedAt", after(-term.value)]},
-    }
+def _compared(term: Term) -> Document:
+    return {_SIGNS[term.comparison]: term.value}
