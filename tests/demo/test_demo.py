@@ -170,8 +170,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -
         for line in demo.stdout:
             if "kills" in line and "kills 0" not in line:
                 break
-        started = of_this(tmp_path)
-        assert len(started) > 5
+        wait_until(lambda: len(of_this(tmp_path)) > 5, 30, "servers and workers that are there to be left behind")
         demo.send_signal(number)
         assert demo.wait(60) == 128 + number
     wait_until(lambda: of_this(tmp_path) == [], 10, "the end of all that was started")
