@@ -11,7 +11,7 @@ by those children.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -41,22 +41,32 @@ def redo_of(roots: Collection[str], links: Mapping[str, Link]) -> Redo:
             scheduled[link.parent].append(task)
         for dep in _with_promised(link.deps, links):
             waiting[dep].append(task)
-    again, depth = set[str](), dict[str, int]()
-    left = [(task, -1) for task in roots]
+    again, dropped = set[str](), set[str]()
+    left = [(task, False) for task in roots]
     while left:
-        task, below = left.pop()
-        # One that is dropped is not done again, and one that was to be may turn out to be.
-        if task in depth if below >= 0 else (task in again or task in depth):
+        task, is_dropped = left.pop()
+        # A task that is dropped is not done again, and one that was to be done again may turn out to be dropped.
+        if task in dropped or (task in again and not is_dropped):
             continue
-        if below >= 0:
-            depth[task] = below
+        if is_dropped:
+            dropped.add(task)
             again.discard(task)
         else:
             again.add(task)
-        left += [(child, max(below, 0) + 1) for child in scheduled[task]]
-        left += [(one, -1) for one in waiting[task]]
-    dropped = sorted(depth, key=lambda task: (-depth[task], task))
-    return Redo(frozenset(again), tuple(dropped))
+        left += [(child, True) for child in scheduled[task]]
+        left += [(waiter, False) for waiter in waiting[task]]
+    return Redo(frozenset(again), tuple(_deepest_first(dropped, again, scheduled)))
+
+
+def _deepest_first(dropped: set[str], again: set[str], scheduled: Mapping[str, Sequence[str]]) -> list[str]:
+    """Dropped tasks, each before the one that scheduled it: what is cut off half way can be found again from above."""
+    levels, level = list[list[str]](), sorted(again)
+    while level:
+        level = sorted(child for task in level for child in scheduled[task] if child in dropped)
+        levels.append(level)
+    # Damaged records may schedule each other in a circle, which nothing above leads to.
+    in_a_circle = dropped.difference(*levels)
+    return [*sorted(in_a_circle), *(task for level in reversed(levels) for task in level)]
 
 
 def _with_promised(deps: Iterable[str], links: Mapping[str, Link]) -> set[str]:
