@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -29,8 +30,9 @@ class Fate(Enum):
     EQUIVALENT = "equivalent"
 
 
-# mutmut's exit codes: no test failed, no test ran the function, mypy refused it. All others are deaths.
-_FATES = {0: Fate.SURVIVED, 33: Fate.SURVIVED, 37: Fate.STILLBORN}
+# mutmut's exit codes: a test failed or pytest did, the tests took too long (36 and SIGXCPU), mypy refused it. With any
+# other one no test is known to have noticed: none failed, none runs the function, or they could not be run.
+_FATES = {37: Fate.STILLBORN, **dict.fromkeys((1, 3, 24, -24, 36, 152, 255), Fate.KILLED)}
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class Mutant:
         return "\n".join(line[0] + line[1:].strip() for line in lines)
 
 
-def mutants() -> list[Mutant]:
-    """All that mutmut tried. Raises SystemExit where it has not come to its end."""
+def mutants(selected: Sequence[str]) -> list[Mutant]:
+    """All mutants of these packages or modules, or of all. Raises SystemExit where one was not tried."""
     found: list[Mutant] = []
     for path in sorted((ROOT / "mutants" / "recovery").rglob("*.meta")):
         for name, code in json.loads(path.read_text())["exit_code_by_key"].items():
+            if selected and not any(name.startswith(f"recovery.{part}.") for part in selected):
+                continue
             if code is None:
                 sys.exit(f"{name} was not tried: run `make mutants`")
             found.append(Mutant(name, code))
@@ -73,17 +77,15 @@ def mutants() -> list[Mutant]:
 
 def equivalents() -> dict[tuple[str, str], str]:
     """{(function, change): why it changes nothing}."""
-    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    listed = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
     return {(entry["function"], entry["change"].strip()): entry["reason"] for entry in listed}
 
 
-def main(selected: list[str]) -> int:
+def main(selected: Sequence[str]) -> int:
     """Print what became of the mutants; 1 if a package is below the bar."""
     known, fates, survivors = equivalents(), defaultdict[str, Counter[Fate]](Counter), list[str]()
-    for mutant in mutants():
-        if selected and not any(mutant.name.startswith(f"recovery.{part}.") for part in selected):
-            continue
-        fate = _FATES.get(mutant.exit_code, Fate.KILLED)
+    for mutant in mutants(selected):
+        fate = _FATES.get(mutant.exit_code, Fate.SURVIVED)
         if fate is Fate.SURVIVED:
             change = mutant.change()
             if (mutant.function, change) in known:
