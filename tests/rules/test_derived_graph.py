@@ -78,6 +78,7 @@ def test_a_first_look_too_far_off_for_a_date_is_the_longest_there_is() -> None:
         (("nested", "other"), ["other", "open"]),
         (("circle",), []),
         (("open", "nested"), ["open"]),
+        (("open", "done", "done"), ["open"]),
     ],
 )
 def test_what_is_still_to_come_is_found_through_promises_within_promises(

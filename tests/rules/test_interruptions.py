@@ -10,7 +10,7 @@ import pytest
 
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot
-from recovery.rules.interruptions import interruption_missing
+from recovery.rules.interruptions import interruption_missing, is_restarted
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, TICK, around
 
 FAILED = Outcome(pass_key="k", error=ErrorInfo(kind="ValueError", message="no"))
@@ -114,6 +114,7 @@ def test_a_task_that_the_process_cannot_go_on_for_is_listed_without_having_faile
         (finding,) = found(*decisions, graph={"failed": {"t": True}})
         assert (finding.record, finding.evidence, finding.decision) == ("p/t", WHOLE, None)
     # Listed again each time that the process breaks: by how often it, or the task, was set going again.
+    assert found(graph={"failed": {"t": True}}, listed={"t": 0}) == []
     assert found(graph={"failed": {"t": True}}, listed={"t": 1}, reopened=1) == []
     assert told(found(graph={"failed": {"t": True}}, listed={"t": 0}, reopened=1)) == {
         "p/t": f"{WHOLE} for its last failure"
@@ -128,6 +129,13 @@ def test_a_task_that_is_being_restarted_is_about_to_go_on() -> None:
     assert found(decision("t", None, restarts=2), graph=graph) == []
     assert len(found(decision("t", None, restarts=1), graph=graph)) == 1, "the graph knows of that restart"
     assert found(decision("t", None, restarts=1), graph={"failed": {"t": True}}) == []
+
+
+def test_a_task_was_restarted_if_its_graph_does_not_know_of_its_last_life() -> None:
+    again = decision("t", None, restarts=1)
+    assert is_restarted(again, None) and is_restarted(again, Graph(id="p"))
+    assert not is_restarted(again, Graph(id="p", restarted={"t": 1}))
+    assert not is_restarted(decision("t", None), None)
 
 
 def test_a_process_that_broke_as_a_whole_is_listed_under_its_start_task() -> None:

@@ -135,6 +135,7 @@ def test_who_looks_again_and_again_believes_what_was_so_long_enough_ago(
     [
         (None, True),
         (NOW + TICK, True),
+        (NOW, False),
         (NOW - CLAIM_MARGIN, True),
         (NOW - CLAIM_MARGIN + TICK, False),
     ],

@@ -162,7 +162,7 @@ def test_no_slot_of_a_crontab_is_before_its_start() -> None:
 
 
 @pytest.mark.parametrize("grid", [Crontab("0 * * * *", "UTC"), Interval(3600.0)])
-def test_none_is_late_before_the_first_slot(grid: Grid) -> None:
+def test_no_slot_is_late_before_the_first_one(grid: Grid) -> None:
     assert grid.latest(NOON, NOON - timedelta(seconds=1), 5) == ([], 0)
     assert grid.latest(NOON, NOON, 5) == ([NOON], 1)
 
@@ -185,12 +185,12 @@ def test_the_grid_of_a_plan_without_a_time_zone_is_in_utc() -> None:
     assert grid_of(Plan(schedule="90m")) == Interval(5400.0)
 
 
-def test_nobody_says_when() -> None:
+def test_a_plan_without_a_schedule_has_no_slots() -> None:
     assert (grid_of(Plan()), first_slot(Plan(), NOON), next_slot(Plan(), NOON)) == (None, None, None)
     assert list(slots_from(Plan(), None)) == []
 
 
-def test_slots_go_on_until_the_end_of_the_plan_and_with_it() -> None:
+def test_a_slot_at_the_end_of_the_plan_is_the_last() -> None:
     plan = plan_of({"schedule": "0 * * * *", "ends_at": "2026-11-23T14:00Z"}, "a test")
     assert list(slots_from(plan, NOON)) == [NOON + timedelta(hours=hours) for hours in range(3)]
     assert first_slot(plan, NOON + timedelta(hours=1)) == NOON + timedelta(hours=2)

@@ -1,0 +1,118 @@
+"""Decisions at the limits of a schedule, and the reasons that their results give."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recovery.records.schedule import Disabled, SlotOutcome, SlotResult
+from recovery.schedule import Instance, decide, settle
+from recovery.schedule.judge import due_at
+from tests.schedule.test_judge import HOUR, NOON, Life, process, schedule
+
+MINUTE = timedelta(minutes=1)
+RETRIABLE = 30101
+
+
+def started(operation: int | None = None) -> SlotResult:
+    """Return the result of the slot at 13:00, which was started as the process p2."""
+    return SlotResult(slot=NOON + HOUR, outcome=SlotOutcome.STARTED, process="p2", operation=operation)
+
+
+def test_a_share_of_the_jitter_is_whole_milliseconds() -> None:
+    """MongoDB's dates keep no more, and the due time is computed anew by each scanner."""
+    made = schedule(jitter="10m")
+    parts = {due_at(made, NOON + HOUR * hour).microsecond for hour in range(100)}
+    assert len(parts) > 50 and all(part % 1000 == 0 for part in parts)
+
+
+def test_a_slot_is_skipped_while_the_operation_before_is_under_way() -> None:
+    (skipped,) = decide(schedule(), [], NOON + HOUR, operation=7).results
+    assert (skipped.outcome, skipped.reason) == (SlotOutcome.SKIPPED, "operation 7 is under way")
+
+
+def test_a_start_is_remembered_as_the_last() -> None:
+    made = settle(schedule(), started(operation=7), NOON + HOUR)
+    assert (made.last_slot, made.last_process, made.last_operation) == (NOON + HOUR, "p2", 7)
+    assert made.recent == (started(operation=7),) and made.starting is None
+
+
+@pytest.mark.parametrize(
+    ("last", "accounted", "beside"), [("p1", None, ("p1",)), ("p1", "p1", ()), ("p2", None, ()), (None, None, ())]
+)
+def test_only_an_instance_whose_end_is_not_accounted_is_kept_beside(
+    last: str | None, accounted: str | None, beside: tuple[str, ...]
+) -> None:
+    made = schedule().evolve(last_process=last, accounted=accounted)
+    assert settle(made, started(), NOON + HOUR).beside == beside
+
+
+def test_an_instance_that_left_a_marker_disables_the_schedule() -> None:
+    made = schedule().evolve(last_process="p1")
+    broken = Instance(process("broken", RETRIABLE, key="p1"), marker="nightly")
+    disabled = decide(made, [broken], NOON + HOUR).schedule.disabled
+    assert disabled is not None and disabled.reason == f"failed with the code {RETRIABLE}, for good"
+
+
+def test_a_disabled_schedule_is_looked_at_only_for_its_marker() -> None:
+    disabled = Disabled(process="p1", code=RETRIABLE, reason="failed", at=NOON, marker="nightly")
+    assert decide(schedule().evolve(disabled=disabled), [], NOON).schedule.recovery_time == NOON + timedelta(seconds=10)
+    without = disabled.evolve(marker=None)
+    assert decide(schedule().evolve(disabled=without), [], NOON).schedule.recovery_time is None
+
+
+@pytest.mark.parametrize(("minutes", "taken_back"), [(30, False), (60, False), (61, True)])
+def test_a_clock_that_was_ahead_by_more_than_an_hour_is_corrected(minutes: int, taken_back: bool) -> None:
+    """A smaller difference is waited out. Otherwise slots would be decided on twice."""
+    life = Life(schedule(overlap="allow"))
+    life.look(NOON + HOUR * 3)
+    found = decide(life.schedule, [], NOON + HOUR * 3 - MINUTE * minutes).schedule
+    assert found.next_slot == NOON + HOUR * (2 if taken_back else 4)
+
+
+def test_slots_after_the_end_are_not_caught_up() -> None:
+    made = schedule(ends_at="2026-11-23T15:30", overlap="allow")
+    assert Life(made).look(NOON + HOUR * 10) == ["missed 23 13:00", "started 23 15:00"]
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(60, "started"), (60.001, "missed")])
+def test_a_slot_is_on_time_for_a_minute(seconds: float, outcome: str) -> None:
+    told = Life(schedule(catch_up="none")).look(NOON + HOUR + timedelta(seconds=seconds))
+    assert told == [f"{outcome} 23 13:00"]
+
+
+def test_a_last_slot_that_is_not_due_yet_for_its_jitter_waits_alone() -> None:
+    made = schedule(jitter="59m", overlap="allow", catch_up="all")
+    last = next(slot for slot in (NOON + HOUR * hour for hour in range(3, 20)) if due_at(made, slot) > slot + MINUTE)
+    told = Life(made).look(last + MINUTE)
+    hours = int((last - NOON) / HOUR)
+    assert told[-2:] == [f"started 23 {12 + hour}:00" for hour in (hours - 2, hours - 1)]
+    assert len(told) == min(hours - 1, 10) + (hours - 1 > 10)
+
+
+@pytest.mark.parametrize(
+    ("hours", "others"),
+    [(1.5, ""), (2.5, "and 1 after it, "), (3.5, "and 2 after it, "), (2000.5, "and 999 after it, ")],
+)
+def test_slots_that_are_missed_are_counted_in_one_result(hours: float, others: str) -> None:
+    when = NOON + HOUR * hours
+    (missed,) = decide(schedule(catch_up="none"), [], when).results
+    assert (missed.slot, missed.outcome) == (NOON + HOUR, SlotOutcome.MISSED)
+    assert missed.reason == f"{others}not caught up when it was looked at, at {when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def test_a_queued_slot_says_what_it_waits_for() -> None:
+    made = schedule(overlap="queue")
+    behind_process = decide(made, [Instance(process("running", key="p1"))], NOON + HOUR)
+    behind_slots = decide(made.evolve(waiting=(NOON,)), [], NOON + HOUR)
+    assert [one.reason for one in behind_process.results] == ["process p1 still runs"]
+    assert [one.reason for one in behind_slots.results] == ["behind slots that wait"]
+    assert behind_slots.schedule.starting is not None and behind_slots.schedule.starting.slot == NOON
+
+
+def test_a_slot_that_finds_the_queue_full_is_skipped() -> None:
+    made = schedule(overlap="queue", catch_up_limit=2).evolve(waiting=(NOON - HOUR, NOON))
+    (skipped,) = decide(made, [Instance(process("running", key="p1"))], NOON + HOUR).results
+    assert skipped.outcome is SlotOutcome.SKIPPED
+    assert skipped.reason == "2 slots wait already, which is catch_up_limit"
