@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recovery.records import Decision, ErrorInfo, RetryOptions, RetryState
-from recovery.retry import Backoff, Classified, Durable, ErrorCode, reason_of
+from recovery.retry import (
+    Backoff,
+    BestEffort,
+    Classified,
+    Durable,
+    ErrorCode,
+    Reason,
+    Request,
+    RetryAction,
+    RetryStrategy,
+    reason_of,
+)
 from recovery.retry.attempts import Answer, Refusal, Terms, answer
 from recovery.retry.codes import GENERIC_ERROR
-from recovery.retry.reasons import UNKNOWN
+from recovery.retry.reasons import KV_LOCKED, SOCKET_CLOSED_WHILE_IN_FLIGHT, UNKNOWN
+from recovery.retry.strategies import _FailFast
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 REASON = reason_of("NODE_NOT_AVAILABLE")
@@ -131,3 +145,130 @@ def test_what_no_catalogue_knows_is_never_retried(levels: list[RetryOptions], id
     terms = Terms(idempotent, tuple(levels))
     assume(terms.enabled)
     assert ask(None, GENERIC_ERROR, terms, BEGAN, 1).refusal is Refusal.NOT_RETRIABLE
+
+
+def held(cycle: int = 1, *, count: int = 5, reasons: tuple[str, ...] = ("KV_LOCKED",)) -> RetryState:
+    """The retries of a task whose error of CODES[0] came first at BEGAN."""
+    return RetryState(
+        count=count, cycle=cycle, since=BEGAN, until=BEGAN + timedelta(days=1), failed_at=BEGAN, attempt=1,
+        pass_key="0" * 32, code=CODES[0].number, reason=REASON.name, kind="OSError", message="away", reasons=reasons,
+    )  # fmt: skip
+
+
+STEADY = Backoff(initial=10, coefficient=2, jitter=(0, 0), maximum=60, total=100)
+"""Waits for 10 s, 20 s, 40 s, and gives up after 100 s."""
+
+
+def steady(strategy: RetryStrategy | None = None, *, idempotent: bool = True, remaining: float | None = None) -> Terms:
+    return Terms(idempotent, (STEADY.options(),), strategy, {"tenant": 7}, remaining)
+
+
+def test_a_retry_is_kept_with_all_that_is_known_of_the_failure() -> None:
+    now = BEGAN + timedelta(seconds=50)
+    before = held(cycle=1, count=5, reasons=("KV_LOCKED", "NO_LONGER_KNOWN"))
+    said = ask(before, CODES[0], steady(), now, 6)
+    assert said == Answer(
+        20.0,
+        RetryState(
+            count=6, cycle=2, since=BEGAN, until=BEGAN + timedelta(seconds=100), failed_at=now, attempt=6,
+            pass_key=f"{6:032x}", code=21000, reason="NODE_NOT_AVAILABLE", kind="ConnectionRefusedError",
+            message="away", reasons=("KV_LOCKED", "NODE_NOT_AVAILABLE"),
+        ),
+    )  # fmt: skip
+    another = ask(before, CODES[1], steady(), now, 6)
+    assert another.state is not None and said.state is not None
+    assert another == Answer(
+        10.0, replace(said.state, cycle=1, since=now, until=now + timedelta(seconds=100), code=21001)
+    )
+
+
+def test_a_strategy_sees_the_task_as_a_request() -> None:
+    seen: list[Request] = []
+
+    class Sees(BestEffort):
+        async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
+            seen.append(request)
+            assert (request.retry_attempts, request.cycle_retries) == (5, 1), "the next retry is not counted yet"
+            assert request.retry_reasons == {KV_LOCKED} and reason is REASON
+            return RetryAction(3.0)
+
+    said = ask(held(), CODES[0], steady(Sees(), idempotent=False, remaining=50.0), BEGAN, 6)
+    assert said.delay == 3.0
+    request = seen[0]
+    assert (request.name, request.idempotent, request.remaining) == ("pack p/t attempt 6", False, 50.0)
+    assert request.context == {"tenant": 7} and isinstance(request.retry_strategy, Sees)
+
+
+def test_a_task_that_never_failed_begins_its_count() -> None:
+    said = ask(None, CODES[0], steady(), BEGAN, 1)
+    assert said.state is not None
+    assert (said.delay, said.state.count, said.state.cycle, said.state.reasons) == (10.0, 1, 1, ("NODE_NOT_AVAILABLE",))
+
+
+@pytest.mark.parametrize(
+    ("code", "terms", "refused"),
+    [
+        (CODES[0], Terms(True, (RetryOptions(enabled=False),)), Answer(refusal=Refusal.OFF, why="retry is off")),
+        (GENERIC_ERROR, steady(), Answer(refusal=Refusal.NOT_RETRIABLE, why="no catalogue knows it")),
+        (
+            ErrorCode(47001, "GONE", "gone"),
+            steady(),
+            Answer(refusal=Refusal.NOT_RETRIABLE, why="GONE is not retriable"),
+        ),
+        (
+            CODES[0],
+            steady(_FailFast()),
+            Answer(refusal=Refusal.STRATEGY, why="the strategy _FailFast wants no retry"),
+        ),
+        (
+            CODES[0],
+            steady(remaining=10.0),
+            Answer(refusal=Refusal.DEADLINE, why="its task_timeout comes before the next retry"),
+        ),
+    ],
+    ids=["off", "not known", "not retriable", "strategy", "deadline"],
+)
+def test_a_refusal_says_why(code: ErrorCode, terms: Terms, refused: Answer) -> None:
+    assert ask(None, code, terms, BEGAN, 1) == refused
+
+
+def test_what_is_in_flight_and_not_idempotent_is_refused_as_that() -> None:
+    decision = Decision(id="p/t", actor="pack", attempts=1, pass_key="0" * 32)
+    found = Classified(CODES[0], SOCKET_CLOSED_WHILE_IN_FLIGHT)
+    error = ErrorInfo(kind="ConnectionResetError", message="reset", code=CODES[0].number)
+    why = "the connection was closed before the answer came, and it is not idempotent"
+    for strategy in (None, _FailFast()):
+        said = asyncio.run(answer(decision, error, found, steady(strategy, idempotent=False), BEGAN))
+        assert said == Answer(refusal=Refusal.NOT_IDEMPOTENT, why=why)
+
+
+@pytest.mark.parametrize(
+    ("cycle", "retries"), [(0, "0 retries"), (1, "1 retry"), (2, "2 retries"), (1234, "1,234 retries")]
+)
+def test_a_cycle_that_is_over_says_after_how_many_retries(cycle: int, retries: str) -> None:
+    said = ask(held(cycle), CODES[0], steady(), BEGAN + timedelta(seconds=100), 6)
+    why = f"its total duration of 100s is over after {retries}"
+    assert said == Answer(refusal=Refusal.EXHAUSTED, why=why)
+
+
+def test_a_retry_may_begin_exactly_when_the_total_is_over() -> None:
+    assert ask(held(2), CODES[0], steady(), BEGAN + timedelta(seconds=60), 6).delay == 40.0
+    assert ask(held(2), CODES[0], steady(), BEGAN + timedelta(seconds=60.001), 6).refusal is Refusal.EXHAUSTED
+    assert ask(held(2), CODES[0], steady(), BEGAN, 6, retry_after=100.0).delay == 100.0
+
+
+def test_a_policy_without_delays_retries_at_once() -> None:
+    options = Backoff(initial=0, jitter=(0, 0)).options()
+    said = ask(None, CODES[0], Terms(True, (options,)), BEGAN, 1)
+    assert (said.delay, said.refusal) == (0.0, None)
+
+
+def test_a_clock_that_was_set_back_does_not_lengthen_a_cycle() -> None:
+    said = ask(held(2), CODES[0], steady(), BEGAN - timedelta(seconds=60), 6, retry_after=101.0)
+    assert said.refusal is Refusal.EXHAUSTED
+
+
+@pytest.mark.parametrize(("retry_after", "delay"), [(5.0, 10.0), (29.0, 29.0), (30.0, None), (31.0, None)])
+def test_what_a_server_asks_for_is_waited_for_within_the_tasks_time(retry_after: float, delay: float | None) -> None:
+    said = ask(None, CODES[0], steady(remaining=30.0), BEGAN, 1, retry_after)
+    assert (said.delay, said.refusal) == ((0.0, Refusal.DEADLINE) if delay is None else (delay, None))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from recovery.errors import InputError
-from recovery.retry import explain_couchbase
+from recovery.retry import Classified, ErrorCode, explain_couchbase
+from recovery.retry.catalogue import UNCLASSIFIED
 from recovery.retry.catalogues.couchbase import is_idempotent, response
+from recovery.retry.reasons import KV_ERROR_MAP_RETRY_INDICATED, KV_NOT_MY_VBUCKET
 
 LIST = [
     ("kv", 0x07, "", "", "KV_NOT_MY_VBUCKET"),
@@ -71,3 +73,25 @@ def test_the_list_of_idempotent_operations() -> None:
 def test_a_service_that_there_is_not() -> None:
     with pytest.raises(InputError, match="Couchbase has no service 'kvv'; there are: kv, query"):
         response("kvv", 7)
+
+
+def test_an_answer_says_that_it_is_of_couchbases_catalogue() -> None:
+    assert response("kv", 0x07) == Classified(
+        ErrorCode(26001, "COUCHBASE_KV_NOT_MY_VBUCKET", "Couchbase: another node has this key now"),
+        KV_NOT_MY_VBUCKET, "couchbase",
+    )  # fmt: skip
+    assert response("kv", 0x50, error_map_retry=True) == Classified(
+        ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map says that it may be tried again"),
+        KV_ERROR_MAP_RETRY_INDICATED, "couchbase",
+    )  # fmt: skip
+
+
+def test_the_error_map_is_not_asked_for_messages_of_dcp() -> None:
+    assert response("kv", 0x50, operation="dcp_mutation", error_map_retry=True) == UNCLASSIFIED
+
+
+def test_a_service_whose_operations_are_not_known() -> None:
+    with pytest.raises(InputError) as raised:
+        is_idempotent("kvv")
+    services = "kv, query, analytics, search, view, manager"
+    assert str(raised.value) == f"Couchbase has no service 'kvv'; there are: {services}"

@@ -118,6 +118,7 @@ def test_two_catalogues_may_have_one_each() -> None:
         ({"errors": {"86": {}}}, "no 'attrs', a list of texts, for 86"),
         ({"errors": {"86": {"attrs": "retry-now"}}}, "no 'attrs'"),
         ({"errors": {"86": {"attrs": [1]}}}, "no 'attrs'"),
+        ({"errors": {"86": 5}}, "an error map has no 'attrs', a list of texts, for 86: 5$"),
     ],
 )
 def test_what_is_no_map(document: Any, told: str) -> None:
@@ -126,5 +127,12 @@ def test_what_is_no_map(document: Any, told: str) -> None:
 
 
 def test_a_map_is_of_some_errors() -> None:
-    with pytest.raises(InputError, match="says by no type"):
+    with pytest.raises(InputError, match=r"^an error map says by no type whose numbers it has; give it one$"):
         ErrorMap.read(SENT, frozenset())
+
+
+def test_its_codes_are_hexadecimal() -> None:
+    read = ErrorMap.read(SENT, frozenset({NAME}))
+    assert {number: read.says(number)[0] for number in (0x86, 0x8A, 0x25, 86)} == {
+        0x86: RETRY_INDICATED, 0x8A: RETRY_INDICATED, 0x25: NOT_INDICATED, 86: NOT_INDICATED,
+    }  # fmt: skip

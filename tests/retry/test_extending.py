@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from recovery import Recovery, Settings
 from recovery.errors import InputError, SettingsError
-from recovery.retry import Catalogue, Entry, ErrorCode, classify, extending, reason_of
+from recovery.retry import Catalogue, Entry, ErrorCode, classify, extending, in_use, of_class, reason_of
 from recovery.retry.reasons import HTTP_TOO_MANY_REQUESTS, UNKNOWN
 from tests.cli.command import ROOT, command, environment
 
@@ -131,6 +132,35 @@ def test_a_broken_distribution_is_named(install: Install, settings: Settings, so
     ) as its:
         _ = Recovery(settings).resources  # before anything runs, and not at the first error
     assert told in str(its.value) and "uninstall the distribution" in str(its.value)
+
+
+def test_an_entry_point_without_a_distribution_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("ledger", "no_such_module:CATALOGUE", extending.GROUP)
+    monkeypatch.setattr(extending, "entry_points", lambda group: [point] if group == extending.GROUP else [])
+    extending._installed.cache_clear()
+    with pytest.raises(SettingsError) as raised:
+        in_use()
+    assert str(raised.value) == (
+        "distribution a distribution that can't be told: its entry point ledger = no_such_module:CATALOGUE "
+        "(recovery.catalogues) can't be used: ModuleNotFoundError: No module named 'no_such_module'. Correct it, or "
+        "uninstall the distribution"
+    )
+
+
+class Documented(Exception):
+    """The first line.
+
+    Another line.
+    """
+
+
+def test_the_text_of_a_class_is_what_is_given_else_its_first_line_else_its_name() -> None:
+    def text_of(catalogue: Catalogue) -> str:
+        return catalogue.entries[0].code.text
+
+    assert text_of(of_class(Documented, 27001, text="Given")) == "Given"
+    assert text_of(of_class(Documented, 27001)) == "The first line."
+    assert text_of(of_class(Closed, 27001)) == "a Closed"
 
 
 SHOP = """

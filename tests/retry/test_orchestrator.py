@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.retry import REASONS, BestEffort, Call, Reason, Request, RetryAction, Ruling, Verdict, maybe_retry
+from recovery.retry import (
+    REASONS,
+    BestEffort,
+    Call,
+    ErrorCode,
+    Reason,
+    Request,
+    RetryAction,
+    Ruling,
+    Verdict,
+    maybe_retry,
+)
 from recovery.retry import controlled_backoff as controlled
 from recovery.retry.strategies import Until, _FailFast, exponential, stop_after_attempts, stop_for
 
@@ -144,3 +155,61 @@ def test_parts_are_put_together() -> None:
     assert [ruled(call, LOCKED).verdict for _ in range(3)] == [Verdict.RETRY, Verdict.RETRY, Verdict.FAIL]
     other = Call("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
     assert ruled(other, CLOSED).verdict is Verdict.FAIL
+
+
+def test_a_ruling_says_why() -> None:
+    assert ruled(Call("get", BestEffort()), ALWAYS).why == "this reason is always retried"
+    assert ruled(Call("get", BestEffort()), LOCKED).why == "the strategy BestEffort says so"
+    late = Call("get", BestEffort(), seconds=0.0, clock=stopped)
+    told = "the strategy BestEffort says so, and its deadline comes first"
+    assert ruled(late, LOCKED) == Ruling(Verdict.CANCEL, 0.0, told)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (ValueError("no"), "the strategy Answers raised ValueError: no"),
+        (5, "the strategy Answers answered 5; it has to give a RetryAction"),
+        (RetryAction(-1), "the strategy Answers wants a retry after -1; it has to be seconds"),
+        (RetryAction(float("inf")), "the strategy Answers wants a retry after inf; it has to be seconds"),
+        (RetryAction(True), "the strategy Answers wants a retry after True; it has to be seconds"),
+        (RetryAction.no_retry(), "the strategy Answers wants no retry"),
+    ],
+)
+def test_a_request_that_fails_waits_for_nothing(answer: Any, why: str) -> None:
+    assert ruled(Call("call", Answers(answer)), LOCKED) == Ruling(Verdict.FAIL, 0.0, why)
+
+
+def test_a_strategy_may_want_a_retry_at_once() -> None:
+    assert ruled(Call("call", Answers(RetryAction(0))), LOCKED).verdict is Verdict.RETRY
+
+
+def test_a_strategy_need_not_be_asynchronous() -> None:
+    class Plain:
+        def retry_after(self, _request: Request, _reason: Reason) -> RetryAction:
+            return RetryAction(2.0)
+
+    assert ruled(Call("call", Plain()), LOCKED).delay == 2.0  # type: ignore[arg-type]
+
+
+def test_a_request_past_its_deadline_is_cancelled_at_once() -> None:
+    now = [7.0]
+    call = Call("get", BestEffort(), seconds=1.0, clock=lambda: now[0])
+    now[0] = 9.0
+    assert (ruled(call, LOCKED).delay, ruled(call, ALWAYS).delay) == (0.0, 0.0)
+
+
+def test_the_log_has_the_code_and_the_text_of_the_error_at_the_level_that_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "recovery.retry")
+    code, error = ErrorCode(27001, "LOCKED", "It is locked"), RuntimeError("it\n  is " + "x" * 400)
+    cancelled = Call("get", BestEffort(), seconds=0.0, clock=stopped)
+    asyncio.run(maybe_retry(cancelled, LOCKED, code=code, error=error, level=logging.ERROR))
+    asyncio.run(maybe_retry(Call("put", _FailFast()), LOCKED, code=code, error=error))
+    text = f"it is {'x' * 294}"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", f"get: retry 1 in 0.000 s (KV_LOCKED, 27001); its deadline comes first: {text}"),
+        ("WARNING", f"put: not retried (KV_LOCKED, 27001): the strategy _FailFast wants no retry: {text}"),
+    ]
+    assert [vars(record)["retry_code"] for record in caplog.records] == [27001, 27001]
