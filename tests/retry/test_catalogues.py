@@ -14,7 +14,7 @@ from pymongo import errors as of_pymongo
 
 from recovery.errors import InputError
 from recovery.retry import GENERIC_ERROR, SHIPPED, Catalogue, Entry, ErrorClass, ErrorCode, classify, shipped
-from recovery.retry.catalogue import check_together
+from recovery.retry.catalogue import check_together, signs_of
 from recovery.retry.codes import class_of
 from recovery.retry.reasons import KV_LOCKED, UNKNOWN
 from recovery.store.transient import is_transient
@@ -134,6 +134,16 @@ def test_a_cause_is_known_where_the_error_is_not() -> None:
         assert classify(error, SHIPPED).code == GENERIC_ERROR, "its cause was said to be none"
 
 
+def test_what_was_being_handled_is_known_where_the_error_is_not() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("no")
+        except ConnectionRefusedError:
+            raise KeyError("while the refusal was logged")  # noqa: B904 - without a cause of its own
+    except KeyError as error:
+        assert classify(error, SHIPPED).code.name == "CONNECTION_REFUSED"
+
+
 def test_a_chain_that_bites_its_tail_ends() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__cause__, second.__cause__ = second, first
@@ -155,6 +165,7 @@ def test_a_class_whose_properties_raise() -> None:
             raise RuntimeError("mine, too")
 
     assert classify(Odd(), SHIPPED).code == GENERIC_ERROR
+    assert signs_of(Odd()).text == ""
 
 
 def test_ranges() -> None:

@@ -118,7 +118,7 @@ def test_a_strategy_that_does_not_answer_fails_the_request(monkeypatch: pytest.M
 
     monkeypatch.setattr("recovery.retry.orchestrator.STRATEGY_TIMEOUT", 0.05)
     ruling = ruled(Call("call", Hangs()), LOCKED)
-    assert (ruling.verdict, ruling.why) == (Verdict.FAIL, "the strategy Hangs gave no answer within 0.05 s")
+    assert ruling == Ruling(Verdict.FAIL, 0.0, "the strategy Hangs gave no answer within 0.05 s")
 
 
 def test_both_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
