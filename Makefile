@@ -51,10 +51,16 @@ check: venv
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-# mutmut keeps what it tried in mutants/, and tries again only what changed. It finds mypy on the path.
+# mutmut keeps what it tried in mutants/, and tries again only what changed. It has a place of its own beside what we
+# install: with its setproctitle Celery would rename workers, and so overwrite the environment that tests know them by.
+MUTMUT = PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH="$$($(BIN)/python -c 'import site; print(*site.getsitepackages())')" \
+    .venv/mutants/bin/python
+
 mutants: venv
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mutmut run
-	$(BIN)/python -m tests.mutants $(ONLY)
+	"$(PYTHON)" -m venv .venv/mutants
+	.venv/mutants/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1
+	$(MUTMUT) -m mutmut run
+	$(MUTMUT) -m tests.mutants $(ONLY)
 
 soak: venv
 	$(BIN)/python -m pytest -m soak
