@@ -29,6 +29,7 @@ from recovery.records import (
 from recovery.records.operation import result_id
 from recovery.rules import Rule
 from recovery.scan import GraphScanner, Scanner
+from recovery.settings import Settings
 from recovery.store import Finished
 from tests.scan.making import DAY, after_find, scanner
 from tests.store.writing import is_about, put
@@ -256,8 +257,10 @@ def test_of_large_processes_few_are_held_in_memory(
 
 
 @pytest.fixture
-def slow_to_read(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """An hour passes while records are read, each time."""
+def slow_to_read(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
+    """An hour passes while records are read, each time; and nobody's step takes as long as `apply_timeout`, however busy
+    the machine is."""
+    world = World(emptied, apply_timeout=60.0)
     now, late = world.store.now, timedelta(0)
 
     def slowly(real: Callable[..., Any]) -> Callable[..., Any]:
