@@ -40,6 +40,10 @@ BOTH = pytest.mark.parametrize("name", ["graphs", "processes"])
 
 @pytest.fixture(autouse=True)
 def actors(world: World) -> None:
+    register_actors(world)
+
+
+def register_actors(world: World) -> None:
     step = world.app.actor("step")(lambda: "stepped")
     world.app.process("order")(step.schedule)
 
@@ -258,9 +262,10 @@ def test_of_large_processes_few_are_held_in_memory(
 
 @pytest.fixture
 def slow_to_read(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
-    """An hour passes while records are read, each time; and nobody's step takes as long as `apply_timeout`, however busy
-    the machine is."""
+    """An hour passes while records are read, each time. No step takes as long as `apply_timeout`, however busy the
+    machine is."""
     world = World(emptied, apply_timeout=60.0)
+    register_actors(world)
     now, late = world.store.now, timedelta(0)
 
     def slowly(real: Callable[..., Any]) -> Callable[..., Any]:
