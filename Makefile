@@ -52,15 +52,15 @@ check: venv
 	$(BIN)/lint-imports
 
 # mutmut keeps what it tried in mutants/, and tries again only what changed. It has a place of its own beside what we
-# install: with its setproctitle Celery would rename workers, and so overwrite the environment that tests know them by.
-MUTMUT = PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH="$$($(BIN)/python -c 'import site; print(*site.getsitepackages())')" \
-    .venv/mutants/bin/python
-
+# install, and sees that: with its setproctitle Celery would rename workers, and so overwrite the environment that tests
+# know them by.
 mutants: venv
 	"$(PYTHON)" -m venv .venv/mutants
 	.venv/mutants/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1
-	$(MUTMUT) -m mutmut run
-	$(MUTMUT) -m tests.mutants $(ONLY)
+	$(BIN)/python -c "import site; print(*site.getsitepackages())" > \
+	    "$$(.venv/mutants/bin/python -c "import site; print(*site.getsitepackages())")/beside.pth"
+	PATH="$(CURDIR)/.venv/mutants/bin:$$PATH" .venv/mutants/bin/python -m mutmut run
+	.venv/mutants/bin/python -m tests.mutants $(ONLY)
 
 soak: venv
 	$(BIN)/python -m pytest -m soak
