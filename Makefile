@@ -2,7 +2,7 @@
 # make test       what to run before a commit: checks, tests in this process, a smoke test of each real part
 # make test-all   everything that CI checks
 # make durations  how long tests take, measured anew for the order in which they are begun
-# make mutants    whether the fast tests of the pure packages notice it when one thing is changed; an hour at first
+# make mutants    whether the fast tests of the pure packages notice it when one thing is changed; ten minutes at first
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
