@@ -149,3 +149,10 @@ def test_records_of_another_epoch_are_counted_and_the_first_is_named() -> None:
     assert [one.evidence for one in epoch_wrong(only_tasks, around())] == [
         "2 records of another epoch than 0, first the task p/a: 2"
     ]
+
+
+def test_a_record_of_another_epoch_is_named_by_its_whole_id() -> None:
+    foreign = queued("u/a").evolve(epoch=2)
+    assert [one.evidence for one in epoch_wrong(process(finished("start"), foreign), around())] == [
+        "1 records of another epoch than 0, first the task p/u/a: 2"
+    ]

@@ -89,6 +89,13 @@ def test_a_task_is_made_again_from_the_decision_that_scheduled_it() -> None:
     assert repairs(damaged(Task, "p/start", "args"), decisions=[PARENT]) == [Repair.REPORT]
 
 
+def test_a_task_id_is_all_that_follows_the_first_slash_of_a_record_id() -> None:
+    """Another program may write any id. Task `u/t` must not be taken for task `t`."""
+    assert repairs(damaged(Task, "p/u/t", "args"), decisions=[PARENT]) == [Repair.REPORT]
+    graph = Graph(id="p", finished=("start", "t"))
+    assert repairs(damaged(Decision, "p/u/t", "outcome"), graph=graph) == [Repair.PUT_BACK]
+
+
 @pytest.mark.parametrize("state", [*AT_REST, None])
 @pytest.mark.parametrize(
     "damage", [damaged(Decision, "p/t", "outcome"), damaged(Graph, "p", "finished"), damaged(Task, "p/t", "args")]
