@@ -1,8 +1,8 @@
 # make            what is needed to work here, in .venv
 # make test       what to run before a commit: checks, tests in this process, a smoke test of each real part
 # make test-all   everything that CI checks
-# make durations  how long tests take, measured anew for the order in which they are begun
-# make mutants    whether the fast tests of the pure packages notice it when one thing is changed; ten minutes at first
+# make durations  measures how long tests take, so that the slowest start first
+# make mutants    mutation tests of the pure packages; ten minutes the first time, then only what changed
 # make soak       random processes and faults until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
@@ -51,9 +51,8 @@ check: venv
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-# mutmut keeps what it tried in mutants/, and tries again only what changed. It has a place of its own beside what we
-# install, and sees that: with its setproctitle Celery would rename workers, and so overwrite the environment that tests
-# know them by.
+# mutmut keeps its results in mutants/. It has its own virtual environment, which sees ours: it depends on setproctitle,
+# with which Celery renames its processes and overwrites the environment by which tests recognise them.
 mutants: venv
 	"$(PYTHON)" -m venv .venv/mutants
 	.venv/mutants/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1

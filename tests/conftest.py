@@ -42,7 +42,7 @@ NOTHING_TO_TEST = ("the first leaves nothing", "no folder shared/data")
 
 
 def _scope(nodeid: str) -> str:
-    """What runs in one process with this test: its file; or all that is on Spark's session, which takes one JVM."""
+    """Return the group of tests that run in one process: a file, or all tests that share Spark's session and its JVM."""
     file = nodeid.partition("::")[0]
     return _ON_SPARK if file.startswith(_ON_SPARK) else file
 
@@ -104,8 +104,8 @@ Registrar._start_thread = _start_noted  # type: ignore[method-assign]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """What a test started is registered before its database is emptied: nothing of it is inserted into the next one's.
-    Where the test stopped its server, nothing can be inserted."""
+    """Wait until every process that the test started is registered, so that nothing is inserted into the database of
+    the next test. If the test stopped its server, the wait ends after the timeout."""
     for registrar in list(_registrars):
         registrar.wait(REGISTERED_TIMEOUT)
 

@@ -73,7 +73,7 @@ def test_an_actor_that_workers_do_not_know(
             assert "healthy" not in printed
             return LONELY in printed
 
-        # For a moment it is told that the message was lost with Redis' data, until it is pushed again.
+        # Until the message is pushed again, commands report that it was lost with Redis' data.
         wait_until(lonely, WITHIN, f"{words[0]} to tell that nobody serves it")
     assert firing(scraped(port))["RecoveryWaitsForNobody"] == ["price_list"]
 

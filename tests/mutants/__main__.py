@@ -1,6 +1,6 @@
 """Print the score of each package after a run of mutmut, and its survivors. Exits with 1 below the bar.
 
-With names of packages or modules (`rules`, `rules.times`) only these are told of.
+Arguments are names of packages or modules, such as `rules` or `rules.times`: only these are reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BAR = 0.92
 
 
 class Fate(Enum):
-    """What became of a mutant."""
+    """The result for one mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -98,8 +98,8 @@ def main(selected: Sequence[str]) -> int:
     for package, counts in fates.items():
         score = counts[Fate.KILLED] / max(1, counts[Fate.KILLED] + counts[Fate.SURVIVED])
         below |= score < BAR
-        told = ", ".join(f"{counts[fate]:,} {fate.value}" for fate in Fate)
-        print(f"{package:9} {score:6.1%}  ({told})")
+        summary = ", ".join(f"{counts[fate]:,} {fate.value}" for fate in Fate)
+        print(f"{package:9} {score:6.1%}  ({summary})")
     return int(below)
 
 
