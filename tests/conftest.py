@@ -42,7 +42,7 @@ NOTHING_TO_TEST = ("the first leaves nothing", "no folder shared/data")
 
 
 def _scope(nodeid: str) -> str:
-    """Return the group of tests that run in one process: a file, or all tests that share Spark's session and its JVM."""
+    """Return the group of tests that run in one process: a file, or all that share Spark's session and its JVM."""
     file = nodeid.partition("::")[0]
     return _ON_SPARK if file.startswith(_ON_SPARK) else file
 
