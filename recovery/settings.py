@@ -177,6 +177,11 @@ class Settings(BaseSettings):
         return 0.08 * self.message_timeout
 
     @property
+    def claim_within(self) -> float:
+        """Seconds that a claim may take: a worker that waits longer is as good as lost, and another one claims."""
+        return self.heartbeat_timeout / 2
+
+    @property
     def polled_within(self) -> float:
         """Seconds after which a queue counts as not polled: a heartbeat tells of polls, and it may be late."""
         return self.heartbeat_timeout + self.heartbeat_interval

@@ -10,7 +10,7 @@ from recovery.engine.actors.call import Host
 from recovery.engine.actors.context import heartbeat
 from recovery.engine.actors.log_context import LogContext
 from recovery.engine.app import Recovery
-from recovery.engine.isolation import batch_or_each, for_each, is_of_servers, tell
+from recovery.engine.isolation import batch_or_each, for_each, in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.attempt import Slot
 from recovery.engine.lifecycle.batches import Batches
@@ -54,6 +54,7 @@ __all__ = [
     "finish_process",
     "for_each",
     "heartbeat",
+    "in_a_line",
     "is_of_servers",
     "list_again",
     "load_app",

@@ -18,6 +18,8 @@ class ScannerRun(Record):
 
     id: str
     ran_at: datetime | None = None
+    nudged_at: datetime | None = None
+    """When a worker last took a beat's nudge, as far as is known. Without one, workers scan more seldom."""
     seconds: float = 0.0
     looked_at: int = 0
     repaired: int = 0

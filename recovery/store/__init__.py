@@ -113,8 +113,11 @@ TASK_BYTES = 50
 class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._database: Database[Document] = named(client(settings.mongo_uri), settings.database)
+    def __init__(self, settings: Settings, within: float | None = None) -> None:
+        """With `within`, on connections of its own, each of whose answers comes within so many seconds or not at
+        all."""
+        opened = client(settings.mongo_uri, within)
+        self._database: Database[Document] = named(opened, settings.database)
         self._clock = DatabaseClock(self._database)
         self.layout = Layout(self._database)
         self._open_lifecycle(settings)

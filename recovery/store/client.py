@@ -36,13 +36,14 @@ Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
 
 
-def client(uri: str) -> MongoClient[Document]:
-    """This process's client for `uri`."""
-    return _client(uri, os.getpid())
+def client(uri: str, within: float | None = None) -> MongoClient[Document]:
+    """This process's client for `uri`; with `within` another one, whose connections are given up where they are made,
+    or answer, no sooner than after so many seconds."""
+    return _client(uri, os.getpid(), within)
 
 
 @lru_cache(maxsize=8)
-def _client(uri: str, _pid: int) -> MongoClient[Document]:
+def _client(uri: str, _pid: int, within: float | None = None) -> MongoClient[Document]:
     # Given as options they would win over what the address says.
     defaults: dict[str, Any] = {
         # A failover takes some 10 s.
@@ -56,6 +57,17 @@ def _client(uri: str, _pid: int) -> MongoClient[Document]:
         "server_selector": partial(no_mongos, uri),
     }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
+    if within is not None:
+        limit = int(within * 1000)
+        options |= {
+            "serverSelectionTimeoutMS": limit,
+            "socketTimeoutMS": limit,
+            # Once to connect, and once for the first answer.
+            "connectTimeoutMS": limit // 2,
+            # Asked now and then instead of told at once: one connection less to each member.
+            "serverMonitoringMode": "poll",
+            "connect": False,
+        }
     # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it is
     # read as the last that there is, or the first.
     return _open(uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options)

@@ -62,7 +62,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             _check_spark(app)
         queues = tuple(q for q in consumed if q in app.actors)
         Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
-        self.consuming = QueueConsumption(worker, queues)
+        self.consuming = NudgeConsumer.consuming = QueueConsumption(worker, consumed)
         self.consuming.pause(app.resources.store.actors.blocked())
         # Known before the pool forks, so that its children claim in this worker's name.
         drives = SPARK_QUEUE in consumed

@@ -4,7 +4,8 @@ Not in the pool, which may be full of long attempts just when recovery is wanted
 runs are one more scan, however many they are. What beat sends while nobody takes it would grow in Redis, which does
 not drop what has expired (kombu hands over `expires`, and its Redis transport keeps the message): so whoever sends a
 nudge cuts the queue to the last few. An old nudge is taken like a new one: to tell them apart by an expiry would
-compare beat's clock with this worker's, and a wrong one would end all scans.
+compare beat's clock with this worker's, and a wrong one would end all scans. Where no beat nudges, or its nudges get
+lost, workers nudge themselves (`Lifeline`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from recovery.scan import (
     GraphScanner,
     ProcessScanner,
     Scanner,
-    ScanResult,
     ScheduleScanner,
     WorkerScanner,
 )
@@ -39,6 +39,7 @@ from recovery.seldom import Seldom
 from recovery.store import schema
 from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.operating import Operating
 from recovery.worker.scan_notes import ScanNotes
 
@@ -53,6 +54,9 @@ storm is found by one of them. A page is not cut short: the others wait for its 
 below a second; where each task of it fails or is applied by itself, a thousand (`scan_batch`) take some seconds, and
 what a dead machine had claimed is found so much later."""
 
+
+LONG = 0.5
+"""Seconds of a scanner's run after which it is told before the next one runs."""
 
 LOOK_AT_ALL_EVERY = 30.0
 """Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
@@ -95,6 +99,11 @@ class Scanning:
     def nudge(self) -> None:
         """Scan soon. Does not wait."""
         self._nudged.set()
+
+    def nudged(self) -> None:
+        """The same, since a beat says so."""
+        self._notes.by_beat = True
+        self.nudge()
 
     def _run(self) -> None:
         while self._nudged.wait() and not self._ending.is_set():
@@ -139,11 +148,10 @@ class Scanning:
         return [one for one in self._scanners if one.name in {schema.WORKERS, *due, *looked_long_ago}]
 
     def _scan(self, wanted: Sequence[Scanner[Any]]) -> None:
-        results: list[ScanResult] = []
         self.busy = True
         for scanner in self._scanners:
             if scanner not in wanted:
-                results.append(scanner.look_past())
+                self._notes.take(scanner.look_past())
                 continue
             self._ran_at[scanner.name] = time.monotonic()
             scanner.since = self._lookout.since(scanner.name)
@@ -153,13 +161,15 @@ class Scanning:
                 log.exception("%s scan failed", scanner.name)
                 self._lookout.forget()
                 continue
-            results.append(result)
+            self._notes.take(result)
+            if result.seconds > LONG:
+                self._notes.tell()  # the others may take long as well, and other workers wait for a word
             if result.error is not None:
                 self._lookout.forget()
             if result.more:
                 self._nudged.set()
         self.busy = False
-        self._notes.add(*results)
+        self._notes.tell()
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
@@ -167,6 +177,7 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
 
     scanning: Scanning | None = None
     operating: Operating | None = None
+    consuming: QueueConsumption | None = None
 
     def get_consumers(self, channel: Any) -> list[Consumer]:
         if self.scanning is None:
@@ -174,9 +185,15 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
         queue = Queue(NUDGE, Exchange(""), routing_key=NUDGE)
         return [Consumer(channel, queues=[queue], callbacks=[self._nudged], accept=["json"], no_ack=True)]
 
+    def start(self, c: Any) -> None:
+        super().start(c)
+        if self.consuming is not None:
+            self.consuming.beside(self.consumers or ())
+            self.consuming.see_to_others()
+
     def _nudged(self, _body: Any, _message: Any) -> None:
         if self.scanning is not None:
-            self.scanning.nudge()
+            self.scanning.nudged()
         if self.operating is not None and (self.scanning is None or self.scanning.busy):
             self.operating.nudge()
 

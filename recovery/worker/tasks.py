@@ -14,8 +14,9 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Batches, Recovery, Result, Slot, is_of_servers, tell
+from recovery.engine import Actor, Batches, Recovery, Result, Slot, in_a_line, is_of_servers, tell
 from recovery.records.ids import holder
+from recovery.seldom import Seldom
 from recovery.worker.config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.hints import hints
@@ -25,7 +26,8 @@ from recovery.worker.slots.board import Board
 from recovery.worker.slots.pool_host import GivenBack, PoolHost
 
 log = logging.getLogger(__name__)
-
+SAID = Seldom(log)
+"""Of an outage each message would tell."""
 
 _STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?)|exitcode (?P<code>\d+))")
 """In billiard's words."""
@@ -93,7 +95,8 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
             return
         except Exception as error:
             if is_of_servers(error):
-                raise  # Celery logs it
+                SAID.warning("%s: not done (%s); it is requeued", decision_id, in_a_line(error))
+                return
             tell(decision_id, error)  # of what another program wrote: its deadline stands
             return
         except BaseException:

@@ -47,7 +47,7 @@ def well(settings: Settings) -> World:
     world.store.workers.beat(worker(), 60)
     world.store.queues.polled({"add": None})
     for name in SCANNER_NAMES:
-        world.store.scanners.note(ScannerRun(id=name, seconds=0.1))
+        world.store.scanners.note(ScannerRun(id=name, seconds=0.1), by_beat=True)
     return world
 
 

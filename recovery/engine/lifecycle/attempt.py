@@ -25,14 +25,15 @@ from recovery.engine.actors.context import attempting
 from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.batches import Batches, observe_wait
-from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, requeue_unrun
+from recovery.engine.lifecycle.steps import ClaimedTask, Ended, Take, put_back, requeue_unrun
 from recovery.engine.lifecycle.trying import Result, Trying, stale_result
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import DamagedRecord, StoreError
+from recovery.errors import DamagedRecord, StoreError, StoreUnavailable
 from recovery.queue import MessageId
-from recovery.records import Decision
+from recovery.records import ActorPreferences, Decision
 from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
+from recovery.store.views.overview import time_limit
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ class Slot:
             if self._resources.store.preferences.is_blocked(actor.name):
                 return Result.BLOCKED
             actor = self.as_set(actor)
-            decisions, timeout = self._resources.store.decisions, actor.preferences.worker_timeout
-            limit = actor.preferences.task_limit
-            claimed = decisions.claim(actor.name, decision_id, pass_key, self.holder, timeout, limit)
+            claimed = self._claim(actor.name, decision_id, pass_key, actor.preferences)
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
@@ -95,6 +94,16 @@ class Slot:
         except StoreError:
             if self._held is not None:
                 self._give_back(self._held)
+            raise
+
+    def _claim(self, name: str, decision_id: str, pass_key: str, its: ActorPreferences) -> Decision | None:
+        """Claim the task of a message; None: the message is stale. In time, or the message is another worker's."""
+        decisions = self._resources.store.decisions
+        try:
+            with time_limit(self._resources.settings.claim_within):
+                return decisions.claim(name, decision_id, pass_key, self.holder, its.worker_timeout, its.task_limit)
+        except StoreUnavailable:
+            put_back(self._resources, name, {decision_id: pass_key})
             raise
 
     def _run_on(self, actor: Actor[..., Any], claimed: Decision, until: float) -> Result:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recovery import metrics, tracing
@@ -26,14 +25,14 @@ from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.batch import Batch, is_plain
 from recovery.engine.lifecycle.hand import Watch
 from recovery.engine.lifecycle.pace import Pace
-from recovery.engine.lifecycle.steps import push, requeue_unrun
+from recovery.engine.lifecycle.steps import put_back, requeue_unrun
 from recovery.engine.lifecycle.trying import Result, Tried
 from recovery.engine.resources import Resources
-from recovery.errors import StoreError
+from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
 from recovery.records import Decision
 from recovery.records.ids import is_pass, is_record_id
-from recovery.store import Queued
+from recovery.store.views.overview import time_limit
 
 if TYPE_CHECKING:
     from recovery.engine.lifecycle.attempt import Slot
@@ -42,7 +41,6 @@ GO_ON_FOR = 0.5
 """Seconds from a message on during which a slot takes others of its queue by itself. Celery takes from all queues in
 turn, so another queue's messages wait for so long at most."""
 
-_NO_TIME = datetime.fromtimestamp(0, UTC)
 _IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED})
 
 Hints = Callable[[str, int], Sequence[MessageId]]
@@ -95,9 +93,7 @@ class Batches:
     ) -> None:
         """What was taken of an actor that was blocked just then comes first when it is taken up again."""
         blocked = [one for one in taken if came_of.get(one) is Result.BLOCKED]
-        # What is first in line does not tell when it was queued.
-        first = [Queued(one.decision_id, actor.name, one.pass_key, _NO_TIME, first=True) for one in blocked]
-        push(self._resources, first)
+        put_back(self._resources, actor.name, {one.decision_id: one.pass_key for one in blocked})
 
     def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
         """How many tasks of an actor to take now."""
@@ -155,8 +151,11 @@ class Batches:
     def _claim(self, slot: Slot, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
         limits = actor.preferences.worker_timeout, actor.preferences.task_limit
         try:
-            claimed = self._resources.store.decision_batches.claim(actor.name, passes, slot.holder, *limits)
-        except StoreError:
+            with time_limit(self._resources.settings.claim_within):
+                claimed = self._resources.store.decision_batches.claim(actor.name, passes, slot.holder, *limits)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                put_back(self._resources, actor.name, passes)
             requeue_unrun(self._resources, passes, slot.holder)  # it took place, perhaps
             raise
         for decision in claimed:

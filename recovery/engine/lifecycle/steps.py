@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from recovery import metrics
@@ -152,6 +153,8 @@ def first_decision(task: Task, child: Child | None = None, trace: Trace | None =
 
 
 BATCH = 1000
+_NO_TIME = datetime.fromtimestamp(0, UTC)
+"""What is first in line does not tell when it was queued."""
 
 
 def enqueue(resources: Resources, decision_ids: Sequence[str]) -> list[str]:
@@ -177,6 +180,12 @@ def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str) 
     )
     push(resources, queued)
     counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+
+
+def put_back(resources: Resources, actor: str, passes: Mapping[str, str]) -> None:
+    """Make the messages of {decision: pass}, which were taken and could not be claimed, the next of their queue: of any
+    worker that can. Who claims here all the same, and was not answered, makes them stale. Does not raise."""
+    push(resources, [Queued(key, actor, pass_key, _NO_TIME, first=True) for key, pass_key in passes.items()])
 
 
 def push(resources: Resources, queued: Sequence[Queued]) -> None:

@@ -1,7 +1,8 @@
-"""What a heartbeat looks at: all workers, and what is blocked. One question."""
+"""What a heartbeat looks at: all workers, what is blocked, and when somebody scanned. One question."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,13 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
+from recovery.store.expressions import past_or_null
 from recovery.store.reading import readable
 
 _BRIEF: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidStarted"), True)
+
+_RAN_AT = past_or_null("$ranAt")
+_AGO: Document = {"$divide": [{"$subtract": ["$$NOW", _RAN_AT]}, 1000]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +33,34 @@ class Look:
     """Workers that said they run on the host that was asked for, without what they serve."""
     blocked: Sequence[str]
     """Names of the actors that are blocked."""
+    scanned_ago: float
+    """Seconds since any worker noted a scan; infinite if none ever did."""
 
 
 @translated
 class Members:
-    """A view over workers and actors."""
+    """A view over workers, actors and scanners."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._workers = current(database[schema.WORKERS])
 
     def look(self, host: str) -> Look:
-        """All of it as it is now. There are as many documents as workers and actors."""
+        """All of it as it is now. There are as many documents as workers, actors and scanners."""
         # Not only those whose name is one: that would be asked of the index, which costs twice as much.
         blocked: Document = {"blockedAt": {"$ne": None}}
         actors = [{"$match": blocked}, {"$project": {"_id": False, "blocked": "$_id"}}]
         stages: list[Document] = [{"$project": _BRIEF}]
-        stages += [{"$unionWith": {"coll": schema.ACTORS, "pipeline": actors}}]
+        stages += [
+            {"$unionWith": {"coll": schema.ACTORS, "pipeline": actors}},
+            {"$unionWith": {"coll": schema.SCANNERS, "pipeline": [{"$project": {"_id": False, "scannedAgo": _AGO}}]}},
+        ]
         found = list(self._workers.aggregate(stages))
         there = [one for one in found if isinstance(one.get("_id"), str)]
         return Look(
             deadlines={one["_id"]: one.get("recoveryTime") for one in there},
             neighbours=list(readable(Worker, [one for one in there if one.get("host") == host])),
             blocked=[one["blocked"] for one in found if isinstance(one.get("blocked"), str)],
+            scanned_ago=min(
+                (one["scannedAgo"] for one in found if one.get("scannedAgo") is not None), default=math.inf
+            ),
         )

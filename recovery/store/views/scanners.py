@@ -12,6 +12,11 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, read_past
 from recovery.store.reading import readable
 
+_NUDGED_AT: Document = {
+    # A note without it is of a worker that scans only when a beat nudges.
+    "$cond": [{"$eq": [{"$type": "$nudgedAt"}, "missing"]}, {"$ifNull": ["$ranAt", None]}, "$nudgedAt"]
+}
+
 
 @translated
 class Scanners:
@@ -20,17 +25,19 @@ class Scanners:
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
-    def note(self, *runs: ScannerRun) -> None:
-        """Say that scanners ran just now: over what any worker said before. Nothing is decided by a note."""
-        notes = []
+    def note(self, *runs: ScannerRun, by_beat: bool) -> None:
+        """Say that scanners ran just now, `by_beat` since a beat's nudge was taken: over what any worker said before.
+        Nothing is decided by a note."""
+        notes, nudged_at = [], "$$NOW" if by_beat else _NUDGED_AT
         for run in runs:
             fields = {key: literal(value) for key, value in to_document(run).items()}
-            notes.append(UpdateOne({"_id": run.id}, [{"$replaceWith": {**fields, "ranAt": "$$NOW"}}], upsert=True))
+            noted = {**fields, "ranAt": "$$NOW", "nudgedAt": nudged_at}
+            notes.append(UpdateOne({"_id": run.id}, [{"$replaceWith": noted}], upsert=True))
         if notes:
             self._current.bulk_write(notes, ordered=False)
 
     def all(self) -> dict[str, ScannerRun]:
         """The last run of each scanner that ever ran, by name. One that is still to come would pass for a fresh one
         for good, while nothing runs: its time is not believed."""
-        found = self._current.aggregate([read_past("ranAt")])
+        found = self._current.aggregate([{"$set": {"nudgedAt": _NUDGED_AT}}, read_past("ranAt"), read_past("nudgedAt")])
         return {run.id: run for run in readable(ScannerRun, found)}

@@ -8,6 +8,9 @@ With the setting `events` off it does neither: then everything is found by its d
 With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
 all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
 of that is done at once.
+
+While heartbeats fail it has nothing consumed: what this worker takes it could not do. And where no worker noted a scan
+for a while (no beat runs, or its nudges get lost) it nudges its own scanners.
 """
 
 from __future__ import annotations
@@ -17,20 +20,21 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
-from recovery.records import HungSlot, QueueStatistics, Worker
+from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
+from recovery.store import Store
 from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
+from recovery.worker.lifeline.queues import ServedQueues
 from recovery.worker.lifeline.rescue import Rescue
 from recovery.worker.lifeline.rhythm import Rhythm
-from recovery.worker.lifeline.taken import Taken
 from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
 from recovery.worker.messages.queue_consumption import QueueConsumption
@@ -41,10 +45,13 @@ HOLD_EVERY = 5
 """Heartbeat timeouts that scans go on at least, between two that they are held back."""
 BEATS_APART = 0.1
 """Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
-LOST_SOON = 0.3
-"""Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
-fifth of one; what is left in the queue by then only waits on."""
+TRY, AGAIN = 1 / 4, 1 / 4
+"""Of a heartbeat timeout, what a heartbeat takes at most, and what its second try may take, which follows at once. With
+the interval between two they leave room for one that fails altogether."""
 
+UNSEEN = 5.0
+"""Seconds without any worker's note of a scan after which a worker nudges itself: a scan is noted within two. Three
+scan intervals where that is longer."""
 
 MANY = 50
 """Of more workers than that each looks at all others with every second heartbeat: somebody does in between."""
@@ -61,9 +68,8 @@ class Lifeline:
         """What its record tells of slots that hang."""
         self._app = app
         self._settings = app.settings
-        self._polled: dict[str, datetime] = {}
-        self._returned: set[str] = set()
-        self._redis_answers = False
+        # A connection that died without a word costs one try here, and none of the others' calls.
+        self._own = Store(app.settings, within=TRY * app.settings.heartbeat_timeout)
         self._ending = threading.Event()
         self._beat_soon, self._scan_soon = threading.Event(), threading.Event()
         self.nudge: Callable[[], None] = _nothing
@@ -77,10 +83,11 @@ class Lifeline:
         self._workers = 0
         """How many there were at the last look."""
         self._asked_to_look = False
+        self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
         self._hold_until = -math.inf
         self._clock, self._clock_lock = ServerClock(), threading.Lock()
-        self._taken = Taken(self._clock, app.settings.claim_margin)
+        self._queues = ServedQueues(app, self._own, worker, polls, self._clock)
         self._stepped = False
         self._watch = Watch(app.settings.heartbeat_timeout)
         self._rescue = Rescue(app)
@@ -111,8 +118,7 @@ class Lifeline:
 
     def record_taken(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
-        if message.queued_at is not None:
-            self._taken.add(queue, message.queued_at, time.monotonic())
+        self._queues.record_taken(queue, message)
 
     def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
         """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', and what it `ran`,
@@ -178,6 +184,8 @@ class Lifeline:
             self._tell_back()
             if self._scan_soon.is_set() and self._settings.events:
                 self._scan_soon.clear()
+                self._nobody_scans = True
+            if self._nobody_scans:
                 self.nudge()
             self._tell_rest(paused, neighbours)
         except StoreError as error:
@@ -189,6 +197,11 @@ class Lifeline:
                 self._away_since = self._away_since or time.monotonic()
         except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
+        finally:
+            if told:
+                self._consuming.go_on()
+            else:
+                self._consuming.hold()
 
     def _tell_back(self) -> None:
         """Who read that heartbeats were not written is to read that they are."""
@@ -199,21 +212,26 @@ class Lifeline:
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
         """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of
         its host."""
-        store, began = self._app.resources.store, time.monotonic()
-        # One that hangs at a primary which is gone must not outlast the others', or this worker is judged by them.
-        with time_limit(self._settings.heartbeat_timeout / 2):
-            looked = self._look_at_others()
-            if self._consuming.pause(looked.blocked):
-                store.preferences.invalidate()  # before we tell: a slot's own look may be older
-            paused = self._consuming.paused
-            if self._clock.least(0.0) is None:
-                self._look_at_clock()
-            polls = self._look_at_polls(paused)
-            record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung(), polls=polls)
-            at = self._look_at_clock(lambda: store.workers.beat(record, self._settings.heartbeat_timeout))
-            self._watch.look(looked.deadlines, at, time.monotonic())
+        began, again = time.monotonic(), False
+        neighbours: Sequence[Worker] = ()
+        try:
+            with time_limit(TRY * self._settings.heartbeat_timeout):
+                looked = self._look_at_others()
+                neighbours = looked.neighbours
+                if self._consuming.pause(looked.blocked):
+                    self._app.resources.store.preferences.invalidate()  # before we tell: a slot's own look may be older
+                if self._clock.least(0.0) is None:
+                    self._look_at_clock()
+                self._watch.look(looked.deadlines, self._write(), time.monotonic())
+        except StoreUnavailable as error:
+            # Nothing is taken that could not be done. What others do can be seen later; that we live, they must see.
+            self._consuming.hold()
+            log.debug("heartbeat not written (%s); again at once, on another connection", error)
+            again = True
+            with time_limit(AGAIN * self._settings.heartbeat_timeout):
+                self._write()
         now = time.monotonic()
-        if now - began > self._settings.heartbeat_interval:
+        if again or now - began > self._settings.heartbeat_interval:
             self._served_since = None  # the database was away for a while, and so for all
         elif self._served_since is None or not self._is_served():
             # One that stood still (its machine was paused, say) did so with others, perhaps. Whoever goes on first must
@@ -223,15 +241,24 @@ class Lifeline:
         if self._failed:
             self._hold_back()
         self._failed = False
-        return paused, looked.neighbours
+        return self._consuming.paused, neighbours
+
+    def _write(self) -> datetime:
+        """Write this worker's record; when that was, by MongoDB's clock."""
+        paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
+        polls = self._queues.statistics(paused)
+        record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung(), polls=polls)
+        return self._look_at_clock(lambda: self._own.workers.beat(record, timeout))
 
     def _look_at_others(self) -> Look:
-        last, self._looked = self._looked, None
+        last, self._looked, self._nobody_scans = self._looked, None, False
         asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
         in_turn = self._is_served() and not asked
         if last is not None and len(last.deadlines) > MANY and in_turn:
             return last
-        looked = self._app.resources.store.members.look(self.worker.host)
+        looked = self._own.members.look(self.worker.host)
+        unseen = min(looked.scanned_ago, time.monotonic() - self._made_at)
+        self._nobody_scans = unseen > max(UNSEEN, 3 * self._settings.scan_interval)
         # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.
         self._looked = looked if in_turn or self._rhythm.first else None
         self._workers = len(looked.deadlines)
@@ -241,46 +268,18 @@ class Lifeline:
         """What follows: it may fail, again and again, without this worker being cut off."""
         if self._stepped:
             self._beat_for_claims()
-        self._look_at_returned(paused)
+        self._queues.look_at_returned(paused)
         if self._settings.events:
             self._look_around(neighbours)
-
-    def _look_at_polls(self, paused: frozenset[str]) -> tuple[QueueStatistics, ...]:
-        """What is known of each queue that was ever polled here, by Redis's own word."""
-        consumed, now = set(self.worker.queues) - paused, time.monotonic()
-        polled = self._polls.recent(consumed)
-        polled |= self._polls.full(consumed - polled) if self._redis_answers else set()
-        if (moment := self._clock.least(now)) is not None:
-            since = moment - timedelta(seconds=self._settings.polled_within)
-            self._returned |= {queue for queue in polled if queue not in self._polled or self._polled[queue] < since}
-            self._polled |= dict.fromkeys(polled, moment)
-        taken = self._taken.claimed(now)
-        return tuple(
-            QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=taken.get(queue))
-            for queue, polled_at in sorted(self._polled.items())
-        )
-
-    def _look_at_returned(self, paused: frozenset[str]) -> None:
-        """See to what waits in queues that are polled again, and whether what all slots' being busy leaves unpolled
-        would be answered."""
-        consumed, store, settings = set(self.worker.queues) - paused, self._app.resources.store, self._settings
-        full = self._polls.full(consumed - self._polls.recent(consumed))
-        # After the heartbeat: none is late for it.
-        self._redis_answers = bool(full) and self._app.resources.broker.is_there(settings.heartbeat_interval / 2)
-        returned, self._returned = self._returned, set()
-        # No longer than that: who beats too rarely does not judge.
-        with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
-            again = store.queues.polled_again(returned, settings.polled_within, self.worker.id)
-            for queue in again if settings.events else ():
-                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
 
     def _look_at_clock(self, ask: Callable[[], datetime] | None = None) -> datetime:
         """The time by MongoDB's clock, as what is asked tells it. Where it stepped, scans are held back for as long as
         others take to notice."""
+        asked = time.monotonic()
+        # Not under the lock: a scan's question may wait for long, and a heartbeat must not.
+        now = (ask or self._own.now)()
+        answered = time.monotonic()
         with self._clock_lock:
-            asked = time.monotonic()
-            now = (ask or self._app.resources.store.now)()
-            answered = time.monotonic()
             self._rhythm.saw(now, asked, answered)
             if self._clock.look(now, asked, answered):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
@@ -291,7 +290,7 @@ class Lifeline:
 
     def _beat_for_claims(self) -> None:
         """A heartbeat for each attempt that this worker runs: a step is none of their time."""
-        decisions, preferences = self._app.resources.store.decisions, self._app.resources.store.preferences
+        decisions, preferences = self._own.decisions, self._app.resources.store.preferences
         for queue in self.worker.queues:
             holds = preferences.actor(self._app.actors[queue].preferences)
             decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)

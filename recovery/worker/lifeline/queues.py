@@ -1,0 +1,69 @@
+"""What a worker's record tells of the queues that it serves: which of them are polled, by Redis's own word, and how
+young what was taken of them is. And what is to be seen to in queues that are polled again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from recovery.engine import Recovery
+from recovery.queue import MessageId
+from recovery.records import QueueStatistics, Worker
+from recovery.store import Store
+from recovery.store.views.overview import time_limit
+from recovery.worker.lifeline.taken import Taken
+from recovery.worker.lifeline.watch import ServerClock
+from recovery.worker.messages.polls import Polls
+
+LOST_SOON = 0.3
+"""Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
+fifth of one; what is left in the queue by then only waits on."""
+
+
+class ServedQueues:
+    """Of one worker. Asked by whoever beats; messages are told by its event loop."""
+
+    def __init__(self, app: Recovery, store: Store, worker: Worker, polls: Polls, clock: ServerClock) -> None:
+        """`store` is that of heartbeats: whatever it is asked, an answer comes soon or not at all."""
+        self._broker, self._settings, self._store, self._worker = app.resources.broker, app.settings, store, worker
+        self._polls, self._clock = polls, clock
+        self._taken = Taken(clock, app.settings.claim_margin)
+        self._polled: dict[str, datetime] = {}
+        self._returned: set[str] = set()
+        self._redis_answers = False
+
+    def record_taken(self, queue: str, message: MessageId) -> None:
+        """The worker took a message from a queue. Called for every message: cheap."""
+        if message.queued_at is not None:
+            self._taken.add(queue, message.queued_at, time.monotonic())
+
+    def statistics(self, paused: Iterable[str]) -> tuple[QueueStatistics, ...]:
+        """What is known of each queue that was ever polled here; those that are paused are not consumed."""
+        consumed, now = set(self._worker.queues).difference(paused), time.monotonic()
+        polled = self._polls.recent(consumed)
+        polled |= self._polls.full(consumed - polled) if self._redis_answers else set()
+        if (moment := self._clock.least(now)) is not None:
+            since = moment - timedelta(seconds=self._settings.polled_within)
+            self._returned |= {queue for queue in polled if queue not in self._polled or self._polled[queue] < since}
+            self._polled |= dict.fromkeys(polled, moment)
+        taken = self._taken.claimed(now)
+        return tuple(
+            QueueStatistics(id=queue, polled_at=polled_at, taken_queued_at=taken.get(queue))
+            for queue, polled_at in sorted(self._polled.items())
+        )
+
+    def look_at_returned(self, paused: Iterable[str]) -> None:
+        """See to what waits in queues that are polled again, and whether what all slots' being busy leaves unpolled
+        would be answered. Raises StoreError."""
+        consumed = set(self._worker.queues).difference(paused)
+        store, settings = self._store, self._settings
+        full = self._polls.full(consumed - self._polls.recent(consumed))
+        # After the heartbeat: none is late for it.
+        self._redis_answers = bool(full) and self._broker.is_there(settings.heartbeat_interval / 2)
+        returned, self._returned = self._returned, set()
+        # No longer than that: who beats too rarely does not judge.
+        with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
+            again = store.queues.polled_again(returned, settings.polled_within, self._worker.id)
+            for queue in again if settings.events else ():
+                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
