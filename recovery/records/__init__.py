@@ -24,6 +24,7 @@ from recovery.records.operation import (
     Tally,
     Totals,
 )
+from recovery.records.order import Mark, Order, OrderKind, mark_of
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.process import Graph, Life, Process
 from recovery.records.record import Record
@@ -58,6 +59,7 @@ __all__ = [
     "LeftCounts",
     "Life",
     "LostAttempt",
+    "Mark",
     "Marker",
     "Operation",
     "OperationFinding",
@@ -65,6 +67,8 @@ __all__ = [
     "OperationRange",
     "OperationResult",
     "OperationState",
+    "Order",
+    "OrderKind",
     "Outcome",
     "Phase",
     "Process",
@@ -92,6 +96,7 @@ __all__ = [
     "field_name",
     "from_document",
     "is_same_deadline",
+    "mark_of",
     "marker_name",
     "required",
     "shapes",

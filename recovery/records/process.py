@@ -63,6 +63,9 @@ class Process(Record):
     error: ErrorInfo | None = None
     removing: bool | None = None
     """It is over, and is being removed with all of its records: itself last. Its deadline stands until then."""
+    order: str | None = None
+    """Names the order by which it is being removed or done again, or its marker is due; without that order none of it
+    is carried out."""
     redo: tuple[str, ...] = ()
     """Tasks from which it is to be done again in this epoch, while that is carried out. Nothing else is done about it
     meanwhile."""

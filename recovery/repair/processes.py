@@ -10,7 +10,7 @@ from itertools import islice
 from recovery.engine import Resources, break_off, enqueue, finish_process, register
 from recovery.engine.lifecycle.abort import finish_abort
 from recovery.engine.lifecycle.redo import carry_out
-from recovery.engine.lifecycle.removal import finish_removal
+from recovery.engine.lifecycle.removal import finish_removal, take_off_marks
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
@@ -37,6 +37,7 @@ class ProcessRepairs:
             Repair.FINISH_ABORT: self._finish_abort,
             Repair.FINISH_REDO: self._finish_redo,
             Repair.FINISH_REMOVAL: self._finish_removal,
+            Repair.TAKE_OFF_MARK: self._take_off_mark,
             Repair.REPORT: self._report,
         }
 
@@ -131,6 +132,10 @@ class ProcessRepairs:
 
     def _finish_removal(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return of_records(finish_removal(self._resources, [f.record for f in findings]))
+
+    def _take_off_mark(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        ids = [f.record for f in findings]
+        return of_count(ids, take_off_marks(self._resources, ids))
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         for finding in findings:

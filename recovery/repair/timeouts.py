@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from recovery import metrics
 from recovery.engine import Resources, batch_or_each, list_again
 from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
-from recovery.engine.lifecycle.marking import mark, marker_within
+from recovery.engine.lifecycle.marking import mark, order_markers
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass, record_id
@@ -91,9 +91,9 @@ class TimeoutRepairs:
         error = ErrorInfo(kind="ProcessTimeout", message=message, code=PROCESS_TIMEOUT.number, reason=UNKNOWN.name)
         for process in processes:
             list_interruption(self._resources, process, error, restarts=reopened or 0)
-        within = marker_within(self._resources, processes[0], error)
-        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, within)
-        if late and within is not None:
+        marker = order_markers(self._resources, processes, error)
+        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, marker)
+        if late and marker is not None:
             batch_or_each(ids, lambda some: len(mark(self._resources, some)))
         if late < len(ids):
             remove_superseded(self._resources, ids, error)

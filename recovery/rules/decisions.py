@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from recovery.records import Decision, DecisionState
+from recovery.records.ids import is_record_id
 from recovery.rules.model import Finding, Repair, Rule, Surroundings
 from recovery.rules.timeouts import task_timeout
 
@@ -24,7 +25,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.DELAYED:
         return task_timeout(decision, around) or due(decision, around)
     if decision.state is DecisionState.QUEUED:
-        return task_timeout(decision, around) or message_lost(decision, around)
+        return task_timeout(decision, around) or id_damaged(decision, around) or message_lost(decision, around)
     return not_applied(decision, around)
 
 
@@ -105,6 +106,16 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     else:
         rule = Rule.NO_ACTORS if any(map(around.is_polled, around.queues)) else Rule.SERVERS_WERE_DOWN
     return Finding(rule, decision.id, Repair.WAIT, f"queued {_clock(queued_at)}, not yet taken", decision)
+
+
+def id_damaged(decision: Decision, around: Surroundings) -> Finding | None:
+    """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
+    if is_record_id(decision.id):
+        return None
+    evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
+    return (
+        Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision) if _past(decision, around) else None
+    )
 
 
 def blocked(decision: Decision, around: Surroundings) -> Finding | None:

@@ -14,6 +14,6 @@ from recovery.rules.model import Finding, Repair, Rule, Snapshot
 def marker_missing(snapshot: Snapshot) -> Iterator[Finding]:
     """A broken process still has its marker to write."""
     process = snapshot.process
-    if process is not None and process.state is ProcessState.BROKEN and process.marker_due:
+    if process is not None and process.state is ProcessState.BROKEN and process.marker_due and snapshot.ordered:
         evidence = "it broke, and whoever was to write its marker was cut off"
         yield Finding(Rule.MARKER_MISSING, process.id, Repair.WRITE_MARKER, evidence)

@@ -42,6 +42,7 @@ class Rule(StrEnum):
     ABORT_CUT_OFF = "ABORT_CUT_OFF"
     REDO_CUT_OFF = "REDO_CUT_OFF"
     REMOVAL_CUT_OFF = "REMOVAL_CUT_OFF"
+    ORDER_MISSING = "ORDER_MISSING"
     INTERRUPTION_MISSING = "INTERRUPTION_MISSING"
     MARKER_MISSING = "MARKER_MISSING"
     RECORD_DAMAGED = "RECORD_DAMAGED"
@@ -75,6 +76,7 @@ class Repair(StrEnum):
     FINISH_ABORT = "finish the abort"
     FINISH_REDO = "carry the new epoch out"
     FINISH_REMOVAL = "finish the removal"
+    TAKE_OFF_MARK = "take the mark off"
     LIST_AGAIN = "list again"
     WRITE_MARKER = "write the marker"
     MEND = "drop what can't be read"
@@ -243,3 +245,6 @@ class Snapshot:
     """Its records that are there and can't be read; they are in none of the others."""
     listed: Mapping[str, float] | None = None
     """Of a broken process, {task that is listed as interrupted: how often it was restarted before}; None: not read."""
+    ordered: bool = True
+    """Of a process that is marked, to be removed or done again or since its marker is due: whether somebody who may has
+    ordered that."""

@@ -21,11 +21,11 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     if process is None and not snapshot.damaged:
         return list(orphan(snapshot))
     if process is not None and process.removing:
-        return list(removal_cut_off(process))
+        return list(removal_cut_off(process) if snapshot.ordered else order_missing(process))
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
         return list(abort_cut_off(snapshot))
     if process is not None and process.redo and process.state is ProcessState.RUNNING:
-        return [*_in_the_way(snapshot), *redo_cut_off(process)]
+        return [*_in_the_way(snapshot), *redo_cut_off(process)] if snapshot.ordered else [*order_missing(process)]
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
     found += marker_missing(snapshot)  # whatever else there is: it needs nothing but the process
     if process is None or snapshot.damaged:
@@ -103,6 +103,16 @@ def redo_cut_off(process: Process) -> Iterator[Finding]:
 def removal_cut_off(process: Process) -> Iterator[Finding]:
     """REMOVAL_CUT_OFF: the process is being removed. Itself goes last."""
     yield Finding(Rule.REMOVAL_CUT_OFF, process.id, Repair.FINISH_REMOVAL, f"{process.state}, and being removed")
+
+
+def order_missing(process: Process) -> Iterator[Finding]:
+    """ORDER_MISSING: the process is marked to be removed or done again, and nobody who may has ordered it. What is to
+    be done again was begun, perhaps, by a worker that knows no orders: it is left as it is."""
+    if process.removing:
+        yield Finding(Rule.ORDER_MISSING, process.id, Repair.TAKE_OFF_MARK, "to be removed, by nobody's order")
+    else:
+        evidence = f"to be done again from {', '.join(process.redo[:3])}, by nobody's order"
+        yield Finding(Rule.ORDER_MISSING, process.id, Repair.REPORT, evidence)
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.process_batches import ProcessBatches
-from recovery.store.lifecycle.processes import Processes
+from recovery.store.lifecycle.processes import MarkerDue, Processes
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
@@ -50,6 +50,7 @@ from recovery.store.operations.mending import Mending
 from recovery.store.operations.operation_ranges import OperationRanges
 from recovery.store.operations.operation_records import Operations
 from recovery.store.operations.operation_results import OperationResults
+from recovery.store.operations.orders import Orders
 from recovery.store.operations.redos import Redos
 from recovery.store.operations.removals import Removals
 from recovery.store.operations.restarts import Restarted, Restarts
@@ -88,6 +89,7 @@ __all__ = [
     "Group",
     "Held",
     "KeptSettings",
+    "MarkerDue",
     "Queued",
     "Restarted",
     "Selection",
@@ -153,6 +155,7 @@ class Store:
         self.aborts = Aborts(self._database)
         self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
         self.redos = Redos(self._database)
+        self.orders = Orders(self._database[schema.ORDERS])
         self.removals = Removals(self._database)
         self.idle_timeouts = IdleTimeouts(self._database)
         self.mending = Mending(self._database)

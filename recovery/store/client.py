@@ -37,8 +37,8 @@ OLDEST_SERVER = (6, 0)
 
 
 def client(uri: str, within: float | None = None) -> MongoClient[Document]:
-    """This process's client for `uri`; with `within` another one, whose connections are given up where they are made,
-    or answer, no sooner than after so many seconds."""
+    """This process's client for `uri`; with `within` another one, whose connections are closed where they are not
+    made, or not answered, within so many seconds."""
     return _client(uri, os.getpid(), within)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from pymongo.database import Database
 
 from recovery.store import drift, roles, schema
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
+from recovery.store.operations import orders
+
+log = logging.getLogger(__name__)
 
 
 @translated
@@ -18,7 +23,8 @@ class Layout:
 
     def create(self) -> None:
         """Create what is missing, leave what is there: see `schema.create`. Raises ServerRefused, IndexConflict."""
-        schema.create(self._database)
+        if schema.ORDERS in schema.create(self._database) and (count := orders.adopt(self._database)):
+            log.info("%d processes were marked before there were orders: what they are marked for is ordered", count)
 
     def missing(self) -> list[str]:
         """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""

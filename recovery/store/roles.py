@@ -43,6 +43,7 @@ _LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes collSt
 _REPAIR = (
     # Tasks that are done again schedule theirs anew; and what is over is collected.
     (_RECORDS, "insert remove"),
+    ((schema.ORDERS,), "insert remove"),
     # A record that can't be read is postponed, though it is not valid. Tasks are immutable.
     ((schema.PROCESSES, schema.DECISIONS, schema.GRAPHS), "update bypassDocumentValidation"),
     ((schema.INTERRUPTIONS,), "insert update remove"),

@@ -33,6 +33,7 @@ from recovery.records import (
     Operation,
     OperationRange,
     OperationResult,
+    Order,
     Process,
     ProcessState,
     ProcessTypePreferences,
@@ -60,6 +61,7 @@ INTERRUPTIONS = "interruptions"
 SCHEDULES = "schedules"
 MARKERS = "markers"
 OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS = "operations", "operationRanges", "operationResults"
+ORDERS = "orders"
 AUDIT_LOG = "auditLog"
 SAVED_SEARCHES = "savedSearches"
 CENSUS, LEFT_COUNTS = "census", "leftCounts"
@@ -70,6 +72,10 @@ PROCESS_TYPES = "processTypes"
 KEPT_MARKERS = 90 * 86_400
 """Seconds that a cleared marker is kept: who looks into what happened last quarter still finds it, and those of keys
 that nobody uses any more don't pile up."""
+
+KEPT_ORDERS = 30 * 86_400
+"""Seconds after which an order counts for nothing. It is carried out in seconds, or once the cluster is up again; what
+was never carried out, since its process had changed, is not to lie around."""
 
 KEPT_RESULTS = 90 * 86_400
 """Seconds that what an operation found on each process is kept; the operation with its totals stays."""
@@ -113,6 +119,7 @@ KINDS: dict[str, type[Record]] = {
     OPERATIONS: Operation,
     OPERATION_RANGES: OperationRange,
     OPERATION_RESULTS: OperationResult,
+    ORDERS: Order,
     AUDIT_LOG: AuditEntry,
     SAVED_SEARCHES: SavedSearch,
 }
@@ -242,6 +249,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ([("rules", 1), ("process", 1)], {"name": "rules"}),
         ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
     ],
+    ORDERS: [([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_ORDERS})],
     LEFT_COUNTS: [([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_COUNTS})],
     AUDIT_LOG: [
         ([("target", 1), ("_id", 1)], {"name": "target"}),
@@ -255,30 +263,35 @@ def has_graphs(database: Database[Document]) -> bool:
     return bool(database.list_collection_names(filter={"name": GRAPHS}))
 
 
-def create(database: Database[Document]) -> None:
+def create(database: Database[Document]) -> set[str]:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
-    once, as the workers of a cluster do that start together.
+    once, as the workers of a cluster do that start together. Which collections were made by this call.
 
     Where all is there and as it should be no right to create is needed. Raises ServerRefused if one is, and is missing.
     """
     try:
-        _create(database)
+        return _create(database)
     except OperationFailure as error:
         if not is_denied(error):
             raise
         if lacking := missing(database):
             raise _may_not(lacking) from None
+    return set()
 
 
-def _create(database: Database[Document]) -> None:
+def _create(database: Database[Document]) -> set[str]:
+    made = set[str]()
     existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
     for name, validator in VALIDATORS.items():
-        if name in existing or not _create_collection(database, name, validator):
+        if name not in existing and _create_collection(database, name, validator):
+            made.add(name)
+        else:
             options = existing[name] if name in existing else _options(database, name)
             if not is_validated(options, validator):
                 _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
+    return made
 
 
 def missing(database: Database[Document]) -> list[str]:

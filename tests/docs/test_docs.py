@@ -60,7 +60,7 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store.actors.save([ActorPreferences(id="some")])
     store.actors.block("some")
     store.process_types.save([ProcessTypePreferences(id="some", markers=True)])
-    store.scanners.note(ScannerRun(id="some"))
+    store.scanners.note(ScannerRun(id="some"), by_beat=True)
     store.schedules.insert(Schedule(id="some", type="some"))
     store.operations.insert(Operation(id=0, kind=OperationKind.CHECK, who="me", why="a test"), 60)
     assert CensusTaker(store).take_if_due()

@@ -115,7 +115,7 @@ def test_a_redo_that_was_seen_before_the_replacement_is_refused(world: World) ->
     seen = world.process(first)
     start(world, "new_after_end")
     life = Life(epoch=0, state=FINISHED, by="me", reason="late", ended_at=world.store.now())
-    assert not world.store.redos.begin(seen, life, ["start"], 60)
+    assert not world.store.redos.begin(seen, life, ["start"], "k", 60)
 
 
 @pytest.mark.parametrize("state", [FINISHED, BROKEN, ABORTED])

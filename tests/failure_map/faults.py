@@ -12,9 +12,11 @@ from typing import Any
 
 from recovery import Recovery
 from recovery.engine.operations.abort import abort_process
-from recovery.records import Outcome, ProcessState
+from recovery.records import OrderKind, Outcome, ProcessState
+from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from tests.documents import database_of
+from tests.ordered import begin_removal, order
 from tests.queues import polled_and_empty
 from tests.world import World, by_message_only
 
@@ -300,7 +302,8 @@ def redo_cut_off(broken: Broken) -> None:
     """Whoever has it done again was cut off after the first write."""
     past = broken.world.store.now() - HOUR
     begun = {"state": "running", "epoch": 1, "reopened": 1, "redo": ["start"], "recoveryTime": past}
-    broken.change("processes", broken.id, {"$set": begun})
+    key = order(broken.world.store, OrderKind.REDO, {broken.id: 1}, ["start"])
+    broken.change("processes", broken.id, {"$set": {**begun, "order": key}})
 
 
 def interruptions_lost(broken: Broken) -> None:
@@ -310,8 +313,8 @@ def interruptions_lost(broken: Broken) -> None:
 
 def marker_not_written(broken: Broken) -> None:
     """Whoever broke it was cut off before its marker."""
-    later = broken.world.store.now() + HOUR
-    broken.change("processes", broken.id, {"$set": {"markerDue": True, "recoveryTime": later}})
+    later, key = broken.world.store.now() + HOUR, order(broken.world.store, OrderKind.MARK, {broken.id: 0})
+    broken.change("processes", broken.id, {"$set": {"markerDue": True, "order": key, "recoveryTime": later}})
 
 
 def counter_damaged(broken: Broken) -> None:
@@ -432,7 +435,18 @@ def aborted_and_queued(broken: Broken) -> None:
 
 
 def removal_cut_off(broken: Broken) -> None:
-    assert [one.id for one in broken.world.store.removals.begin([(broken.id, 0)], 60)] == [broken.id]
+    assert [one.id for one in begin_removal(broken.world.store, [(broken.id, 0)], 60)] == [broken.id]
+
+
+def removal_forged(broken: Broken) -> None:
+    """By somebody who may write processes, and no orders."""
+    due = {"removing": True, "order": new_pass(), "recoveryTime": broken.world.store.now() - HOUR}
+    broken.change("processes", broken.id, {"$set": due})
+
+
+def redo_forged(broken: Broken) -> None:
+    due = {"redo": ["start"], "recoveryTime": broken.world.store.now() - HOUR}
+    broken.change("processes", broken.id, {"$set": due})
 
 
 FAULTS = (
@@ -462,6 +476,8 @@ FAULTS = (
     Fault(Rule.ABORT_CUT_OFF, abort_cut_off, end=ProcessState.ABORTED),
     Fault(Rule.REDO_CUT_OFF, redo_cut_off),
     Fault(Rule.REMOVAL_CUT_OFF, removal_cut_off, stage="ended", end=None),
+    Fault(Rule.ORDER_MISSING, removal_forged, stage="ended", end=None),
+    Fault(Rule.ORDER_MISSING, redo_forged, end=None),
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
     ),

@@ -218,7 +218,10 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
         "scanners", lambda w: age_notes(w, "graphs"), PROBLEM, "do not run, though others do: graphs"
     ),
     "scan cut off": (
-        "scanners", lambda w: w.store.scanners.note(ScannerRun(id="graphs", error="Oops")), WARNING, "graphs (Oops)"
+        "scanners",
+        lambda w: w.store.scanners.note(ScannerRun(id="graphs", error="Oops"), by_beat=True),
+        WARNING,
+        "graphs (Oops)",
     ),
     "scanners late": ("scanners", lambda w: decision(w, overdue=20), WARNING, "overdue for up to 2"),
     "scanners very late": ("scanners", lambda w: decision(w, overdue=3600), PROBLEM, "overdue for up to 60m"),

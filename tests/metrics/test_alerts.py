@@ -47,7 +47,7 @@ def cluster(emptied: Settings) -> Cluster:
     store.actors.save([ActorPreferences(id="pack")])
     store.workers.beat(Worker(id="w", name="w", host="", pid=1, pid_started=1, queues=("pack",)), 60)
     for scanner in ("workers", "decisions", "graphs", "processes", "schedules"):
-        store.scanners.note(ScannerRun(id=scanner))
+        store.scanners.note(ScannerRun(id=scanner), by_beat=True)
     return Cluster(store, store, Broker(emptied.broker_url))
 
 

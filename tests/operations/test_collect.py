@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pyarrow.parquet
 import pytest
@@ -30,6 +31,7 @@ from recovery.store import schema
 from recovery.store.operations.removals import Begun
 from tests.operations.exported import made
 from tests.operations.ordering import Ordering, adds_up
+from tests.ordered import begin_removal
 from tests.store.writing import contents
 from tests.waiting import wait_until
 
@@ -172,7 +174,7 @@ def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Order
     kind = kind_of(planned.kind, world.app.resources, world.app.applier)
     world.store.operation_results.begin([planned_result])
     append(world.app.resources, planned, [over])
-    world.store.removals.begin([(over, 0)], 60)
+    begin_removal(world.store, [(over, 0)], 60)
     world.store.database["decisions"].delete_many({})
     (done,) = kind.apply(planned, [planned_result.evolve(begun=True)])
     assert done.state is ResultState.DONE
@@ -192,13 +194,13 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
     at_rest(world, over)
     (file, removals) = (tmp_path / "kept.jsonl", world.store.removals)
     file.write_text(next(iter(world.store.exports.wholes([over]))).line())
-    late = removals.begin([(over, 0)], 60)
+    late = begin_removal(world.store, [(over, 0)], 60)
     assert finish_removal(world.app.resources, [over]) == [over]
     assert sum(world.counts().values()) == 0
     assert read_back(world.app.resources, [file]) == (1, 0)
 
     back = records(world)
-    assert removals.begin([(over, 0)], 60) == [], "as it was seen it is no more"
+    assert begin_removal(world.store, [(over, 0)], 60) == [], "as it was seen it is no more"
     assert removals.finish(late) == 0
     assert records(world) == back
     assert look(world.app.resources, over).findings == ()
@@ -213,7 +215,7 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
 
     world.app.abort(over, "not wanted")
     at_rest(world, over)
-    begun = removals.begin([(over, world.process(over).epoch)], 60)
+    begun = begin_removal(world.store, [(over, world.process(over).epoch)], 60)
     assert begun
     world.store.database["graphs"].delete_many({})
     being = records(world)
@@ -226,7 +228,7 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
 @pytest.mark.parametrize("spoilt", [{"$set": {"epoch": "no"}}, {"$unset": {"epoch": ""}}])
 def test_a_removal_of_what_is_spoilt_ends_all_the_same(world: Ordering, spoilt: dict[str, Any]) -> None:
     over = ended(world, 2)
-    world.store.removals.begin([(key, 0) for key in over], 60)
+    begin_removal(world.store, [(key, 0) for key in over], 60)
     world.store.database["processes"].update_one({"_id": over[0]}, spoilt, bypass_document_validation=True)
     world.store.database["tasks"].update_many({}, spoilt, bypass_document_validation=True)
     assert sorted(finish_removal(world.app.resources, over)) == sorted(over)
@@ -237,7 +239,7 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
     (over,) = ended(world, 1)
     file = tmp_path / "kept.jsonl"
     file.write_text(next(iter(world.store.exports.wholes([over]))).line())
-    world.store.removals.begin([(over, 0)], 60)
+    begin_removal(world.store, [(over, 0)], 60)
     with pytest.raises(InputError, match=f"process {over} is just being removed; import it again"):
         read_back(world.app.resources, [file])
 
@@ -340,7 +342,7 @@ def test_cut_off_it_is_found_and_finished(world: Ordering, collection: str) -> N
     """As far as this collection's records, which stay."""
     (over,) = ended(world, 1)
     order = ["decisions", "tasks", "interruptions", "graphs", "processes"]
-    world.store.removals.begin([(over, 0)], 0.3)
+    begin_removal(world.store, [(over, 0)], 0.3)
     for name in order[: order.index(collection)]:
         world.store.database[name].delete_many({"_id": {"$regex": f"^{over}"}})
     (finding,) = look(world.app.resources, over).findings
@@ -367,7 +369,7 @@ def test_what_is_broken_is_not_removed_whoever_asks(world: Ordering) -> None:
     (key,) = world.refunds(1)
     seen = world.process(key)
     assert (seen.state, seen.recovery_time) == (ProcessState.BROKEN, None)
-    assert world.store.removals.begin([(key, 0)], 60) == []
+    assert begin_removal(world.store, [(key, 0)], 60) == []
     assert world.process(key) == seen
 
 
@@ -375,13 +377,13 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
     key = world.end_of(world.start("order", 4, custom_id="o1"))
     at_rest(world, key)
     seen = world.process(key)
-    assert world.store.removals.begin([(key, seen.epoch + 1)], 60) == []
+    assert begin_removal(world.store, [(key, seen.epoch + 1)], 60) == []
     assert world.process(key) == seen
-    assert world.store.removals.begin([(key, seen.epoch)], 60) == [Begun(key, seen.epoch, 0)]
+    assert begin_removal(world.store, [(key, seen.epoch)], 60) == [Begun(key, seen.epoch, 0, ANY)]
     now = world.process(key)
     assert (now.removing, now.custom_id, now.former_custom_id) == (True, None, "o1")
     life = Life(epoch=0, state=seen.state, by="me", reason="late", ended_at=world.store.now())
-    assert not world.store.redos.begin(now, life, ["start"], 60), "it was seen before it was to be removed"
+    assert not world.store.redos.begin(now, life, ["start"], "k", 60), "it was seen before it was to be removed"
     assert world.start("order", 4, custom_id="o1") != key
 
 

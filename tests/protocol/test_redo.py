@@ -9,6 +9,7 @@ import pytest
 from recovery import Settings
 from recovery.engine.operations.redo import redo_process
 from recovery.records import Graph, Life, Process, ProcessState
+from recovery.records.ids import new_pass
 from tests.protocol.harness import RESULT, World
 from tests.seldom import by_turns
 from tests.store.writing import contents
@@ -122,6 +123,6 @@ def test_it_is_begun_of_what_was_seen_alone(world: World, since: Callable[[Proce
     process_id = of_epoch_2(world, None)
     seen = world.bring_to_end(process_id)
     life = Life(epoch=seen.epoch, state=seen.state, by="me", reason="late", ended_at=world.store.now())
-    assert not world.store.redos.begin(since(seen), life, ["start"], 60)
+    assert not world.store.redos.begin(since(seen), life, ["start"], new_pass(), 60)
     assert world.process(process_id) == seen
-    assert world.store.redos.begin(seen, life, ["start"], 60)
+    assert world.store.redos.begin(seen, life, ["start"], new_pass(), 60)

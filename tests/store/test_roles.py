@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -376,3 +376,35 @@ def test_a_real_worker_and_beat(come_as: As, stack: Stack) -> None:
     client.app.actors = shop.app.actors
     assert client.app.result(client.start("twice", 2), timeout=30) == 8
     wait_until(lambda: len(operator.store.scanners.all()) >= 3, 20, "all scanners were nudged, and ran")
+
+
+MARKS: dict[str, dict[str, Any]] = {
+    "removing": {"removing": True},
+    "removing, by a key of its own": {"removing": True, "order": "0" * 32},
+    "redo": {"redo": ["start"]},
+    "redo of a process that runs": {"redo": ["start"], "state": "running"},
+    "marker": {"markerDue": True, "state": "broken", "error": {"kind": "Oops", "message": "m", "code": 4001}},
+}
+
+
+@pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
+def test_a_clients_marks_are_no_orders(come_as: As, mark: dict[str, Any]) -> None:
+    """It may write processes; nothing that workers do only by order comes of it."""
+    operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
+    schema.create(operator.store.database)
+    worker.tell()
+    others = operator.start("order", 1, 2)
+    assert worker.bring_to_end(others).state == "finished"
+    wait_until(lambda: not operator.store.removals.live([others]) or worker.scan(), 10, "all to be at rest")
+    ends = operator.store.database
+    before = {name: list(ends[name].find()) for name in (schema.TASKS, schema.DECISIONS, schema.MARKERS)}
+    past = operator.store.now() - timedelta(seconds=1)
+    client.store.database["processes"].update_one({"_id": others}, {"$set": {**mark, "recoveryTime": past}})
+    assert refused(lambda: client.store.database["orders"].insert_one({"_id": f"{others}/{'0' * 32}"}))
+    assert refused(lambda: client.store.database["orders"].find_one())
+    for _ in range(3):
+        worker.scan()
+        worker.pump()
+        repair(worker.app.resources, look(worker.app.resources, others))
+    assert {name: list(ends[name].find()) for name in before} == before
+    assert worker.store.processes.get(others) is not None

@@ -91,9 +91,9 @@ class Slot:
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
             return Result.NOT_READY
-        except StoreError:
+        except StoreError as error:
             if self._held is not None:
-                self._give_back(self._held)
+                self._give_back(self._held, error)
             raise
 
     def _claim(self, name: str, decision_id: str, pass_key: str, its: ActorPreferences) -> Decision | None:
@@ -112,8 +112,8 @@ class Slot:
             _, following = self._attempt(self.actor(following.decision.actor), following, until)
         return first
 
-    def _give_back(self, decision: Decision) -> None:
-        requeue_unrun(self._resources, {decision.id: pass_of(decision)}, self.holder)
+    def _give_back(self, decision: Decision, error: Exception | None = None) -> None:
+        requeue_unrun(self._resources, {decision.id: pass_of(decision)}, self.holder, error)
 
     def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
         """Run a task that is in hand and write its end; what is in hand then."""

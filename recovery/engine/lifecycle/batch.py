@@ -62,8 +62,8 @@ class Batch:
         while round_:
             try:
                 hand = Hand(with_outcomes(self._store, round_))
-            except Exception:
-                self._give_back([here.decision for here in round_])
+            except Exception as error:
+                self._give_back([here.decision for here in round_], error)
                 raise
             try:
                 with self._watch.over(hand, self._relieve):
@@ -82,7 +82,7 @@ class Batch:
                 self._try(here, hand)
         except Exception as error:
             if isinstance(error, StoreError):  # else its deadline stands
-                self._give_back([decision])
+                self._give_back([decision], error)
             if is_of_servers(error):
                 raise
             tell(decision.id, error)
@@ -130,8 +130,8 @@ class Batch:
             if may_take:
                 left = taking.unlocked(left)
             self._applier.submit_all(left, taking.ready if may_take else None)
-        except StoreError:
-            self._give_back([here.decision for here in taking.taken])
+        except StoreError as error:
+            self._give_back([here.decision for here in taking.taken], error)
             raise
         return taking.taken
 
@@ -143,8 +143,8 @@ class Batch:
         for name, alike in by_actor.items():
             try:
                 accepted |= self._finish_alike(name, alike)
-            except StoreError:
-                self._give_back([one.decision for one in ended if one.decision.id not in accepted])
+            except StoreError as error:
+                self._give_back([one.decision for one in ended if one.decision.id not in accepted], error)
                 raise
         return accepted
 
@@ -178,10 +178,10 @@ class Batch:
         took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
         log.info(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
 
-    def _give_back(self, decisions: Sequence[Decision]) -> None:
+    def _give_back(self, decisions: Sequence[Decision], error: Exception | None = None) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""
         if decisions:
-            requeue_unrun(self._resources, {one.id: pass_of(one) for one in decisions}, self._slot.holder)
+            requeue_unrun(self._resources, {one.id: pass_of(one) for one in decisions}, self._slot.holder, error)
 
 
 def is_plain(tried: Tried) -> bool:

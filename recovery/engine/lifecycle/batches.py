@@ -156,7 +156,7 @@ class Batches:
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 put_back(self._resources, actor.name, passes)
-            requeue_unrun(self._resources, passes, slot.holder)  # it took place, perhaps
+            requeue_unrun(self._resources, passes, slot.holder, error)  # it took place, perhaps
             raise
         for decision in claimed:
             observe_wait(decision)

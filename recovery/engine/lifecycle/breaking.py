@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from recovery import tracing
-from recovery.engine.lifecycle.marking import mark, marker_within
+from recovery.engine.lifecycle.marking import mark, order_markers
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Interruption, Process, ProcessState
@@ -34,12 +34,12 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
 def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
     """List the interruption, then break the process unless it has been reopened, or has ended, since it was read."""
     list_interruption(resources, process, error, restarts=restarts, attempt=attempt)
-    within = marker_within(resources, process, error)
-    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, within)
+    marker = order_markers(resources, [process], error)
+    ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, marker)
     if ended:
         counting.ended(ProcessState.BROKEN, [process])
         tracing.event("process broken", error_kind=error.kind)
-        if within is not None:
+        if marker is not None:
             mark(resources, [process.id])
     else:
         remove_superseded(resources, [process.id], error)

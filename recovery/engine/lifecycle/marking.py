@@ -1,24 +1,26 @@
 """The marker that a process leaves that broke for good, where its type asks for one.
 
-    process: running → broken, its marker due → marker written → no longer due
+    ordered → process: running → broken, its marker due → marker written → no longer due
 
 That it is due is written with the end itself, in one write: so no marker is written for a process that did not break,
 and none is forgotten. Until it is written the process keeps a deadline, and MARKER_MISSING writes it then. Whoever is
-first writes it. It is not written once an operator has cleared that of the same type and key since the process broke,
-nor once the process itself has finished, set running again: whoever is late with it writes nothing.
+first writes it, if it was ordered: who may start processes may write them. It is not written once an operator has
+cleared that of the same type and key since the process broke, nor once the process itself has finished, set running
+again: whoever is late with it writes nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
-from recovery.records import ErrorInfo, Marker, Process, ProcessState, marker_name
-from recovery.records.ids import record_id
+from recovery.records import ErrorInfo, Marker, OrderKind, Process, ProcessState, mark_of, marker_name
+from recovery.records.ids import new_pass, record_id
 from recovery.retry import GENERIC_ERROR, ErrorClass
 from recovery.retry.codes import class_of
+from recovery.store import MarkerDue
 
 log = logging.getLogger(__name__)
 
@@ -39,22 +41,31 @@ def class_of_error(code: int | None) -> ErrorClass:
         return ErrorClass.NOT_RETRIABLE
 
 
-def marker_within(resources: Resources, process: Process, error: ErrorInfo) -> float | None:
-    """Seconds in which a marker is to be written for a process that is about to break; None: none is."""
-    if process.retried_by_schedule and class_of_error(error.code) is ErrorClass.RETRIABLE:
+def order_markers(resources: Resources, processes: Sequence[Process], error: ErrorInfo) -> MarkerDue | None:
+    """Order the markers of processes of a type that are about to break alike; None: they leave none."""
+    store, first = resources.store, processes[0]
+    if first.retried_by_schedule and class_of_error(error.code) is ErrorClass.RETRIABLE:
         return None
-    return resources.settings.apply_timeout if resources.store.preferences.writes_markers(process.type) else None
+    if not store.preferences.writes_markers(first.type):
+        return None
+    key = new_pass()
+    store.orders.give(OrderKind.MARK, {one.id: one.epoch for one in processes}, key, store.now())
+    return MarkerDue(key, resources.settings.apply_timeout)
 
 
 def mark(resources: Resources, process_ids: Iterable[str]) -> list[str]:
     """Write the markers that are due for those of these processes that broke; for which one was written. May be run
     again."""
-    written: list[str] = []
-    for process in resources.store.processes.ended(list(process_ids)).values():
-        if process.state is ProcessState.BROKEN and process.marker_due:
+    store, written = resources.store, list[str]()
+    broken = [one for one in store.processes.ended(list(process_ids)).values() if one.state is ProcessState.BROKEN]
+    due = {one.id: one for one in broken if one.marker_due}
+    ordered = store.orders.standing(map(mark_of, due.values()))
+    for process in due.values():
+        if process.id in ordered:
             if write_marker(resources, process):
                 written.append(process.id)
-            resources.store.processes.settle_marker(process)
+            store.processes.settle_marker(process)
+    store.orders.fulfil(one.id for one in ordered.values())
     return written
 
 

@@ -1,8 +1,9 @@
 """Tasks of a process done again, with all that depends on them, in a new epoch of it.
 
-    begin (the commit point) → what is done again: waiting, in the new epoch → what that had scheduled: dropped
-    → what is kept: in the new epoch, as it is → what of that has failed: to be applied again
-    → graph: made anew from the decisions → not pending → enqueue what is ready
+    ordered → begin (the commit point) → what is done again: waiting, in the new epoch
+    → what that had scheduled: dropped → what is kept: in the new epoch, as it is
+    → what of that has failed: to be applied again → graph: made anew from the decisions → not pending
+    → enqueue what is ready
 
 From the first on no result of what is done again is taken that was begun before: it waits, and its pass is gone. What
 is kept and is being worked on goes on: who has the pass has it in the new epoch as well. Nothing else is done about the
@@ -14,22 +15,24 @@ from __future__ import annotations
 
 from recovery.engine.lifecycle.steps import enqueue
 from recovery.engine.resources import Resources
+from recovery.records import mark_of
 from recovery.records.ids import record_id
 from recovery.rules import graph_of, redo_of
 
 
 def carry_out(resources: Resources, process_id: str) -> bool:
-    """Carry out what was begun for a process; False if there is nothing to be, or others were first. May be run again,
-    and by several at once. Raises DamagedRecord where what depends on what can't be read."""
+    """Carry out what was begun for a process; False if there is nothing to be, if nobody has ordered it, or others were
+    first. May be run again, and by several at once. Raises DamagedRecord where what depends on what can't be read."""
     store, redos = resources.store, resources.store.redos
     there = redos.epochs(process_id)  # before the process: of those above its own nobody has begun one by then
     process = redos.pending(process_id)
-    if process is None:
+    order = store.orders.standing([mark_of(process)]).get(process_id) if process is not None else None
+    if process is None or order is None:
         return False
     epoch, dropped = process.epoch, None
     redos.set_back(process_id, [one for one in there if one > epoch], epoch)
     while True:
-        plan = redo_of(process.redo, redos.links([process_id])[process_id])
+        plan = redo_of(order.tasks, redos.links([process_id])[process_id])
         redos.put_back(process_id, epoch, plan.again)
         if not redos.drop(process_id, epoch, plan.dropped) and plan.dropped == dropped:
             break
@@ -48,6 +51,7 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout).evolve(failed={})
     redos.set_graph(graph)
     ended = redos.end(process_id, epoch)
+    store.orders.fulfil([order.id])
     # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.
     enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])
     return ended

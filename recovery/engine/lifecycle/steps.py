@@ -16,6 +16,7 @@ from enum import StrEnum
 from recovery import metrics
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
+from recovery.errors import StoreUnavailable
 from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
 from recovery.records.ids import START_TASK, new_pass, record_id, split_record_id
@@ -169,16 +170,21 @@ def enqueue(resources: Resources, decision_ids: Sequence[str]) -> list[str]:
     return done
 
 
-def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str) -> None:
+def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str, error: Exception | None = None) -> None:
     """Requeue {decision: pass} of what this holder claimed, or may have, and does not run: it lives, so nobody else
-    would before their deadlines. Raises StoreError, after a message timeout without the database."""
+    would before their deadlines. Raises StoreError, after a message timeout without the database.
+
+    After an `error` that no waiting helps the next attempt would come to the same at once, again and again: it gets no
+    message, and is found without one after a while, each time later (MESSAGE_LOST).
+    """
     queued = through_outage(
         resources,
         lambda: resources.store.requeues.requeue_unrun(passes, holder, new_pass()),
         resources.settings.message_timeout,
         next(iter(passes)),
     )
-    push(resources, queued)
+    if error is None or isinstance(error, StoreUnavailable):
+        push(resources, queued)
     counting.requeued("GIVEN_BACK", [one.actor for one in queued])
 
 

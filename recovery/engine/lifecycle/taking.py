@@ -73,8 +73,8 @@ class Taking:
             claimed = self._resources.store.decision_batches.claim_ready(
                 name, first, epoch, pass_key, holder, its.worker_timeout, its.task_limit
             )
-        except StoreError:
-            requeue_unrun(self._resources, dict.fromkeys(first, pass_key), holder)  # it took place, perhaps
+        except StoreError as error:
+            requeue_unrun(self._resources, dict.fromkeys(first, pass_key), holder, error)  # it took place, perhaps
             raise
         for decision in claimed:
             ended = by[decision.id]

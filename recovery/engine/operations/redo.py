@@ -17,7 +17,8 @@ from recovery.engine.operations.operator import reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreUnavailable
 from recovery.plurals import count
-from recovery.records import Decision, DecisionState, Life, Process, ProcessState, given
+from recovery.records import Decision, DecisionState, Life, OrderKind, Process, ProcessState, given, mark_of
+from recovery.records.ids import new_pass, record_id
 from recovery.rules import redo_of
 
 
@@ -57,13 +58,15 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
     process = find_process(resources, process_id)
     if process.state is ProcessState.ABORTED:
         raise InputError(f"process {process.id} was aborted, which is for good; start another one")
-    if process.removing:
+    # What is marked by nobody's order, an order may take the place of.
+    ordered = resources.store.orders.standing([mark_of(process)])
+    if process.removing and ordered:
         raise InputError(f"process {process.id} is being removed; start another one")
     if process.replaced_by is not None:
         gave = f"process {process.id} gave its custom id up to process {process.replaced_by}"
         there = resources.store.processes.get_committed_brief(process.replaced_by)
         raise InputError(f"{gave}; restart that one" if there else f"{gave}, whose start was cut off; start it again")
-    if process.redo:
+    if process.redo and ordered:
         raise InputError(f"process {process.id} is just being restarted from {', '.join(process.redo[:3])}; ask again")
     asked = [given.text(task, "task") for task in tasks] or [process.start_task]
     decisions = dict(resources.store.decisions.of_processes([process.id])).get(process.id, {})
@@ -139,7 +142,10 @@ def _begin(resources: Resources, seen: Preview, reason: str, by: str, operation:
         operation=operation,
         error=error,
     )
-    if not resources.store.redos.begin(process, life, seen.tasks, resources.settings.apply_timeout):
+    store, key = resources.store, new_pass()
+    store.orders.give(OrderKind.REDO, {process.id: process.epoch + 1}, key, now, seen.tasks)
+    if not store.redos.begin(process, life, seen.tasks, key, resources.settings.apply_timeout):
+        store.orders.fulfil([record_id(process.id, key)])
         raise StoreUnavailable(f"process {process.id} was changed at this moment; nothing was done, ask again")
 
 

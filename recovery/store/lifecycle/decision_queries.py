@@ -68,8 +68,8 @@ class Held:
     left_out: bool
 
 
-_NOBODY = ""
-"""No record's id."""
+_NOBODY: Document = {"_id": {"$in": []}}
+"""A filter that no record matches, whatever its id."""
 
 _TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
 """States that are never without a deadline; a finished decision has none once it is applied."""
@@ -203,7 +203,7 @@ class DecisionQueries:
         """Wait until a majority has all that the primary has now. A new primary serves, for a moment, less than the one
         before it had acknowledged."""
         # An acknowledged update that matches nothing waits for all that was written before it.
-        self._committed.update_one({"_id": _NOBODY}, {"$unset": {"recoveryTime": ""}})
+        self._committed.update_one(_NOBODY, {"$unset": {"recoveryTime": ""}})
 
     def values(self, passes: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
         """(decision, its value as it is stored) of those of {decision: pass} that are finished by the result of that

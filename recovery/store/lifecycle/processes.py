@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import pymongo
 from pymongo.collection import Collection
@@ -39,6 +40,14 @@ DUPLICATE_KEY = 11000
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
 _STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
+
+
+class MarkerDue(NamedTuple):
+    """A process that breaks leaves a marker, by the order of this key; looked at in so many seconds, if it was not
+    written by then."""
+
+    key: str
+    within: float
 
 
 @translated
@@ -234,12 +243,12 @@ class Processes:
         epoch: int,
         error: ErrorInfo,
         reopened: int | None = None,
-        marker_within: float | None = None,
+        marker: MarkerDue | None = None,
     ) -> bool:
         """running → broken with this error; False if it no longer runs in this epoch, or was reopened since it was
-        seen. With `marker_within` its marker is due, and its deadline stands for so many seconds."""
+        seen. With `marker` its marker is due."""
         fields = {"state": ProcessState.BROKEN.value, "error": to_document(error)}
-        return self._end(process_id, epoch, fields, {"reopened": reopened}, marker_within)
+        return self._end(process_id, epoch, fields, {"reopened": reopened}, marker)
 
     def _end(
         self,
@@ -247,11 +256,11 @@ class Processes:
         epoch: int,
         fields: Document,
         guard: Document | None = None,
-        marker_within: float | None = None,
+        marker: MarkerDue | None = None,
     ) -> bool:
         changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
-            _ending(fields, marker_within),
+            _ending(fields, marker),
         )
         return changed.modified_count == 1
 
@@ -260,7 +269,7 @@ class Processes:
         again. Restorable: what a failover takes back is looked at once more."""
         guard = {"_id": process.id, "state": ProcessState.BROKEN.value, "reopened": process.reopened}
         changed = self._current.update_one(
-            {**guard, "markerDue": True}, {"$unset": {"markerDue": "", "recoveryTime": ""}}
+            {**guard, "markerDue": True}, {"$unset": {"markerDue": "", "order": "", "recoveryTime": ""}}
         )
         return changed.modified_count == 1
 
@@ -295,11 +304,11 @@ class Processes:
         seconds: float,
         error: ErrorInfo,
         reopened: int | None = None,
-        marker_within: float | None = None,
+        marker: MarkerDue | None = None,
     ) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
-        once more. None that was reopened since they were seen. How many. `marker_within`: see `break_`."""
-        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker_within)
+        once more. None that was reopened since they were seen. How many. `marker`: see `break_`."""
+        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
         guard = {**_late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
@@ -338,7 +347,7 @@ class Processes:
 
 
 ENDING: Document = {
-    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue"), True),
+    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue", "order"), True),
     # For its duration alone, for which no end is to fail: what is no date is left out.
     **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
     "bytes": size_of("args"),
@@ -358,11 +367,12 @@ def brief_of(document: Document) -> Process:
     return from_document(Process, document | {"args": LEFT_OUT})
 
 
-def _ending(fields: Document, marker_within: float | None = None) -> list[Document]:
+def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
     ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
-    if marker_within is None:
+    if marker is None:
         return [{"$set": ended}, {"$unset": "recoveryTime"}]
-    return [{"$set": {**ended, "markerDue": True, "recoveryTime": after(marker_within)}}]
+    due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
+    return [{"$set": {**ended, **due}}]
 
 
 def _late(process_type: str, seconds: float) -> Document:

@@ -48,17 +48,18 @@ class Redos:
         self._tasks = committed(database[schema.TASKS])
         self._graphs = committed(database[schema.GRAPHS])
 
-    def begin(self, seen: Process, life: Life, tasks: Sequence[str], within: float) -> bool:
-        """finished|broken|running → running in the next epoch, to be carried out: the commit point. False: it is not as
-        it was seen. Looked at in `within` seconds."""
+    def begin(self, seen: Process, life: Life, tasks: Sequence[str], key: str, within: float) -> bool:
+        """finished|broken|running → running in the next epoch, to be carried out by the order of this key: the commit
+        point. False: it is not as it was seen. Looked at in `within` seconds."""
         guard = {
             "_id": seen.id,
             "state": seen.state.value,
             "epoch": seen.epoch,
             "reopened": seen.reopened,
-            "redo": None,
+            "redo": list(seen.redo) or None,
             "replacedBy": None,
-            "removing": None,
+            "removing": seen.removing,
+            "order": seen.order,
         }
         ended: Document = {"$mergeObjects": [literal(to_document(life)), {"endedAt": "$$NOW"}]}
         lives: Document = {"$concatArrays": [{"$ifNull": ["$lives", []]}, [ended]]}
@@ -67,11 +68,12 @@ class Redos:
             "epoch": seen.epoch + 1,
             "reopened": seen.times_reopened + 1,
             "redo": literal(list(tasks)),
+            "order": literal(key),
             "lives": {"$slice": [lives, -KEPT_LIVES]},
             "restartedAt": "$$NOW",
             "recoveryTime": after(within),
         }
-        gone = ["error", "result", "endedAt", "timedOutAt", "markerDue"]
+        gone = ["error", "result", "endedAt", "timedOutAt", "markerDue", "removing"]
         return self._processes.update_one(guard, [{"$set": fields}, {"$unset": gone}]).modified_count == 1
 
     def pending(self, process_id: str) -> Process | None:
@@ -187,7 +189,7 @@ class Redos:
     def end(self, process_id: str, epoch: int) -> bool:
         """All is carried out: from here on everybody looks at it as at any process. False: somebody else was first."""
         guard = {"_id": process_id, "epoch": epoch, "redo": {"$exists": True}}
-        return self._processes.update_one(guard, {"$unset": {"redo": ""}}).modified_count == 1
+        return self._processes.update_one(guard, {"$unset": {"redo": "", "order": ""}}).modified_count == 1
 
     def _each(self, process_id: str, epoch: int, tasks: Collection[str], stages: list[Document]) -> int:
         return sum(

@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from pymongo.database import Database
 
-from recovery.records import ProcessState
+from recovery.records import Mark, OrderKind, ProcessState
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, record_range
+from recovery.store.expressions import after, literal, record_range
 
+_MARK = dict.fromkeys(("removing", "order", "recoveryTime"), "")
 _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
 
@@ -31,6 +32,14 @@ class Begun(NamedTuple):
     id: str
     epoch: int | None
     reopened: int
+    key: str | None
+    """Of the order that its mark names."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """How it is marked; None: by nobody who names an order."""
+        epoch = self.epoch if type(self.epoch) is int else None
+        return Mark(self.id, OrderKind.REMOVE, self.key, epoch) if self.key is not None else None
 
 
 @translated
@@ -54,22 +63,39 @@ class Removals:
             found |= {one["_id"].partition("/")[0] for one in keys}
         return found
 
-    def begin(self, seen: Sequence[tuple[str, int]], within: float) -> list[Begun]:
-        """finished|aborted, at rest and of the epoch that was seen → being removed: the commit point. Those that are,
-        by whomever. Their custom ids are free from here on."""
-        at_rest: Document = {"state": {"$in": _OVER}, "recoveryTime": None, "redo": None, "removing": None}
+    def begin(self, seen: Sequence[tuple[str, int]], key: str, within: float) -> list[Begun]:
+        """finished|aborted, at rest and of the epoch that was seen → being removed, by the orders of this key: the
+        commit point. So are those that are marked already. Those that are, by whomever. Their custom ids are free from
+        here on."""
+        at_rest: Document = {"$or": [{"recoveryTime": None, "removing": None}, {"removing": True}]}
+        over: Document = {"state": {"$in": _OVER}, "redo": None}
         of_epoch = [{"_id": key, "epoch": epoch} for key, epoch in seen]
         former = {"$ifNull": ["$customId", "$formerCustomId", "$$REMOVE"]}
-        fields = {"removing": True, "recoveryTime": after(within), "formerCustomId": former}
+        fields = {
+            "removing": True,
+            "order": literal(key),
+            "recoveryTime": after(within),
+            "formerCustomId": former,
+        }
         if of_epoch:
-            self._processes.update_many({"$or": of_epoch, **at_rest}, [{"$set": fields}, {"$unset": "customId"}])
+            self._processes.update_many(
+                {"$and": [{"$or": of_epoch}, over, at_rest]}, [{"$set": fields}, {"$unset": "customId"}]
+            )
         return self.begun([key for key, _ in seen])
 
     def begun(self, process_ids: Sequence[str]) -> list[Begun]:
         """Those of these that are being removed."""
         among = {"_id": {"$in": list(process_ids)}, "removing": True}
-        found = self._processes.find(among, {"epoch": True, "reopened": True})
-        return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0) for one in found]
+        found = self._processes.find(among, {"epoch": True, "reopened": True, "order": True})
+        return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0, one.get("order")) for one in found]
+
+    def take_off(self, marks: Iterable[Begun]) -> int:
+        """Take these marks off processes that nobody has ordered to be removed; from how many. As they were seen."""
+        changed = 0
+        for one in marks:
+            seen = {"_id": one.id, "removing": True, "order": one.key, "epoch": one.epoch}
+            changed += self._processes.update_one(seen, {"$unset": _MARK}).modified_count
+        return changed
 
     def finish(self, begun: Iterable[Begun]) -> int:
         """Remove the records of processes that are being removed, and last the processes; how many. Of what is of a

@@ -81,7 +81,7 @@ class Server:
         """
         concern = WriteConcern("majority", wtimeout=round(seconds * 1000), j=True)
         began = time.perf_counter()
-        nothing: Document = {"_id": "doctor", "ranAt": {"$exists": False}}
+        nothing: Document = {"_id": {"$in": []}}  # whatever ids there are
         scanners = self._database[schema.SCANNERS].with_options(write_concern=concern)
         scanners.update_one(nothing, {"$unset": {"ranAt": ""}})
         return time.perf_counter() - began

@@ -1,5 +1,6 @@
 """All records of some processes, read for the rules. Four queries for a page of processes, whose snapshots are held in
-memory at once: so a page has fewer processes where they are large. Three more where some are broken."""
+memory at once: so a page has fewer processes where they are large. Three more where some are broken, and one where
+some are marked."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Graph, Process, ProcessState
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, mark_of
 from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot
 from recovery.store import schema
 from recovery.store.briefs import DECISION_FIELDS, PROCESS_FIELDS, children_of, decision_of, process_of
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
+from recovery.store.operations.orders import Orders
 from recovery.store.reading import Read, read
 from recovery.store.wrong_types import wrong_types
 
@@ -55,6 +57,8 @@ def load(
     decisions, damaged, unread = _by_process(found, most)
     wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
     graphs, processes, listed, spoilt_whole = _with_interruptions(database, wanted, concern)
+    marks = {one.id: mark_of(one) for one in processes.values() if _is_marked(one)}
+    ordered = Orders(database[schema.ORDERS]).standing(marks.values())
     looked_into = [one for one in wanted if one in thorough]
     spoilt = _spoilt([*spoilt_whole, *damaged, *_hidden(database, looked_into, concern)])
     return [
@@ -66,9 +70,14 @@ def load(
             tasks=frozenset(tasks[process_id]),
             damaged=tuple(spoilt[process_id]),
             listed=listed.get(process_id),
+            ordered=process_id in ordered or not _is_marked(processes.get(process_id)),
         )
         for process_id in wanted
     ]
+
+
+def _is_marked(process: Process | None) -> bool:
+    return process is not None and bool(process.removing or process.redo or process.marker_due)
 
 
 def _tasks(keys: Iterable[Document]) -> dict[str, list[str]]:

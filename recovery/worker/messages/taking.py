@@ -68,7 +68,7 @@ class TakingChannel(redis.Channel):  # type: ignore[misc]
                 raise Empty
             queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
-            if queue not in self.active_queues:  # given up since it was asked for
+            if queue not in self.active_queues:  # no longer consumed, since it was asked for
                 self.client.rpush(queue, popped[1])
                 return True
             message = self.intake.take(queue, popped[1])

@@ -1,0 +1,141 @@
+"""What is done to processes by order alone: a mark that nobody has ordered has nothing done, is told, and may be
+followed by an order. What was marked before there were orders is carried out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery.engine.lifecycle.removal import remove
+from recovery.engine.operations.redo import redo_process
+from recovery.errors import InputError
+from recovery.health import look
+from recovery.records import OrderKind, Process, ProcessState
+from recovery.records.ids import new_pass
+from recovery.rules import Rule
+from recovery.settings import Settings
+from recovery.store import schema
+from tests.documents import database_of
+from tests.emptied import emptied as emptied
+from tests.emptied import lasting as lasting
+from tests.ordered import order
+from tests.world import World, check_quiet
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    world = World(emptied, apply_timeout=0.3)
+
+    @world.app.actor()
+    def half(number: int) -> int:
+        return number // 2
+
+    @world.app.process()
+    def quarter(number: int) -> Any:
+        return half.schedule(half.schedule(number))
+
+    return world
+
+
+def ended(world: World) -> Process:
+    process_id = world.start("quarter", 8)
+    world.bring_to_end(process_id)
+    check_quiet(world, process_id)
+    return world.process(process_id)
+
+
+def mark(world: World, process: Process, **fields: object) -> None:
+    due = {"recoveryTime": world.store.now() - timedelta(seconds=1), **fields}
+    database_of(world.store)["processes"].update_one({"_id": process.id}, {"$set": due})
+
+
+def rules(world: World, process: Process) -> set[Rule]:
+    return {finding.rule for finding in look(world.app.resources, process.id).findings}
+
+
+REDO = {"redo": ["start"], "state": "running", "epoch": 1, "reopened": 1}
+WRONG: dict[str, Any] = {
+    "of another kind": lambda world, one: order(world.store, OrderKind.REDO, {one.id: one.epoch}),
+    "of another epoch": lambda world, one: order(world.store, OrderKind.REMOVE, {one.id: one.epoch + 1}),
+    "of another process": lambda world, _: order(world.store, OrderKind.REMOVE, {"0" * 32: 0}),
+    "of nobody": lambda *_: new_pass(),
+    "missing": lambda *_: None,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_removal_that_nobody_ordered(world: World, wrong: Any) -> None:
+    process = ended(world)
+    key = wrong(world, process)
+    mark(world, process, removing=True, **({"order": key} if key else {}))
+    assert rules(world, process) == {Rule.ORDER_MISSING}
+    world.scan()
+    assert world.process(process.id) == process, "the mark is taken off, and all is as it was"
+    assert remove(world.app.resources, [process]) == {process.id}
+    assert sum(world.counts().values()) == 0
+    assert database_of(world.store)["orders"].count_documents({"_id": {"$regex": process.id}}) <= 1, "but the wrong one"
+
+
+def test_a_removal_is_ordered_again_over_a_mark(world: World) -> None:
+    process = ended(world)
+    mark(world, process, removing=True)
+    assert remove(world.app.resources, [world.process(process.id)]) == {process.id}
+    assert sum(world.counts().values()) == 0
+
+
+def test_tasks_that_nobody_ordered_to_be_done_again(world: World) -> None:
+    """A worker that knows no orders has begun it, perhaps: only an operator can tell, who orders it."""
+    process = ended(world)
+    mark(world, process, **REDO)
+    before = world.process(process.id)
+    for _ in range(2):
+        assert rules(world, process) == {Rule.ORDER_MISSING}
+        world.scan()
+        seen = world.process(process.id)
+        assert seen.evolve(recovery_time=None) == before.evolve(recovery_time=None)
+    redo_process(world.app.resources, process.id, "it was forged")
+    done = world.bring_to_end(process.id)
+    assert (done.state, done.epoch, done.order, done.result) == (ProcessState.FINISHED, 2, None, "2")
+    check_quiet(world, process.id)
+    assert database_of(world.store)["orders"].count_documents({}) == 0
+
+
+def test_what_is_ordered_is_not_ordered_by_another(world: World) -> None:
+    process = ended(world)
+    mark(world, process, **REDO, order=order(world.store, OrderKind.REDO, {process.id: 1}, ["start"]))
+    with pytest.raises(InputError, match="just being restarted from start; ask again"):
+        redo_process(world.app.resources, process.id, "a test")
+    world.scan()
+    assert world.bring_to_end(process.id).epoch == 1
+
+
+def test_the_order_tells_from_where(world: World) -> None:
+    """Not the mark, in which anybody may put other tasks."""
+    process = ended(world)
+    found = database_of(world.store)["decisions"].find_one({"actor": "half", "outcome.value": "2"})
+    last = str(found and found["_id"]).partition("/")[2]
+    key = order(world.store, OrderKind.REDO, {process.id: 1}, [last])
+    mark(world, process, **REDO, order=key)
+    world.scan()
+    passes = {task: one.outcome.pass_key for task, one in world.decisions(process.id).items() if one.outcome}
+    assert world.bring_to_end(process.id).result == "2"
+    assert passes.keys() == world.decisions(process.id).keys() - {last}, "only that was done again"
+
+
+def test_what_was_marked_before_there_were_orders_is_carried_out(world: World) -> None:
+    """By workers of an older version, which are gone: once, when the collection is made."""
+    database, removed, again, other = database_of(world.store), ended(world), ended(world), ended(world)
+    database["orders"].drop()
+    mark(world, removed, removing=True)
+    mark(world, again, **REDO)
+    world.store.layout.create()
+    assert database["orders"].count_documents({}) == 2
+    mark(world, other, removing=True)
+    world.store.layout.create()
+    world.scan()
+    assert world.store.processes.get(removed.id) is None
+    assert world.bring_to_end(again.id).epoch == 1
+    assert world.process(other.id) == other
+    assert schema.ORDERS in schema.VALIDATORS
