@@ -1,20 +1,23 @@
 """Redis as the broker: push messages, ask for depths. Redis holds hints; losing it costs time, never work.
 
-A push that fails, or whose reply is lost, is not tried again here: the decision is queued in MongoDB with a
-deadline, and a message that does not come is found by MESSAGE_LOST. A message pushed twice is harmless, since
-the first claim makes the second message stale.
+A push that fails, or whose reply is lost, is sent again once, over another connection: one that was idle may have died
+since, without a word. A message pushed twice is harmless, since the first claim makes the second message stale. Where
+that fails as well Redis is away: the decision is queued in MongoDB with a deadline, and a message that does not come is
+found by MESSAGE_LOST.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
+from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError, TimeoutError
 
 from recovery import certificates, handshake
 from recovery.addresses import public, told
@@ -34,6 +37,8 @@ log = logging.getLogger(__name__)
 
 SCANNED_KEYS = 100_000
 """Up to so many keys, of whomever, are looked through for these: 0.1 s."""
+AWAY_FOR = 10.0
+"""Seconds after a message could not be sent, over two connections, in which others are tried once."""
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
@@ -45,6 +50,7 @@ class Broker:
     def __init__(self, url: str, signer: Signer = UNSIGNED) -> None:
         self._url, self._signer = url, signer
         self._said = Seldom(log)
+        self._failed_at = -math.inf
 
     @property
     def _redis(self) -> Redis:
@@ -56,13 +62,17 @@ class Broker:
         first: dict[str, list[str]] = defaultdict(list)
         for one in queued:
             (first if one.first else last)[one.actor].append(encode(one, self._signer))
-        try:
+
+        def send() -> None:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for queue, texts in last.items():
                     pipeline.lpush(queue, *texts)
                 for queue, texts in first.items():  # consumers take from this end
                     pipeline.rpush(queue, *reversed(texts))
                 pipeline.execute()
+
+        try:
+            self._sent(send)
         except RedisError as error:
             # Whoever puts something else in the place of a queue has each push of it fail.
             self._said.warning(
@@ -123,7 +133,21 @@ class Broker:
     def put_back(self, queue: str, texts: Sequence[bytes]) -> None:
         """Make these messages the next that are taken, the first of them first."""
         if texts:
-            self._redis.rpush(queue, *reversed(texts))
+            self._sent(lambda: self._redis.rpush(queue, *reversed(texts)))
+
+    def _sent(self, send: Callable[[], object]) -> None:
+        """Send what may arrive twice; once more, if a connection is to blame and Redis was not away just now: whoever
+        waits for it must not wait twice as long for each message of an outage."""
+        try:
+            send()
+        except (ConnectionError, TimeoutError):
+            if time.monotonic() - self._failed_at < AWAY_FOR:
+                raise
+            try:
+                send()
+            except RedisError:
+                self._failed_at = time.monotonic()
+                raise
 
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""

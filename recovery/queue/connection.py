@@ -30,6 +30,9 @@ CHECK_EVERY = 2
 """Whole seconds. By this much may an answer to a worker's poll be late, which Redis gives within one; a look every so
 often finds it. So a connection that died is closed within five seconds, and one for remote control within eight."""
 
+ASK_AFTER = 5
+"""Seconds that a connection of ours was idle after which it is asked whether it lives, before it carries anything."""
+
 _KEEPALIVE = {
     # An idle connection is known to be dead after five seconds, and two more for each of three unanswered probes.
     socket.TCP_KEEPIDLE: 5,
@@ -49,7 +52,8 @@ _SOCKETS = {
 
 def connect(url: str, within: float = ANSWER_TIMEOUT, **options: Any) -> Redis:
     """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
-    sockets = dict(_SOCKETS, socket_connect_timeout=within, command_packer=OnePiece()) | options
+    sockets = dict(_SOCKETS, socket_connect_timeout=within, command_packer=OnePiece(), health_check_interval=ASK_AFTER)
+    sockets |= options
     # No retries: redis-py would send a command again whose reply was lost.
     return Redis.from_url(url, retry=Retry(NoBackoff(), 0), **sockets | {"socket_timeout": within})
 

@@ -75,6 +75,8 @@ class Decision(OfTask):
     """The last one of which that is known; absent mostly. Of a machine that is gone nobody knows."""
     in_batch: bool | None = None
     """Claimed with others, to be run one after the other: while it is working, whether it has begun is not known."""
+    fresh: bool | None = None
+    """Made by a start, and never claimed: whoever queues it has to know that its process is there, or removes it."""
     alone: bool | None = None
     """Its holder was lost with a batch of which it was a part, and nobody knows which of them ran: from then on it is
     claimed by itself, so that it is known the next time."""
@@ -99,6 +101,9 @@ class Decision(OfTask):
     """The span that its attempts come under: of the attempt that scheduled it, or of its process's start. Absent where
     nobody traces."""
     recovery_time: datetime | None = None
+    paced_to: datetime | None = None
+    """The deadline that its actor's pace has set, while it stands: it has its turn then, and is not to be looked at
+    sooner."""
 
     def task(self) -> Task | None:
         """The Task record, if this decision has a copy of its call."""
@@ -116,6 +121,11 @@ class Decision(OfTask):
             unlocks=call.unlocks,
             fallible=self.fallible,
         )
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether its deadline is that of its actor's pace, and none that was set since."""
+        return self.paced_to is not None and self.paced_to == self.recovery_time
 
     @property
     def last_loss(self) -> str | None:

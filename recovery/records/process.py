@@ -73,6 +73,8 @@ class Process(Record):
     """When its epoch began, if an operator began it: what its process_timeout counts from."""
     lives: tuple[Life, ...] = ()
     """Its epochs before this one, the newest last."""
+    scheduled_by: str | None = None
+    """The schedule that it is an occurrence of."""
     retried_by_schedule: bool | None = None
     """A failure that may pass by itself is tried again by the next instance: its schedule writes the marker."""
     marker_due: bool | None = None

@@ -3,7 +3,10 @@
 By default as fast as the database takes it: a requeue moves no more than one message for each task, and what waits
 in a queue is not queued twice, so a storm makes no queue longer than its tasks. Where more than so many a second are
 too many for what the actor calls, its `requeue_rate` spreads them: the rest gets new deadlines, in the order of need,
-as far off as the rate asks for, each at random in its place. Nothing is forgotten: they are overdue again then.
+as far off as the rate asks for, each at random in its place. Nothing is forgotten: they are overdue again then. Such a
+deadline is marked (`Decision.paced_to`), so that nobody brings it forward, and nobody counts it again: what was
+postponed comes before what was not, and where there is too much of that as well it waits a moment more, and not until
+all the others had their turns.
 
 The rate is kept by each process that scans; a nudge makes one of them scan. Several at once may go as many times as
 fast.
@@ -21,11 +24,12 @@ from recovery.rules import Finding, Surroundings
 
 @dataclass(slots=True)
 class _Budget:
-    """Of one actor: what may be handed over now, and what has been postponed."""
+    """Of one actor: what may be handed over now, what has been postponed, and what of that once more."""
 
     allowed: float
-    postponed: float
     at: float
+    postponed: float = 0.0
+    again: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +64,32 @@ class Pace:
         for actor, wanted in by_actor.items():
             rate = around.actor(actor).requeue_rate
             budget = self._refilled(actor, rate)
+            wanted.sort(key=_is_fresh)  # of each kind those first that were
             count = min(len(wanted), int(budget.allowed))
             budget.allowed -= count
             now += wanted[:count]
-            if rest := wanted[count:]:
+            again = [f.record for f in wanted[count:] if not _is_fresh(f)]
+            rest = [f.record for f in wanted[count:] if _is_fresh(f)]
+            if again:
+                least, budget.again = budget.again / rate, budget.again + len(again)
+                later.append(Later(actor, again, least, budget.again / rate))
+            if rest:
                 least, budget.postponed = budget.postponed / rate, budget.postponed + len(rest)
-                later.append(Later(actor, [f.record for f in rest], least, budget.postponed / rate))
+                later.append(Later(actor, rest, least, budget.postponed / rate))
         return now, later
 
     def _refilled(self, actor: str, rate: float) -> _Budget:
         """What an interval brings is for use within it, and is not saved up, but for one. What was postponed is due."""
         now, most = self._clock(), max(rate * self._interval, 1.0)
-        budget = self._budgets.setdefault(actor, _Budget(most, 0.0, now))
+        budget = self._budgets.setdefault(actor, _Budget(most, now))
         earned = (now - budget.at) * rate
         budget.allowed = min(most, budget.allowed + earned)
         budget.postponed = max(0.0, budget.postponed - earned)
+        budget.again = max(0.0, budget.again - earned)
         budget.at = now
         return budget
+
+
+def _is_fresh(finding: Finding) -> bool:
+    """Whether it was not postponed before: its deadline is none that a pace has set."""
+    return finding.decision is None or not finding.decision.is_paced

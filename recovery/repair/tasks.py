@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from recovery import metrics, tracing
 from recovery.engine import Resources
+from recovery.engine.lifecycle.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
 from recovery.records import Decision, ErrorInfo
 from recovery.records.ids import new_pass
@@ -28,7 +29,7 @@ class TaskRepairs:
     """What can be done about one decision, without looking at its process."""
 
     def __init__(self, resources: Resources, applying: Applying, hand_over: HandOver, pace: Pace | None) -> None:
-        self._store = resources.store
+        self._resources, self._store = resources, resources.store
         self._applying = applying
         self._hand_over = hand_over
         self._pace = pace or Pace(resources.settings.scan_interval)
@@ -67,7 +68,7 @@ class TaskRepairs:
         return of_records(one.id for one in queued)
 
     def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        findings = self._in_pace(findings, around)
+        findings = self._in_pace(self._of_someone(findings), around)
         times = [f.decision.queued_at for f in findings if f.decision and f.decision.queued_at]
         until = max(times, default=None)
         ids = [finding.record for finding in findings]
@@ -75,6 +76,14 @@ class TaskRepairs:
         self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
         return of_records(one.id for one in queued)
+
+    def _of_someone(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Those whose processes are there. Whoever made the others was cut off before it looked; they are removed."""
+        fresh = {f.record: f.decision.epoch for f in findings if f.decision is not None and f.decision.fresh}
+        if not fresh:
+            return findings
+        unwanted = withdraw_unwanted(self._resources, fresh)
+        return [finding for finding in findings if finding.record not in unwanted]
 
     def _tell_of_losses(self, findings: Sequence[Finding]) -> None:
         """One that is lost again and again is no outage: something else takes it, or it ends whoever takes it."""

@@ -21,7 +21,7 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
     Decision.__name__: frozenset(
         (
             *("actor", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
-            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime"),
+            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo"),
         )
     ),
     # When it was started its id says. What retry is told stands in the start task as well.

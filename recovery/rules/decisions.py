@@ -79,11 +79,13 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
     longer is no matter: what is in it was pushed later. While a queue lags, nothing is lost and nothing is pushed:
     a second message would only make the queue longer. Nor while its actor is blocked. And what may have been taken
-    just now is left for the next look, which is soon.
+    just now is left for the next look, which is soon. What its actor's pace has postponed is left until its turn.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
     if decision.actor in around.blocked:
         return blocked(decision, around)
+    if decision.is_paced and not _past(decision, around):
+        return None  # it is known to be lost, and has its turn then
     if queued_at is None:
         return Finding(
             Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, "queued without a time: never pushed", decision

@@ -12,6 +12,7 @@ something was queued again.
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections import deque
@@ -32,6 +33,8 @@ _MOMENT = timedelta(milliseconds=1)
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
 postponed what it found waiting."""
+ADVANCE_EVERY = 10.0
+"""Seconds between two looks at all that waits for an actor with a `requeue_rate`: at deadlines minutes away."""
 LOOK_AT_ALL = 300.0
 """Seconds after which all of it is looked through."""
 
@@ -63,6 +66,8 @@ class LostMessages:
         self._redis_loss = redis_loss or RedisLoss(resources)
         self._passed: dict[str, _Passed] = {}
         self._passed_since = clock()
+        self._advanced: dict[str, float] = {}
+        """{actor with a requeue_rate: when its lost messages' deadlines were brought forward last}."""
         self._looked: dict[str, datetime] = {}
         """Of this run: {queue that was looked through to its end: up to when}."""
         self._reached: tuple[str, datetime] | None = None
@@ -88,7 +93,9 @@ class LostMessages:
             if until is None or actor in around.blocked or (isinstance(queued_at, datetime) and queued_at > until):
                 continue
             if around.actor(actor).requeue_rate:  # in pace, by their deadlines
-                store.requeues.advance_lost(actor, until, patience)
+                if self._clock() > self._advanced.get(actor, -math.inf) + ADVANCE_EVERY:
+                    self._advanced[actor] = self._clock()
+                    store.requeues.advance_lost(actor, until, patience)
                 continue
             since, ours = self._passed.setdefault(actor, _Passed()).since(now), share()
             goes_on = reached is not None and reached[0] == actor
@@ -115,6 +122,7 @@ class LostMessages:
 
     def _forget(self, waiting: Collection[str]) -> None:
         self._looked.clear()
+        self._advanced = {actor: at for actor, at in self._advanced.items() if actor in waiting}
         self._passed = {actor: passed for actor, passed in self._passed.items() if actor in waiting}
         if self._clock() > self._passed_since + LOOK_AT_ALL:
             self._passed, self._passed_since = {}, self._clock()

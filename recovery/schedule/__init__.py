@@ -10,6 +10,7 @@ compare-and-set.
 from recovery.schedule.given import assignments, check, plan_names, plan_of
 from recovery.schedule.grid import Crontab, Grid, Interval, grid_of, slots_from
 from recovery.schedule.judge import Decided, Instance, decide, enabled, settle
+from recovery.schedule.states import instance_id, knows, moment_text
 
 __all__ = [
     "Crontab",
@@ -22,6 +23,9 @@ __all__ = [
     "decide",
     "enabled",
     "grid_of",
+    "instance_id",
+    "knows",
+    "moment_text",
     "plan_names",
     "plan_of",
     "settle",

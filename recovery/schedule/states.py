@@ -134,3 +134,21 @@ def _begun(schedule: Schedule, now: datetime) -> Schedule:
 def with_word(schedule: Schedule, word: OperatorWord) -> Schedule:
     """With an operator's word, and as many of those before as are kept."""
     return schedule.evolve(changes=(*schedule.changes, word)[-KEPT_CHANGES:])
+
+
+def instance_id(schedule: Schedule, starting: Starting) -> str:
+    """The custom id of a slot's process, or of its operation: whoever starts it again gets the same one."""
+    return f"{schedule.id}@{'trigger ' if starting.triggered else ''}{moment_text(starting.slot)}"
+
+
+def moment_text(moment: datetime) -> str:
+    """A moment in UTC, to the second, or to the millisecond where it has some."""
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
+
+
+def knows(schedule: Schedule, process_id: str, custom_id: str | None) -> bool:
+    """Whether a process is an occurrence that the schedule has started, or is just starting. Another one was started by
+    somebody who stood still while others started this occurrence, and it ended and was removed."""
+    started = {schedule.last_process, schedule.accounted, *schedule.beside, *(one.process for one in schedule.recent)}
+    is_starting = schedule.starting is not None and instance_id(schedule, schedule.starting) == custom_id
+    return is_starting or process_id in started

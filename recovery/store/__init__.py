@@ -33,7 +33,7 @@ from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.process_batches import ProcessBatches
-from recovery.store.lifecycle.processes import MarkerDue, Processes
+from recovery.store.lifecycle.processes import MarkerDue, Processes, Standing
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
@@ -93,6 +93,7 @@ __all__ = [
     "Queued",
     "Restarted",
     "Selection",
+    "Standing",
     "Store",
     "ToCome",
     "batches",

@@ -444,11 +444,6 @@ def removal_forged(broken: Broken) -> None:
     broken.change("processes", broken.id, {"$set": due})
 
 
-def redo_forged(broken: Broken) -> None:
-    due = {"redo": ["start"], "recoveryTime": broken.world.store.now() - HOUR}
-    broken.change("processes", broken.id, {"$set": due})
-
-
 FAULTS = (
     Fault(Rule.WORK_TIMEOUT, work_timeout),
     Fault(Rule.WORKER_LOST, worker_lost),
@@ -477,7 +472,6 @@ FAULTS = (
     Fault(Rule.REDO_CUT_OFF, redo_cut_off),
     Fault(Rule.REMOVAL_CUT_OFF, removal_cut_off, stage="ended", end=None),
     Fault(Rule.ORDER_MISSING, removal_forged, stage="ended", end=None),
-    Fault(Rule.ORDER_MISSING, redo_forged, end=None),
     Fault(
         Rule.INTERRUPTION_MISSING, interruptions_lost, stage="ended", process="refusing", end=BROKEN, error="ValueError"
     ),

@@ -383,7 +383,7 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
     now = world.process(key)
     assert (now.removing, now.custom_id, now.former_custom_id) == (True, None, "o1")
     life = Life(epoch=0, state=seen.state, by="me", reason="late", ended_at=world.store.now())
-    assert not world.store.redos.begin(now, life, ["start"], "k", 60), "it was seen before it was to be removed"
+    assert not world.store.redos.begin(seen, life, ["start"], "k", 60), "it was seen before it was to be removed"
     assert world.start("order", 4, custom_id="o1") != key
 
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -15,10 +16,12 @@ import redis
 from recovery import seldom
 from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, SettingsError
 from recovery.queue import SETTINGS_CHANGED, Broker
+from recovery.queue import broker as module
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.ports import HOST, free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import Queued
+from tests.silence import way_to
 from tests.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -33,6 +36,36 @@ def waiting(settings: Settings, queue: str) -> list[str]:
     with redis.Redis.from_url(settings.broker_url) as server:
         texts: list[bytes] = server.lrange(queue, 0, -1)
     return [json.loads(text)["headers"]["id"].partition(":")[0] for text in reversed(texts)]
+
+
+@pytest.mark.thorough
+def test_a_connection_that_died_without_a_word_loses_no_message(emptied: Settings) -> None:
+    address = urlsplit(emptied.broker_url)
+    with way_to(address.port or 0) as way:
+        broker = Broker(f"redis://{HOST}:{way.port}{address.path}")
+        assert broker.push(batch(3)) == 3
+        way.silence(answers_calls=True)
+        way.speak(remembers=False)  # the connection that there is stays silent for ever
+        assert broker.push([Queued("p/late", "actor0", "k", NOW)]) == 1
+        assert waiting(emptied, "actor0") == ["p/t0", "p/late"]
+
+
+def test_what_is_sent_in_an_outage_is_tried_once(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first it is not known whether it is one."""
+    broker, tried = Broker(emptied.broker_url), list[int]()
+
+    def fail() -> None:
+        tried.append(1)
+        raise redis.exceptions.TimeoutError("silent")
+
+    for total in (2, 3, 4):
+        with pytest.raises(redis.exceptions.TimeoutError):
+            broker._sent(fail)
+        assert len(tried) == total
+    monkeypatch.setattr(module, "AWAY_FOR", 0.0)
+    with pytest.raises(redis.exceptions.TimeoutError):
+        broker._sent(fail)
+    assert len(tried) == 6, "it may be back"
 
 
 def test_a_batch_is_one_command_per_queue(emptied: Settings) -> None:

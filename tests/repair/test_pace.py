@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from recovery.records import Decision, DecisionState
-from recovery.records.ids import new_process_id, record_id
+from recovery.records.ids import child_task_id, new_process_id, record_id
+from recovery.repair import look_around
 from recovery.repair.pace import Pace
-from recovery.rules import Finding, Repair, Rule
+from recovery.rules import Finding, Repair, Rule, judge_decision
 from recovery.scan import DecisionScanner
 from tests.queues import polled_and_empty
 from tests.rules.surroundings import around
@@ -79,8 +81,8 @@ def test_a_storm_is_spread_and_all_are_requeued_once(world: World, state: Decisi
         world.store,
         *(
             Decision(
-                id=record_id(process_id, f"{actor}{n}"), actor=actor, state=state, pass_key="old", attempts=1,
-                worker=worker, queued_at=past, recovery_time=past,
+                id=record_id(process_id, child_task_id(actor, 0, n)), actor=actor, state=state, pass_key="old",
+                attempts=1, worker=worker, queued_at=past, recovery_time=past,
             )
             for actor in ("slow", "free") for n in range(60)
         ),
@@ -97,3 +99,87 @@ def test_a_storm_is_spread_and_all_are_requeued_once(world: World, state: Decisi
     assert spread[0] >= 0 and spread[-1] < 2.5 and spread[-1] - spread[0] > 0.5, spread
     assert scanner.run_once().looked_at < 40, "none before its time"
     assert world.redis.llen("slow") <= 20 + 20
+
+
+def postponed(found: list[Finding]) -> list[Finding]:
+    """The same, of decisions that the pace has postponed until now."""
+    due = datetime(2026, 1, 1, tzinfo=UTC)
+    paced = (
+        replace(one, decision=one.decision.evolve(recovery_time=due, paced_to=due)) for one in found if one.decision
+    )
+    return list(paced)
+
+
+def test_what_was_postponed_comes_first_and_is_counted_once() -> None:
+    clock = Clock()
+    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 10.0})
+    pace.split(findings("add", 1000), limited)
+    clock.now = 1.0
+    mine, fresh = postponed(findings("add", 12)), findings("add", 30)
+    now, (again, rest) = pace.split([*fresh, *mine], limited)
+    assert now == mine[:10]
+    assert again.ids == [one.record for one in mine[10:]]
+    assert (again.least, again.most) == (0.0, 0.2), "a moment later, and not behind the other 980"
+    assert (rest.least, rest.most) == (98.0, 101.0)
+    clock.now = 2.0
+    assert pace.split(findings("add", 11), limited)[1][0].least == 100.0, "those had been counted"
+
+
+PACED = 200
+
+
+def test_a_storm_is_postponed_once(world: World) -> None:
+    """Whatever else looks at it: that its messages are lost is seen by each scan, its queue is polled again, an
+    operator takes it up, a check finds it."""
+    world.app.actor("slow", requeue_rate=0.1)(lambda: None)
+    past, process_id = world.store.now() - timedelta(days=1), new_process_id()
+    made = [
+        Decision(
+            id=record_id(process_id, child_task_id("slow", 0, n)), actor="slow", state=DecisionState.QUEUED,
+            pass_key="old", queued_at=past, recovery_time=past,
+        )
+        for n in range(PACED)
+    ]  # fmt: skip
+    put(world.store, *made)
+    world.tell()
+    polled_and_empty(world.store, "slow")
+    resources, decisions = world.app.resources, world.store.database["decisions"]
+    assert DecisionScanner(resources, world.app.applier).run_once().looked_at >= PACED
+    before = {one["_id"]: one["recoveryTime"] for one in decisions.find({"pass": "old"})}
+    assert len(before) == PACED - 1
+    assert max(before.values()) - world.store.now() > timedelta(seconds=1900), "ten seconds for each"
+    soon = world.store.now() + timedelta(seconds=30)
+    waiting = {key for key, at in before.items() if at > soon}
+    for _ in range(3):
+        DecisionScanner(resources, world.app.applier).run_once()  # of another worker, too, which knows of no budget
+        world.store.requeues.taken_up("slow")
+        world.store.requeues.advance_lost("slow", world.store.now(), 600)
+    after = {one["_id"]: one["recoveryTime"] for one in decisions.find({"_id": {"$in": list(waiting)}})}
+    assert after == {key: before[key] for key in waiting}
+    found = world.store.decisions.get(max(waiting))
+    assert found is not None and judge_decision(found, look_around(resources, queues=["slow"])) is None
+
+
+def test_what_has_its_turn_waits_no_more_than_a_moment(world: World) -> None:
+    """Where more of it is due at once than the rate allows: it was counted, and is not sent to the end."""
+    world.app.actor("slow", requeue_rate=0.1)(lambda: None)
+    past, process_id = world.store.now() - timedelta(days=1), new_process_id()
+    put(
+        world.store,
+        *(
+            Decision(
+                id=record_id(process_id, child_task_id("slow", 0, n)), actor="slow", state=DecisionState.QUEUED,
+                pass_key="old", queued_at=past, recovery_time=past,
+            )
+            for n in range(PACED)
+        ),
+    )  # fmt: skip
+    world.tell()
+    polled_and_empty(world.store, "slow")
+    scanner, decisions = DecisionScanner(world.app.resources, world.app.applier), world.store.database["decisions"]
+    scanner.run_once()
+    due, keys = world.store.now(), [one["_id"] for one in decisions.find({"pass": "old"}).limit(5)]
+    decisions.update_many({"_id": {"$in": keys}}, {"$set": {"recoveryTime": due, "pacedTo": due}})
+    scanner.run_once()
+    waits = [one["recoveryTime"] - due for one in decisions.find({"_id": {"$in": keys}})]
+    assert max(waits) < timedelta(seconds=60), waits

@@ -57,7 +57,7 @@ def overdue(world: World, state: DecisionState, count: int = 1, **changes: Any) 
     past = world.store.now() - DAY
     made = [
         Decision(
-            id=f"p{n:04}/start", actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
+            id=f"{n:032x}/start", actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
             worker="w#1" if state is DecisionState.WORKING else None,
         ).evolve(**changes)
         for n in range(count)

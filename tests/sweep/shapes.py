@@ -17,6 +17,8 @@ from recovery.records import (
     ErrorInfo,
     Graph,
     Interruption,
+    Order,
+    OrderKind,
     Outcome,
     Process,
     ProcessState,
@@ -48,6 +50,8 @@ class Records:
     decisions: dict[str, Decision]
     listed: dict[str, int] = field(default_factory=dict)
     """{task that is listed as interrupted: its restarts}."""
+    order: Order | None = None
+    """By which it is marked, if it is."""
 
     def change(self, task: str, **changes: Any) -> Records:
         """With one decision changed."""
@@ -61,6 +65,7 @@ class Records:
             schema.TASKS: [to_document(task) for task in self.tasks.values()],
             schema.DECISIONS: [to_document(decision) for decision in self.decisions.values()],
             schema.INTERRUPTIONS: [to_document(one) for one in self._interruptions()],
+            schema.ORDERS: [to_document(self.order)] if self.order else [],
         }
 
     def _interruptions(self) -> Iterator[Interruption]:
@@ -330,8 +335,9 @@ def not_listed_as_a_whole(process_id: str, now: datetime) -> Records:
 
 
 def marker_not_written(process_id: str, now: datetime) -> Records:
-    records = broken(process_id, now)
-    return replace(records, process=records.process.evolve(marker_due=True, recovery_time=now))
+    records, order = broken(process_id, now), Order(id=f"{process_id}/key", kind=OrderKind.MARK, epoch=0, at=now)
+    process = records.process.evolve(marker_due=True, order="key", recovery_time=now)
+    return replace(records, process=process, order=order)
 
 
 Shape = Callable[[str, datetime], Records]

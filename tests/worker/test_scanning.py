@@ -76,7 +76,7 @@ def test_whatever_is_found_by_a_look_all_is_scanned(
     if odd is None:
         monkeypatch.setattr(Due, "look", lambda *_: 1 / 0)
     else:
-        decisions.update_one({"_id": "p0000/start"}, {"$set": {"recoveryTime": odd}})
+        decisions.update_one({"_id": f"{0:032x}/start"}, {"$set": {"recoveryTime": odd}})
     scanning = Scanning(world.app, lifeline)
     scanning.start()
     try:

@@ -61,16 +61,17 @@ def apply(resources: Resources, together: Sequence[Ended], take: Take | None = N
 
 
 def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> bool:
-    """Whether the process is done again since these ended, or aborted: then what they had scheduled, and was made just
-    now, is taken back. Looked at after it was made and before anything is enqueued: whoever begins later finds it."""
+    """Whether the process is done again since these ended, or aborted, or gone: then what they had scheduled, and was
+    made just now, is taken back. Looked at after it was made and before anything is enqueued: whoever begins later
+    finds it."""
     if not any(ended.decision.children for ended in together):
         return False
     first = together[0]
-    epoch = resources.store.processes.epochs([first.process_id]).get(first.process_id)
-    if epoch is None or epoch <= first.decision.epoch:
+    standing = resources.store.processes.standing([first.process_id]).get(first.process_id)
+    if standing is not None and standing.epoch <= first.decision.epoch:
         return False
     for ended in together:
-        resources.store.redos.discard(epoch, ended.decision)
+        resources.store.redos.discard(standing.epoch if standing is not None else None, ended.decision)
     return True
 
 

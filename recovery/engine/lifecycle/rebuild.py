@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from recovery.engine.isolation import tell
 from recovery.engine.lifecycle.complete import finish_process, lacks_tasks
+from recovery.engine.lifecycle.fencing import withdraw_graphs
 from recovery.engine.lifecycle.steps import enqueue
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
@@ -48,6 +49,8 @@ def _rebuild(resources: Resources, process_ids: Sequence[str]) -> list[str]:
     found = store.decisions.of_processes(list(processes))
     graphs = [graph_of(processes[key], decisions, now, first_look=soon) for key, decisions in found]
     made = store.graphs.insert(graphs)
+    away = withdraw_graphs(resources, [graph for graph in graphs if graph.id in made]) if made else set()
+    made, graphs = [key for key in made if key not in away], [graph for graph in graphs if graph.id not in away]
     if not made:
         return []
     # Of graphs that somebody else made as well: whoever comes second finds their tasks enqueued.

@@ -13,6 +13,7 @@ process meanwhile, and cut off anywhere it is found by its deadline (REDO_CUT_OF
 
 from __future__ import annotations
 
+from recovery.engine.lifecycle.fencing import withdraw_graphs
 from recovery.engine.lifecycle.steps import enqueue
 from recovery.engine.resources import Resources
 from recovery.records import mark_of
@@ -50,6 +51,8 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     redos.fail_again(process_id, epoch, failed)
     graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout).evolve(failed={})
     redos.set_graph(graph)
+    if withdraw_graphs(resources, [graph]):
+        return False  # others have carried it out, and it ended and was removed
     ended = redos.end(process_id, epoch)
     store.orders.fulfil([order.id])
     # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.

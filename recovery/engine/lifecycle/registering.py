@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from recovery.engine.lifecycle.fencing import withdraw_unwanted
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError
@@ -40,7 +41,7 @@ def register(resources: Resources, started: Mapping[str, datetime], processes: S
     messages. {process: the database's time at its start, or now}. How many records were missing. Raises StoreError.
 
     The Decisions come last, queued already: they are what can be claimed, and by then there are graphs to apply their
-    results to.
+    results to. Before their messages it is looked whether the processes are still there (`fencing`).
     """
     store = resources.store
     tasks = [_task(process) for process in processes]
@@ -52,6 +53,10 @@ def register(resources: Resources, started: Mapping[str, datetime], processes: S
     ]
     timeouts = store.preferences.task_timeouts()
     queued = store.decisions.insert_queued(decisions, new_pass(), resources.settings.message_timeout, timeouts)
+    if queued:
+        new = {one.id for one in queued}
+        unwanted = withdraw_unwanted(resources, {one.id: one.epoch for one in decisions if one.id in new})
+        queued = [one for one in queued if one.id not in unwanted]
     push(resources, queued)
     return made + len(queued)
 

@@ -6,6 +6,9 @@
                or order its operation, of which there is one for each slot
     settle     what came of it, saved by compare-and-set
 
+Whoever stands still before the start, while others start this occurrence, and it ends and is removed, starts another
+one: nothing of that is run, since the schedule does not know it (`fencing`).
+
 Cut off after any of them, the schedule's deadline is past, and the next look goes on from what stands there.
 
 Metrics: recovery_schedule_slots, by process type and outcome.
@@ -29,7 +32,7 @@ from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreEr
 from recovery.records import Process, ProcessState, marker_name
 from recovery.records.operation import UNDER_WAY
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
-from recovery.schedule import Decided, Instance, decide, enabled, settle
+from recovery.schedule import Decided, Instance, decide, enabled, instance_id, moment_text, settle
 from recovery.schedule.across import is_set
 from recovery.schedule.judge import with_deadline
 from recovery.schedule.states import with_word
@@ -154,16 +157,6 @@ def under_way(resources: Resources, schedule: Schedule) -> int | None:
     return last.id if last is not None and last.state in UNDER_WAY else None
 
 
-def instance_id(schedule: Schedule, starting: Starting) -> str:
-    """The custom id of a slot's process, or of its operation: whoever starts it again gets the same one."""
-    return f"{schedule.id}@{'trigger ' if starting.triggered else ''}{moment_text(starting.slot)}"
-
-
-def moment_text(moment: datetime) -> str:
-    """A moment in UTC, to the second, or to the millisecond where it has some."""
-    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
-
-
 def _start(resources: Resources, schedule: Schedule, starting: Starting) -> SlotResult:
     stored = resources.store.process_types.get(schedule.type)
     slot, triggered = starting.slot, starting.triggered
@@ -185,6 +178,7 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
             any_arguments=True,  # an operator may have changed them since it was started
             key=keyed.key,
             markers=kind.markers,
+            scheduled_by=schedule.id,
             retried_by_schedule=is_set(plan),
         )
     except StoreError:

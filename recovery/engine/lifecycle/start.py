@@ -56,6 +56,7 @@ def start(  # noqa: PLR0913
     context: str | None = None,
     key: str | None = None,
     markers: bool = False,
+    scheduled_by: str | None = None,
     retried_by_schedule: bool | None = None,
     labels: tuple[str, ...] = (),
     if_exists: IfExists | None = None,
@@ -66,10 +67,10 @@ def start(  # noqa: PLR0913
 
     With a custom id that a process of this type has already, that one, unless it is replaced as `if_exists` says
     (`custom_ids`; by default it never is). Raises CustomIdTaken where that one was started with other arguments, unless
-    they may be `any_arguments`; and StartRefused
-    where the type is disabled or, if it has `markers`, there is one of it and this `key`. Of one that is
-    `retried_by_schedule` its own end leaves a marker only if no next instance could do better. It is registered before
-    this returns, or by `beside`.
+    they may be `any_arguments`; and StartRefused where the type is disabled or, if it has `markers`, there is one of it
+    and this `key`. One that is `scheduled_by` a schedule is run if that knows it. Of one that is `retried_by_schedule`
+    its own end leaves a marker only if no next instance could do better. It is registered before this returns, or by
+    `beside`.
     """
     with tracing.starting(process_type) as span:
         wanted = Process(
@@ -82,6 +83,7 @@ def start(  # noqa: PLR0913
             context=context,
             key=key,
             labels=labels,
+            scheduled_by=scheduled_by,
             retried_by_schedule=retried_by_schedule or None,
             trace=span.carried,
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from recovery.engine.lifecycle.slots import instance_id
 from recovery.engine.operations.auditing import audited, origin
 from recovery.engine.resources import Resources
 from recovery.records import Operation
 from recovery.records.schedule import Schedule, SlotOutcome, SlotResult, Starting
+from recovery.schedule import instance_id
 
 FIRST_LOOK = 5.0
 """Seconds until it is looked at by whoever looks after operations, if nobody does before."""

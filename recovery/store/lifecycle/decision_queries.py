@@ -31,7 +31,7 @@ from recovery.store.reading import Read, read, readable
 _BRIEF = dict.fromkeys(
     (
         *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "inBatch", "eta"),
-        *("enqueuedAt", "queuedAt", "recoveryTime"),
+        *("enqueuedAt", "queuedAt", "recoveryTime", "pacedTo", "epoch", "fresh"),
         "trace",  # of no rule: whoever requeues it tells of it there
     ),
     True,

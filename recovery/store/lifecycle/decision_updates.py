@@ -21,6 +21,7 @@ def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
         "worker": literal(worker),
         "claimedAt": "$$NOW",
         "attempts": plus_one("attempts"),
+        "fresh": "$$REMOVE",
         "recoveryTime": work_deadline(timeout, limit),
     }
 

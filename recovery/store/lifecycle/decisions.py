@@ -88,6 +88,7 @@ class Decisions(DecisionQueries):
                 | {
                     "state": QUEUED,
                     "pass": pass_key,
+                    "fresh": True,
                     "enqueuedAt": one.queued_at,
                     "recoveryTime": one.queued_at + timedelta(seconds=first_look),
                 }
@@ -95,6 +96,11 @@ class Decisions(DecisionQueries):
             queued.append(Queued(one.id, one.actor, pass_key, one.queued_at))
         there = set(there_already(self._current, documents))
         return [one for one in queued if one.id not in there]
+
+    def withdraw(self, decision_id: str, epoch: int) -> bool:
+        """Remove the decision of a start that nobody claimed; False: it is none of those, by now, and is left."""
+        made = {"_id": decision_id, "epoch": epoch, "state": QUEUED, "fresh": True}
+        return self._current.delete_one(made).deleted_count == 1
 
     def claim(
         self, actor: str, decision_id: str, pass_key: str, worker: str, timeout: float, limit: TaskLimit | None = None

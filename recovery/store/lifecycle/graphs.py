@@ -66,6 +66,11 @@ class Graphs(GraphRecovery):
         there = there_already(self._current, [to_document(graph) for graph in graphs])
         return [graph.id for graph in graphs if graph.id not in there]
 
+    def withdraw(self, process_id: str, epoch: int) -> bool:
+        """Remove a graph to which nothing was applied since it was made."""
+        made: Document = {"_id": process_id, "epoch": epoch, "version": 0}
+        return self._current.delete_one(made).deleted_count == 1
+
     def get(self, process_id: str) -> Graph | None:
         """The graph of this process."""
         found = self._current.find_one({"_id": process_id})

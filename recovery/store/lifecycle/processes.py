@@ -50,6 +50,14 @@ class MarkerDue(NamedTuple):
     within: float
 
 
+class Standing(NamedTuple):
+    """A process that is there."""
+
+    epoch: int
+    scheduled_by: str | None
+    custom_id: str | None
+
+
 @translated
 class Processes:
     """The collection `processes`."""
@@ -209,6 +217,20 @@ class Processes:
         """{process: its epoch as it is now}, of those of these that have one."""
         found = {one["_id"]: one.get("epoch") for one in find_keys(self._current, process_ids, {"epoch": True})}
         return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
+
+    def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
+        """Those of these that are there and are not being removed, as they are now."""
+        fields = dict.fromkeys(("epoch", "removing", "scheduledBy", "customId"), True)
+        return {
+            one["_id"]: Standing(one["epoch"], one.get("scheduledBy"), one.get("customId"))
+            for one in find_keys(self._current, process_ids, fields)
+            if type(one.get("epoch")) is int and not one.get("removing")
+        }
+
+    def withdraw(self, process_id: str, epoch: int) -> bool:
+        """Remove an occurrence that is none: its schedule had it started before. Nobody was told of it."""
+        guard = {"_id": process_id, "epoch": epoch, "state": RUNNING, "scheduledBy": {"$exists": True}}
+        return self._committed.delete_one(guard).deleted_count == 1
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""

@@ -56,6 +56,9 @@ _LOST_AGAIN: Document = {
     ]
 }
 
+_NOT_PACED: Expression = {"$ne": ["$pacedTo", "$recoveryTime"]}
+"""The deadline is none that the pace has set."""
+
 _DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""
 
@@ -164,10 +167,15 @@ class Requeues:
         return update_each(self._current, ids, {"state": QUEUED, **OVERDUE}, stages).count
 
     def postpone(self, ids: Sequence[str], least: float, most: float) -> int:
-        """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds."""
+        """Whatever its state, deadline past, and too many at once: look again after `least` to `most` seconds. The
+        deadline is marked as the pace's, so that nothing else sets an earlier one."""
         spread = {"$multiply": [{"$rand": {}}, round((most - least) * 1000)]}
         later = {"$add": ["$$NOW", round(least * 1000), spread]}
-        return update_each(self._current, ids, OVERDUE, [{"$set": {"recoveryTime": self._in_time(later)}}]).count
+        stages: list[Document] = [
+            {"$set": {"recoveryTime": self._in_time(later)}},
+            {"$set": {"pacedTo": "$recoveryTime"}},
+        ]
+        return update_each(self._current, ids, OVERDUE, stages).count
 
     def postpone_damaged(self, decision_id: str) -> int:
         """One that can't be read: look again later. It need not be valid: the validators would refuse any update."""
@@ -228,17 +236,21 @@ class Requeues:
         """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
         their messages soon, after a message timeout or a part of it. They may have been lost long ago, and nobody was
         in a hurry to tell. Index `pending`."""
-        return self._sooner({"actor": actor, "state": QUEUED}, after(soon * self._message_timeout), "pending")
+        soon_from_now = after(soon * self._message_timeout)
+        return self._sooner({"actor": actor, "state": QUEUED}, soon_from_now, "pending", paced=False)
 
     def advance_lost(self, actor: str, until: datetime, patience: float) -> int:
         """queued tasks of an actor that were queued up to then, whose messages are lost: overdue now, if they are not
-        looked at within so many seconds. Index `pending`."""
-        not_soon = {"$expr": {"$gt": ["$recoveryTime", after(patience)]}}
+        looked at within so many seconds, nor have their turn by the pace. Index `pending`."""
+        not_soon = {"$expr": {"$and": [{"$gt": ["$recoveryTime", after(patience)]}, _NOT_PACED]}}
         guard: Document = {"actor": actor, "state": QUEUED, "queuedAt": {"$lte": until}, **not_soon}
         return self._current.update_many(guard, [{"$set": {"recoveryTime": "$$NOW"}}], hint="pending").modified_count
 
-    def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline") -> int:
-        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", deadline]}}
+    def _sooner(self, guard: Document, deadline: Expression, index: str = "deadline", *, paced: bool = True) -> int:
+        is_later: Expression = {"$gt": ["$recoveryTime", deadline]}
+        if not paced:
+            is_later = {"$and": [is_later, _NOT_PACED]}
+        later = {"recoveryTime": {"$exists": True}, "$expr": is_later}
         stages = [{"$set": {"recoveryTime": deadline}}]
         return self._current.update_many({**guard, **later}, stages, hint=index).modified_count
 

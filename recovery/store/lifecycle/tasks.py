@@ -31,6 +31,10 @@ class Tasks:
         """Save tasks; those that are there already are left as they are. How many were not."""
         return insert_missing(self._current, [to_document(task) for task in tasks])
 
+    def withdraw(self, task_id: str, epoch: int) -> bool:
+        """Remove the record of a start task that was made for a process that is gone."""
+        return self._current.delete_one({"_id": task_id, "epoch": epoch}).deleted_count == 1
+
     def get(self, task_id: str) -> Task | None:
         """The task of this id, `P/T`, as a whole: up to 16 MB."""
         found = self._current.find_one({"_id": task_id})

@@ -133,14 +133,16 @@ class Redos:
             for ids in _pages(process_id, tasks)
         )
 
-    def discard(self, epoch: int, ended: Decision) -> None:
+    def discard(self, epoch: int | None, ended: Decision) -> None:
         """Take back the tasks that a decision had scheduled and that were just made, since its process is in this epoch
-        and it ended in one before. Looks for what is there now: of what was written a moment ago the majority knows
-        nothing yet.
+        and it ended in one before; None: its process is gone. Looks for what is there now: of what was written a moment
+        ago the majority knows nothing yet.
 
         What a kept one had scheduled is made again, or it is under way and left alone. Else none of them is part of
         this epoch, whichever it was taken to meanwhile.
         """
+        if epoch is None:
+            epoch = ended.epoch + 1
         held = {"_id": ended.id, "outcome.pass": ended.outcome.pass_key if ended.outcome is not None else None}
         is_kept = self._current.find_one(held, {"_id": True}) is not None
         of_before: Document = {"$lt": epoch} if is_kept else {"$lte": epoch}

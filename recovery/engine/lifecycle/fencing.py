@@ -1,0 +1,78 @@
+"""Creation is fenced, as removal is: new records of a process can't be claimed until their creator has seen that the
+process is there, and in the same epoch; otherwise he removes them.
+
+Whoever makes them may have stood still (its machine was suspended, say) since the process was saved or the task ended.
+Others went on meanwhile: the process ended, its result was told, it was removed.
+
+    start    Task, Graph, Decision: queued, and fresh → is the process there? → message
+    graph    made anew from the decisions → is the process there? → what is ready is enqueued
+    apply    children: Task, Decision: waiting → is the process there? → enqueued, by its graph
+
+The look comes after the records were made, so a removal either sees them or is seen. Both are of the primary, and by
+its own word: what is made on one that is none any more is gone with it. Cut off before the look, a fresh decision has
+no message; who finds that looks first (MESSAGE_LOST). What waits is enqueued by the graph alone, which is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from recovery.engine.resources import Resources
+from recovery.records import Graph
+from recovery.records.ids import split_record_id
+from recovery.schedule import knows
+from recovery.store import Standing
+
+log = logging.getLogger(__name__)
+
+
+def gone(resources: Resources, epochs: Mapping[str, int]) -> set[str]:
+    """Those of {process: the epoch that its records were made for} that are not there any more, or are just being
+    removed, or are of another epoch by now."""
+    standing = resources.store.processes.standing(epochs)
+    return {key for key, epoch in epochs.items() if key not in standing or standing[key].epoch != epoch}
+
+
+def withdraw_graphs(resources: Resources, graphs: Iterable[Graph]) -> set[str]:
+    """Remove those of these graphs, which were just made anew, whose processes are gone, as far as they are as they
+    were made. Which those processes are."""
+    made = {graph.id: graph.epoch for graph in graphs}
+    away = gone(resources, made)
+    for key in away:
+        resources.store.graphs.withdraw(key, made[key])
+    return away
+
+
+def withdraw_unwanted(resources: Resources, starts: Mapping[str, int]) -> set[str]:
+    """Remove what was just made for {start task's decision: the epoch that it was made for}, as far as it is as it was
+    made, of processes that nobody is to run: they are gone, or occurrences that their schedules do not know. Which
+    those decisions are."""
+    epochs = {split_record_id(key)[0]: epoch for key, epoch in starts.items()}
+    standing = resources.store.processes.standing(epochs)
+    known = {key for key in standing if standing[key].epoch == epochs[key]} - _unknown(resources, standing)
+    unwanted = {key for key in starts if split_record_id(key)[0] not in known}
+    for key in unwanted:
+        _withdraw(resources, key, starts[key])
+        log.warning("%s is not run: its process is gone, or was started before by somebody else", key)
+    return unwanted
+
+
+def _unknown(resources: Resources, standing: Mapping[str, Standing]) -> set[str]:
+    """Those of these that are scheduled, and that their schedules do not know. A schedule that was removed knows
+    nothing of what it started."""
+    names = {one.scheduled_by for one in standing.values() if one.scheduled_by is not None}
+    schedules = {name: schedule for name in names if (schedule := resources.store.schedules.get(name)) is not None}
+    return {
+        key
+        for key, one in standing.items()
+        if one.scheduled_by in schedules and not knows(schedules[one.scheduled_by], key, one.custom_id)
+    }
+
+
+def _withdraw(resources: Resources, start: str, epoch: int) -> None:
+    store, process_id = resources.store, split_record_id(start)[0]
+    if store.decisions.withdraw(start, epoch):
+        store.graphs.withdraw(process_id, epoch)
+        store.tasks.withdraw(start, epoch)
+        store.processes.withdraw(process_id, epoch)  # only an occurrence
