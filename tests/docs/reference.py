@@ -64,7 +64,7 @@ REASONS = {
     "heartbeat_interval": "With the timeout below a dead machine is known in 4 to 8 s. One small write per worker "
     "and beat.",
     "heartbeat_timeout": "Three missed beats: a worker that its machine holds up for a few seconds is not taken for "
-    "dead. A heartbeat has two tries, of a quarter of this each, so one that fails altogether leaves time for the next.",
+    "dead. A heartbeat has two tries, of a quarter of this each, so one that fails leaves time for the next.",
     "scan_interval": "Adds at most this to every recovery by deadline. A scan that finds nothing costs a few index "
     "look-ups.",
     "scan_batch": "One update and one read per so many records. Larger batches gain little and hold more in memory.",

@@ -99,7 +99,7 @@ def evaluate(of: Node, inputs: list[Any], made_of: set[str], versions: Counter[s
         values.append(evaluate(child, [value for value, _ in deps], set().union(*(by for _, by in deps)), versions))
     if of["gives"]:
         given_ = [values[place] for place in of["gives"]]
-        return [value for value, _ in given_], {of["name"]}.union(*(by for _, by in given_))
+        return [value for value, _ in given_], {of["name"]}.union(made_of, *(by for _, by in given_))
     return f"{of['name']}{versions[of['name']]}({','.join(map(shown, inputs))})", {of["name"]} | made_of
 
 

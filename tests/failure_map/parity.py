@@ -39,7 +39,7 @@ Found = frozenset[tuple[str, str, str]]
 """(process, rule, record) of each finding."""
 Documents = dict[str, list[dict[str, Any]]]
 """{collection: documents}."""
-COLLECTIONS = (*schema.OF_PROCESSES, schema.INTERRUPTIONS, schema.WORKERS)
+COLLECTIONS = (*schema.OF_PROCESSES, schema.INTERRUPTIONS, schema.ORDERS, schema.WORKERS)
 HEALTHY = 2
 """Of each kind."""
 OWN_QUEUES = {"no_actors": None, "actors_lag": timedelta(hours=2), "message_lost": None}

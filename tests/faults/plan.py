@@ -76,9 +76,9 @@ class Plan:
         chance = random.Random(seed)
         return cls(*(Fault(chance.choice(kinds), chance.randrange(places)) for _ in range(chance.randint(1, most))))
 
-    def add(self, kind: Kind, step: str) -> None:
-        """Let this happen to the next step of this name."""
-        self.faults = (*self.faults, Fault(kind, self._counts[step], step))
+    def add(self, kind: Kind, step: str, times: int = 1) -> None:
+        """Let this happen to the next steps of this name."""
+        self.faults += tuple(Fault(kind, self._counts[step] + place, step) for place in range(times))
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(map(repr, self.faults))})"

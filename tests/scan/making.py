@@ -22,6 +22,16 @@ def made_at(digit: str, task: str = "start") -> str:
     return f"{'0' * STEP_DIGIT}{digit}{'0' * (31 - STEP_DIGIT)}/{task}"
 
 
+def process_of(number: int) -> str:
+    """The id of the process of the decision that `overdue` makes as its nth, from 0."""
+    return f"{number:032x}"
+
+
+def start_of(number: int) -> str:
+    """That decision's id."""
+    return f"{process_of(number)}/start"
+
+
 def step_of(process_id: str) -> str:
     """The hexadecimal digit of the id by which scanners share."""
     return process_id[STEP_DIGIT]
@@ -57,7 +67,7 @@ def overdue(world: World, state: DecisionState, count: int = 1, **changes: Any) 
     past = world.store.now() - DAY
     made = [
         Decision(
-            id=f"{n:032x}/start", actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
+            id=start_of(n), actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
             worker="w#1" if state is DecisionState.WORKING else None,
         ).evolve(**changes)
         for n in range(count)

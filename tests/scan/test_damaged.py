@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from recovery.records import Decision, DecisionState
+from recovery.records.ids import child_task_id, record_id
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.seldom import Seldom
@@ -82,8 +83,9 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
     world.app.actor("add")(lambda: None)
     world.tell()
     database, past = world.store.database, world.store.now() - timedelta(days=1)
-    sound = [f"p/{n:03}" for n in range(50)]
-    refused, like_others, large = "p/000-refused", "p/010-like-others", "p/020-large"
+    keys = sorted(record_id("0" * 32, child_task_id("start", 0, n)) for n in range(53))
+    refused, like_others, large = keys[0], keys[11], keys[22]  # an update of many takes them in this order
+    sound = [key for key in keys if key not in (refused, like_others, large)]
     for key in (*sound, refused, like_others, large):
         queued = {"state": DecisionState.QUEUED, "pass_key": "a", "queued_at": past, "recovery_time": past}
         put(world.store, Decision(id=key, actor="add", losses=9 if key == refused else None, **queued))

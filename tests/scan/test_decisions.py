@@ -21,7 +21,7 @@ from recovery.settings import Settings
 from recovery.store import Finished
 from tests.faults import Died
 from tests.queues import polled_and_empty
-from tests.scan.making import DAY, SCANNERS, after_find, overdue, register, scanner
+from tests.scan.making import DAY, SCANNERS, after_find, overdue, process_of, register, scanner, start_of
 from tests.store.writing import contents, is_close, put
 from tests.waiting import wait_until
 from tests.world import World, arguments
@@ -34,7 +34,7 @@ def add(world: World) -> Any:
     return world.app.process("add")(lambda: "added")
 
 
-def get(world: World, key: str = "p0000/start") -> Decision:
+def get(world: World, key: str = start_of(0)) -> Decision:
     found = world.store.decisions.get(key)
     assert found is not None
     return found
@@ -128,11 +128,11 @@ def test_ten_at_once_requeue_each_once(emptied: Settings) -> None:
 def test_a_heartbeat_between_look_and_write_wins(world: World) -> None:
     overdue(world, WORKING, 2)
     one = scanner(world, "decisions")
-    after_find(one, lambda: world.store.decisions.extend("p0000/start", "old", 60))
+    after_find(one, lambda: world.store.decisions.extend(start_of(0), "old", 60))
     assert one.run_once().repaired == {Rule.WORK_TIMEOUT: 1}
     alive = get(world)
     assert (alive.state, alive.pass_key, alive.timeouts) == (WORKING, "old", 0)
-    assert [key for key, _ in messages(world)] == ["p0001/start"]
+    assert [key for key, _ in messages(world)] == [start_of(1)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_work_timeouts": 1}, {"restart_after_work_timeout": False}])
@@ -154,7 +154,7 @@ def test_a_result_between_look_and_write_wins(world: World, settings: dict[str, 
     assert finished.outcome is not None
     assert finished.outcome.value == '"first"'
     assert messages(world) == []
-    assert world.process("p0000").state is ProcessState.RUNNING
+    assert world.process(process_of(0)).state is ProcessState.RUNNING
 
 
 def test_a_claim_between_look_and_write_wins(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_claim_between_look_and_write_wins(world: World) -> None:
     overdue(world, QUEUED)
     world.store.queues.polled({"add": world.store.now()})
     one = scanner(world, "decisions")
-    after_find(one, lambda: world.store.decisions.claim("add", "p0000/start", "old", "w#1", 60))
+    after_find(one, lambda: world.store.decisions.claim("add", start_of(0), "old", "w#1", 60))
     assert one.run_once().repaired == {}
     assert (get(world).state, get(world).pass_key) == (WORKING, "old")
 
@@ -185,7 +185,7 @@ def test_an_attempt_too_many_breaks_the_process(
     world.app.process("add", **settings)(lambda: "added")
     overdue(world, WORKING, timeouts=timeouts)
     assert scanner(world, "decisions").run_once().repaired == {Rule.WORK_TIMEOUT: 1}
-    process = world.process("p0000")
+    process = world.process(process_of(0))
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
     assert (process.error.kind, process.error.message, process.error.actor) == ("WorkTimeout", told, "add")
@@ -233,7 +233,7 @@ def test_a_push_that_failed_is_a_lost_message(world: World, monkeypatch: pytest.
     wait_until(found, 10, "the lost messages")
     again = get(world)
     assert again.pass_key != lost.pass_key
-    assert ["p0000/start", again.pass_key] in messages(world)
+    assert [start_of(0), again.pass_key] in messages(world)
     assert (again.timeouts, len(messages(world))) == (1, 2)
 
 
@@ -303,9 +303,7 @@ def test_what_a_worker_has_just_taken_is_not_lost(world: World, monkeypatch: pyt
 
 def test_while_a_queue_lags_nothing_is_pushed_again(world: World) -> None:
     overdue(world, QUEUED, 5)
-    world.app.resources.broker.push(
-        world.store.requeues.requeue_message_lost(["p0000/start"], world.store.now(), "new")
-    )
+    world.app.resources.broker.push(world.store.requeues.requeue_message_lost([start_of(0)], world.store.now(), "new"))
     past = world.store.now() - DAY
     world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": past, "queuedAt": past}})
     world.store.queues.polled({"add": None})
@@ -337,14 +335,14 @@ def test_queued_without_a_time_is_pushed_again(world: World) -> None:
 def test_finished_and_not_applied(world: World) -> None:
     overdue(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"', finished_at=world.store.now() - DAY))
     assert scanner(world, "decisions").run_once().repaired == {Rule.DECISION_NOT_APPLIED: 1}
-    assert world.process("p0000").result == '"added"'
+    assert world.process(process_of(0)).result == '"added"'
     assert get(world).recovery_time is None
 
 
 def test_applied_and_only_the_word_is_missing(world: World) -> None:
     """Nothing was wrong: looked at, not repaired, and at rest."""
     (decision,) = overdue(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"'))
-    world.store.graphs.apply("p0000", 0, [Finished("start", {}, ())])
+    world.store.graphs.apply(process_of(0), 0, [Finished("start", {}, ())])
     result = scanner(world, "decisions").run_once()
     assert (result.looked_at, result.repaired) == (1, {})
     assert get(world, decision.id).recovery_time is None

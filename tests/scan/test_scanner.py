@@ -17,7 +17,7 @@ from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.store.views.overview import time_limit
 from tests.queues import polled_and_empty
-from tests.scan.making import DAY, SCANNERS, overdue, scanner
+from tests.scan.making import DAY, SCANNERS, overdue, process_of, scanner, start_of
 from tests.store.writing import put
 from tests.world import World
 
@@ -139,13 +139,13 @@ def test_whoever_fills_an_empty_queue_has_told_that_it_was_empty(world: World, n
     overdue(world, DecisionState.QUEUED, 2)
     past = world.store.now() - DAY
     for collection in ("graphs", "processes"):
-        world.store.database[collection].update_one({"_id": "p0000"}, {"$set": {"recoveryTime": past}})
+        world.store.database[collection].update_one({"_id": process_of(0)}, {"$set": {"recoveryTime": past}})
     # It lost its message too often to be looked at before its deadline.
     later = {"recoveryTime": past + DAY * 1.0001, "losses": 9}
-    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": later})
+    world.store.database["decisions"].update_one({"_id": start_of(1)}, {"$set": later})
     polled_and_empty(world.store, "add")
     assert scanner(world, name).run_once().repaired == {Rule.MESSAGE_LOST: 1}
-    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"recoveryTime": past}})
+    world.store.database["decisions"].update_one({"_id": start_of(1)}, {"$set": {"recoveryTime": past}})
     assert world.redis.llen("add") == 1
     assert scanner(world, "decisions").run_once().repaired == {Rule.MESSAGE_LOST: 1}
 

@@ -8,7 +8,7 @@ from recovery.records import DecisionState, Outcome, ProcessState, Worker
 from recovery.repair import Repairer
 from recovery.rules import Rule
 from recovery.scan import WorkerScanner, rescue
-from tests.scan.making import DAY, overdue, scanner
+from tests.scan.making import DAY, overdue, process_of, scanner, start_of
 from tests.world import World
 
 WORKING, FINISHED = DecisionState.WORKING, DecisionState.FINISHED
@@ -57,7 +57,7 @@ def test_what_it_finished_is_applied(world: World) -> None:
     claimed(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"'))
     worker(world, "w", silent=True)
     assert scanner(world, "workers").run_once().repaired == {Rule.DECISION_NOT_APPLIED: 1}
-    assert world.process("p0000").result == '"added"'
+    assert world.process(process_of(0)).result == '"added"'
     assert world.store.workers.all() == []
 
 
@@ -86,7 +86,7 @@ def test_a_poison_task_ends_after_so_many_workers(world: World) -> None:
     claimed(world, timeouts=9)
     worker(world, "w", silent=True)
     assert scanner(world, "workers").run_once().repaired == {Rule.WORKER_LOST: 1}
-    process = world.process("p0000")
+    process = world.process(process_of(0))
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
     assert process.error.message == "add lost 10 attempts (max_work_timeouts)", "and nothing is known of the last one"
@@ -113,16 +113,16 @@ def test_how_the_last_attempts_process_ended_is_told(world: World, attempt: int,
     world.store.database["decisions"].update_one({}, {"$set": {"lostAttempt.attempt": attempt}})
     worker(world, "w", silent=True)
     assert scanner(world, "workers").run_once().repaired == {Rule.WORKER_LOST: 1}
-    error = world.process("p0000").error
+    error = world.process(process_of(0)).error
     assert error is not None and error.message == told
 
 
 def test_how_it_ended_is_noted_of_what_it_works_on_and_nothing_else(world: World) -> None:
     claimed(world, count=4, attempts=2)
     decisions = world.store.database["decisions"]
-    decisions.update_one({"_id": "p0001/start"}, {"$set": {"worker": "w#77"}})
-    decisions.update_one({"_id": "p0002/start"}, {"$set": {"state": "finished"}})
-    decisions.update_one({"_id": "p0003/start"}, {"$set": {"worker": "w#7#5"}})
+    decisions.update_one({"_id": start_of(1)}, {"$set": {"worker": "w#77"}})
+    decisions.update_one({"_id": start_of(2)}, {"$set": {"state": "finished"}})
+    decisions.update_one({"_id": start_of(3)}, {"$set": {"worker": "w#7#5"}})
     world.store.decisions.note_lost("w#7", "$odd")
     noted = {"lostAttempt": {"attempt": 2, "how": "$odd"}}
     assert [found.get("lostAttempt") for found in decisions.find().sort("_id", 1)] == [
@@ -133,7 +133,7 @@ def test_how_it_ended_is_noted_of_what_it_works_on_and_nothing_else(world: World
 def test_one_process_of_a_worker(world: World) -> None:
     """A pool child that died: its parent rescues what it held, and no more."""
     claimed(world, count=3)
-    world.store.database["decisions"].update_one({"_id": "p0001/start"}, {"$set": {"worker": "w#77"}})
+    world.store.database["decisions"].update_one({"_id": start_of(1)}, {"$set": {"worker": "w#77"}})
     repairer = Repairer(world.app.resources, world.app.applier)
     assert rescue(world.app.resources, repairer, ["w#7"]) == {Rule.WORKER_LOST: 2}
     assert states(world) == ["queued", "queued", "working"]

@@ -273,17 +273,24 @@ def test_a_worker_applies_what_it_put_off_while_a_scanner_repairs_that(cluster: 
     assert decision(cluster, HOLDER_ONLY)["attempts"] == 1
 
 
-@pytest.mark.parametrize("kind", [Kind.BEFORE, Kind.AFTER])
-def test_the_requeue_is_written_and_its_push_fails(cluster: Cluster, kind: Kind) -> None:
-    """The message is not there, or the reply was lost: the decision's deadline stands, and it runs once more only."""
+@pytest.mark.parametrize(
+    ("kind", "times", "sent"),
+    [
+        pytest.param(Kind.BEFORE, 1, 1, id="once: it is sent again"),
+        pytest.param(Kind.AFTER, 1, 2, id="once, the reply was lost: it is sent twice"),
+        pytest.param(Kind.BEFORE, 2, 0, id="twice"),
+    ],
+)
+def test_the_requeue_is_written_and_its_push_fails(cluster: Cluster, kind: Kind, times: int, sent: int) -> None:
+    """Where the message is not there the decision's deadline stands; and it runs once more only."""
     program = start(cluster, node())
     working(cluster, "before Actor.body").die()
     cluster.passing.pass_by(WORK + 1)
     scanner = begun(lambda: scan(cluster), "after Requeues.timed_out")
-    scanner.plan.add(kind, "Pipeline.execute")
+    scanner.plan.add(kind, "Pipeline.execute", times)
     assert scanner.finish().repaired == {Rule.WORK_TIMEOUT: 1}
-    assert (decision(cluster)["state"], messages(cluster)) == ("queued", int(kind is Kind.AFTER))
-    if kind is Kind.BEFORE:
+    assert (decision(cluster)["state"], messages(cluster)) == ("queued", sent)
+    if not sent:
         found = []
         for _ in range(2):  # that its queue is empty is believed by the second look
             cluster.passing.pass_by(MESSAGE + 1)

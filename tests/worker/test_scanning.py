@@ -20,7 +20,7 @@ from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.scanning import Scanning
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
-from tests.scan.making import overdue
+from tests.scan.making import overdue, start_of
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -76,7 +76,7 @@ def test_whatever_is_found_by_a_look_all_is_scanned(
     if odd is None:
         monkeypatch.setattr(Due, "look", lambda *_: 1 / 0)
     else:
-        decisions.update_one({"_id": f"{0:032x}/start"}, {"$set": {"recoveryTime": odd}})
+        decisions.update_one({"_id": start_of(0)}, {"$set": {"recoveryTime": odd}})
     scanning = Scanning(world.app, lifeline)
     scanning.start()
     try:
