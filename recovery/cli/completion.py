@@ -1,12 +1,20 @@
 """What a shell offers for an id, an actor or a process type: what there is in the database, if it answers at once.
 
 Silent where it does not, and where a setting is wrong: a shell that completes is no place for an error.
+
+Anybody who starts a process chooses texts in the database, and a shell runs what it is offered: bash inserts it without
+quotes, and zsh evaluates it while it completes. So every completed value goes through `_offer`, which leaves out all
+values that hold a character with a meaning to a shell.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
+
+from recovery.cli.bash_words import ASKED
 
 if TYPE_CHECKING:
     from recovery.store import Store
@@ -18,56 +26,65 @@ MAX_OFFERED = 50
 MAX_VALUES = 1000
 """Of what is broken: so many kinds of errors are looked at."""
 
+_OFFERED = re.compile(r"[A-Za-z0-9._:@/+=][A-Za-z0-9._:@/+=-]*")
+"""A value that means nothing to a shell, and that no command takes for an option."""
+_REPEATED = re.compile(r"[A-Za-z0-9._:@/+= ()<>-]*")
+"""The earlier terms of a search, as the user typed them in quotes. The shell gets them again with the value."""
+_REPEATED_LITERALLY = re.compile(r"""[A-Za-z0-9._:@/+= ()<>"\\-]*""")
+"""The same in shells that do not evaluate them."""
+_LITERAL_SHELLS = ("complete_bash", "complete_fish")
+
 
 def complete_actor(incomplete: str) -> list[str]:
     """Actors that a worker told of."""
-    return _ask(lambda store: store.actors.stored(), incomplete)
+    return _offer(_ask(lambda store: store.actors.stored(), incomplete))
 
 
 def complete_type(incomplete: str) -> list[str]:
     """Process types that a worker told of."""
-    return _ask(lambda store: store.process_types.stored(), incomplete)
+    return _offer(_ask(lambda store: store.process_types.stored(), incomplete))
 
 
 def complete_schedule(incomplete: str) -> list[str]:
     """Schedules that there are."""
-    return _ask(lambda store: store.schedules.all(), incomplete)
+    return _offer(_ask(lambda store: store.schedules.all(), incomplete))
 
 
 def complete_marker(incomplete: str) -> list[str]:
     """Markers that are there."""
-    return _ask(lambda store: [marker.id for marker in store.markers.all()], incomplete)
+    return _offer(_ask(lambda store: [marker.id for marker in store.markers.all()], incomplete))
 
 
 def complete_operation(incomplete: str) -> list[str]:
     """Numbers of the last operations."""
-    return _ask(lambda store: [str(one.id) for one in store.operations.newest(MAX_OFFERED)], incomplete)
+    return _offer(_ask(lambda store: [str(one.id) for one in store.operations.newest(MAX_OFFERED)], incomplete))
 
 
 def complete_kind(incomplete: str) -> list[str]:
     """Kinds of operations."""
     from recovery.records import OperationKind
 
-    return [kind.value for kind in OperationKind if kind.value.startswith(incomplete)]
+    return _offer(kind.value for kind in OperationKind if kind.value.startswith(incomplete))
 
 
 def complete_state(incomplete: str) -> list[str]:
     """States of processes."""
     from recovery.records import ProcessState
 
-    return [state.value for state in ProcessState if state.value.startswith(incomplete)]
+    return _offer(state.value for state in ProcessState if state.value.startswith(incomplete))
 
 
 def complete_saved(incomplete: str) -> list[str]:
     """Names of saved searches."""
-    return _ask(lambda store: store.saved_searches.all(), incomplete)
+    return _offer(_ask(lambda store: store.saved_searches.all(), incomplete))
 
 
 def complete_search(incomplete: str) -> list[str]:
     """Fields and values of the search language, for the last term."""
     from recovery.search.completion import complete
 
-    return complete(incomplete, _values)
+    before, terms = complete(incomplete, _values)
+    return _offer(terms, before)
 
 
 def complete_process(incomplete: str) -> list[str]:
@@ -80,7 +97,15 @@ def complete_process(incomplete: str) -> list[str]:
             *(one.custom_id for one in ids.starting_with(incomplete, MAX_OFFERED)),
         ]
 
-    return _ask(find, incomplete)
+    return _offer(_ask(find, incomplete))
+
+
+def _offer(values: Iterable[str], before: str = "") -> list[str]:
+    """Return the values that every shell takes for plain text, each after what the user typed `before` it."""
+    repeated = _REPEATED_LITERALLY if os.environ.get(ASKED) in _LITERAL_SHELLS else _REPEATED
+    if not repeated.fullmatch(before):
+        return []
+    return [before + value for value in values if _OFFERED.fullmatch(value)]
 
 
 def _values(field: str, member: str, start: str) -> Iterable[str]:

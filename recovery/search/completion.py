@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from recovery.search.fields import FIELDS, Field, Kind
@@ -11,33 +12,17 @@ Values = Callable[[str, str, str], Iterable[str]]
 """(field, member, start) → what there is of it that begins so: `("label", "customer", "ac")`. Of the field "label" and
 no member names of labels, of the field "@" names of saved searches."""
 
-EXAMPLES = {
-    "started": (">1h", ">1d", ">7d", "<1d", "<30d"),
-    "ended": (">1h", ">1d", ">7d", "<1d", "<30d"),
-    "idle": (">10m", ">1h", ">1d", "<10m"),
-    "timeouts": (">1", ">3", ">10"),
-}
-"""Of what is not to be found in the database."""
-_SPECIAL = frozenset(' \t\n()"')
-"""What a value is quoted for."""
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\s()"]+|([\s()])')
+"""A text in quotes, closed or not; what is in none; or a space or parenthesis, after which a term begins."""
 
 
-def complete(typed: str, values: Values) -> list[str]:
-    """Texts that may be in the place of what was typed, each with its last term complete."""
-    start = _last_term(typed)
-    before, term = typed[:start], typed[start:]
-    return [before + offer for offer in _terms(term, values)]
+def complete(typed: str, values: Values) -> tuple[str, list[str]]:
+    """Return what was typed before the last term, and the texts that may be in that term's place.
 
-
-def _last_term(typed: str) -> int:
-    """Where it begins: after the last space or parenthesis that is in no quotes."""
-    start, quoted = 0, False
-    for place, character in enumerate(typed):
-        if character == '"' and typed[place - 1 : place] != "\\":
-            quoted = not quoted
-        elif not quoted and (character.isspace() or character in "()"):
-            start = place + 1
-    return start
+    None of them is in quotes: a value that needs some is to be left out, since shells can't be offered it.
+    """
+    start = max((piece.end() for piece in _PIECES.finditer(typed) if piece[1]), default=0)
+    return typed[:start], _terms(typed[start:], values)
 
 
 def _terms(term: str, values: Values) -> list[str]:
@@ -53,7 +38,9 @@ def _terms(term: str, values: Values) -> list[str]:
         return _only_one([one for one in names if one.startswith(head.lower())], values)
     if field is None or field.kind is Kind.FLAG or bool(member) != field.family:
         return []
-    return [f"{head}:{one}" for one in _values(field, member, value, values)]
+    candidates = field.words or values(field.name, member, value)
+    # A value that begins with = is one in quotes only.
+    return [f"{head}:{one}" for one in candidates if one.startswith(value) and not one.startswith("=")]
 
 
 def _only_one(names: list[str], values: Values) -> list[str]:
@@ -61,22 +48,6 @@ def _only_one(names: list[str], values: Values) -> list[str]:
     if len(names) == 1 and names[0].endswith((":", ".")):
         return _terms(names[0], values) or names
     return names
-
-
-def _values(field: Field, member: str, typed: str, values: Values) -> list[str]:
-    quote = '"' if typed.startswith('"') else ""
-    start = typed.removeprefix('"').replace('\\"', '"').replace("\\\\", "\\")
-    if examples := EXAMPLES.get(field.name):
-        return [one for one in examples if one.startswith(typed)]
-    there = field.words or values(field.name, member, start)
-    return [_quoted(one, quote) for one in there if one.startswith(start)]
-
-
-def _quoted(value: str, quote: str) -> str:
-    if not quote and not _SPECIAL & set(value) and not value.startswith(("<", ">", "=")) and not value.endswith("*"):
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _shown(field: Field) -> str:

@@ -42,17 +42,17 @@ def recovery(
             "stdout": terminal or stdout.name,
             "stderr": terminal or stderr.name,
         }
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as template:
-            template.settimeout(timeout)
-            template.connect(_template())
-            template.send(json.dumps(order).encode())
-            code = json.loads(template.recv(100))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+            asked.settimeout(timeout)
+            asked.connect(template())
+            asked.send(json.dumps(order).encode())
+            code = json.loads(asked.recv(100))
         said = [Path(stream.name).read_text() for stream in (stdout, stderr)]
     return subprocess.CompletedProcess(command(*arguments), code, *said)
 
 
 @lru_cache
-def _template() -> str:
+def template() -> str:
     """Where it takes orders. It ends with us."""
     path = Path(tempfile.mkdtemp()) / "template"
     process = subprocess.Popen(

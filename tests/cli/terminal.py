@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.cli.command import recovery
 
@@ -46,10 +47,12 @@ DISCARD = "\x15\r"
 class Typing:
     """A program on a terminal, for which a test types."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> None:
         self._master, slave = pty.openpty()
+        # In a session whose terminal it is: fish runs in no other.
+        command = ("setsid", "--ctty", *command)
         self._process = subprocess.Popen(
-            command, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
+            command, env=env, cwd=cwd, stdin=slave, stdout=slave, stderr=slave, close_fds=True
         )
         os.close(slave)
         self._said = b""
@@ -64,6 +67,11 @@ class Typing:
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def drain(self) -> None:
+        """Read what it has said by now, so that it can say more."""
+        while select.select([self._master], [], [], 0)[0]:
+            self._said += os.read(self._master, 65536)
 
     def wait_for(self, text: str, timeout: float = 30) -> None:
         """Read until it says this, from where the last such wait ended."""
