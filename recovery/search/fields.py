@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from recovery.durations import parse_duration
@@ -89,6 +89,8 @@ def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison,
         near = difflib.get_close_matches(text, field.words, n=1, cutoff=0.5)
         raise BadValue(f"is one of {', '.join(field.words)}{f'; did you mean {near[0]}?' if near else ''}")
     if field.kind is Kind.TEXT and text.endswith("*") and not quoted:
+        if "\0" in text:
+            raise BadValue("can't be the beginning of a text with the character NUL; remove that")
         return Comparison.STARTS, text[:-1]
     return Comparison.IS, text
 
@@ -111,19 +113,20 @@ def _span(text: str) -> float:
 
 
 def _moment(comparison: Comparison, text: str, now: datetime) -> tuple[Comparison, Value]:
-    if text[:4].isdigit() and text[4:5] == "-":
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise BadValue(f"is {Kind.MOMENT.value}") from None
+    if not (text[:4].isdigit() and text[4:5] == "-"):
         if comparison is Comparison.IS:
-            raise BadValue("a day or moment takes > or < before it")
+            raise BadValue(f"is {Kind.MOMENT.value}")
+        return comparison, now - timedelta(seconds=_span(text))
+    if comparison is Comparison.IS:
+        raise BadValue("a day or moment takes > or < before it")
+    try:
+        moment = datetime.fromisoformat(text)
         if len(text) == len("2026-01-31") and comparison in (Comparison.ABOVE, Comparison.AT_MOST):
             # A day as a whole: after it, or until its end.
-            day = date.fromisoformat(text)
-            moment = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-            return (Comparison.AT_LEAST if comparison is Comparison.ABOVE else Comparison.BELOW), moment
-        return comparison, moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    if comparison is Comparison.IS:
-        raise BadValue(f"is {Kind.MOMENT.value}")
-    return comparison, now - timedelta(seconds=_span(text))
+            comparison = Comparison.AT_LEAST if comparison is Comparison.ABOVE else Comparison.BELOW
+            moment += timedelta(days=1)
+        return comparison, moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        raise BadValue("is a date from 0001-01-01 to 9999-12-30 in UTC") from None
+    except ValueError:
+        raise BadValue(f"is {Kind.MOMENT.value}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
@@ -10,6 +11,7 @@ from lark import Lark, Token, Transformer, UnexpectedInput
 from lark.exceptions import VisitError
 
 from recovery.errors import InputError
+from recovery.records import given
 from recovery.search.fields import FIELDS, BadValue, Field, Kind, read
 from recovery.search.pointing import no_field, no_search, unexpected, wrong
 from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
@@ -20,16 +22,20 @@ MAX_DEPTH = 50
 
 GRAMMAR = r"""
     ?start: any
-    ?any: both ("or"i both)*
-    ?both: unary ("and"i? unary)*
-    ?unary: "not"i unary -> negated
-          | "(" any ")"
+    ?any: both (_OR both)*
+    ?both: unary (_AND? unary)*
+    ?unary: NOT+ single -> negated
+          | single
+    ?single: "(" any ")"
           | term
           | SAVED -> saved
     term: FIELD SIGN? (QUOTED | VALUE)
         | FLAG -> flag
 
-    FLAG.2: "overdue"i
+    _OR.2: /or(?=[\s()@]|\Z)/i
+    _AND.2: /and(?=[\s()@]|\Z)/i
+    NOT.2: /not(?=[\s()@]|\Z)/i
+    FLAG.2: /overdue(?=[\s()@]|\Z)/i
     FIELD.3: /[A-Za-z_]+(\.[^\s:()"]+)?:/
     SIGN.3: />=|<=|>|</
     QUOTED.3: /"(?:[^"\\]|\\.)*"/
@@ -38,6 +44,8 @@ GRAMMAR = r"""
     %import common.WS
     %ignore WS
 """
+
+_QUOTED_OR_PARENTHESIS = re.compile(r'"(?:[^"\\]|\\.)*"|[()]')
 
 Saved = Callable[[], Mapping[str, str]]
 """Gives {name: text} of the saved searches; called once, and only for a search that names one."""
@@ -110,6 +118,8 @@ def _expanded(text: str, named: list[tuple[Token, Query]]) -> str:
 
 
 def _check_size(text: str) -> None:
+    if not given.is_unicode(text):
+        raise InputError("the search holds a lone surrogate, which is not text; remove it")
     if len(text) > MAX_LENGTH:
         raise InputError(f"the search is longer than {MAX_LENGTH:,} characters")
     if _depth(text) > MAX_DEPTH:
@@ -136,8 +146,12 @@ class _Reader(Transformer[Token, Node]):
     def both(self, parts: list[Node]) -> Node:
         return And(tuple(parts)) if len(parts) > 1 else parts[0]
 
-    def negated(self, parts: list[Node]) -> Node:
-        return Not(parts[0])
+    def negated(self, parts: list[Token | Node]) -> Node:
+        *negations, part = parts
+        if len(negations) > MAX_DEPTH:
+            raise InputError(f"the search has more than {MAX_DEPTH} times `not`, one after another")
+        assert not isinstance(part, Token)
+        return Not(part) if len(negations) % 2 else part
 
     def saved(self, parts: list[Token]) -> Node:
         try:
@@ -183,8 +197,9 @@ def quoted(text: str) -> str:
 
 
 def _depth(text: str) -> int:
+    """How many parentheses are in one another, outside of quotes."""
     depth = deepest = 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
+    for found in _QUOTED_OR_PARENTHESIS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
         deepest = max(deepest, depth)
-    return deepest + text.lower().count("not ")
+    return deepest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -66,10 +66,43 @@ def test_a_moment_is_a_date_or_a_time_ago(text: str, comparison: Comparison, mom
     assert parse(f"started:{text}", NOW).tree == Term("started", comparison, moment)
 
 
-def test_a_moment_keeps_its_own_time_zone() -> None:
+def test_a_moment_of_another_time_zone_is_told_in_utc() -> None:
     tree = parse("started:>2026-01-31T10:00+02:00", NOW).tree
     assert isinstance(tree, Term) and isinstance(tree.value, datetime)
-    assert tree.value.tzinfo == timezone(timedelta(hours=2))
+    assert (tree.value, tree.value.tzinfo) == (datetime(2026, 1, 31, 8, tzinfo=UTC), UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "started:>9999-12-31",
+        "started:<=9999-12-31",
+        "ended:>0001-01-01T00:00+23:59",
+        "ended:<9999-12-31T23:59-23:59",
+    ],
+)
+def test_a_moment_that_no_date_can_be_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="ed is a date from 0001-01-01 to 9999-12-30 in UTC"):
+        parse(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("started:>9999-12-30", datetime(9999, 12, 31, tzinfo=UTC)),
+        ("started:>=9999-12-31", datetime(9999, 12, 31, tzinfo=UTC)),
+        ("started:<0001-01-01T23:59+23:59", datetime(1, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_the_first_and_the_last_dates_are_taken(text: str, moment: datetime) -> None:
+    tree = parse(text, NOW).tree
+    assert isinstance(tree, Term) and tree.value == moment
+
+
+def test_the_beginning_of_a_text_has_no_nul() -> None:
+    with pytest.raises(InputError, match="type can't be the beginning of a text with the character NUL"):
+        parse("type:a\0b*", NOW)
+    assert parse('type:"a\0b*"', NOW)
 
 
 def test_a_time_of_centuries_is_read_as_ten_years() -> None:

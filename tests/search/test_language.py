@@ -27,6 +27,9 @@ TYPE, STATE = Term("type", Comparison.IS, "order"), Term("state", Comparison.IS,
         ("type:order AND state:broken", And((TYPE, STATE))),
         ("type:order or state:broken", Or((TYPE, STATE))),
         ("not type:order", Not(TYPE)),
+        ("not not type:order", TYPE),
+        ("not\tNOT not(type:order)", Not(TYPE)),
+        ("(overdue)or(type:order)", Or((Term("overdue", Comparison.IS, None), TYPE))),
         ("not (type:order or state:broken)", Not(Or((TYPE, STATE)))),
         ("type:order state:broken or type:order", Or((And((TYPE, STATE)), TYPE))),
         ("type:or", Term("type", Comparison.IS, "or")),
@@ -67,6 +70,11 @@ def test_what_it_says(text: str, tree: object) -> None:
         ('type:"order', 6, "a quote that is not closed"),
         ("type.a:order", 1, "no field is called 'type.a'"),
         ("overdue:yes", 1, "it stands alone"),
+        # Words that are not apart are other words.
+        ("notoverdue", 1, "'notoverdue' is no term"),
+        ("overdueoverdue", 1, "'overdueoverdue' is no term"),
+        ("type:order andoverdue", 12, "'andoverdue' is no term"),
+        ("type:order oroverdue", 12, "'oroverdue' is no term"),
     ],
 )
 def test_what_is_wrong_is_pointed_at(text: str, column: int, said: str) -> None:
@@ -78,7 +86,14 @@ def test_what_is_wrong_is_pointed_at(text: str, column: int, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(" * 100 + "type:a" + ")" * 100, "not " * 1000 + "type:a", "type:a " * 300, "x" * 20_000]
+    "text",
+    [
+        "(" * 100 + "type:a" + ")" * 100,
+        "not " * 1000 + "type:a",
+        "not\n" * 2000 + "type:a",
+        "type:a " * 300,
+        "x" * 20_000,
+    ],
 )
 def test_too_much_is_an_error(text: str) -> None:
     with pytest.raises(InputError, match=r"more than|longer than"):
@@ -117,10 +132,9 @@ VALUES = {
         ("over", ["overdue"]),
         ("idle:>1h @stuck-o", ["idle:>1h @stuck-orders"]),
         ("@", ["@stuck-orders", "@stuck-mails"]),
-        ("error:", ["error:OSError", 'error:"No such (file)"', r'error:"say \"no\""']),
-        ('error:"No such (f', ['error:"No such (file)"']),
+        ('error:"No such (f', []),
         ('error:"No such (file)" typ', ['error:"No such (file)" type:order', 'error:"No such (file)" type:mail']),
-        ("timeouts:>3", ["timeouts:>3"]),
+        ("timeouts:>3", []),
         ("nothing:", []),
         ("overdue:", []),
         ("type.a:", []),
@@ -130,14 +144,15 @@ def test_completion(typed: str, offered: list[str]) -> None:
     def values(field: str, member: str, start: str) -> list[str]:
         return [one for one in VALUES.get((field, member), []) if one.startswith(start)]
 
-    assert complete(typed, values) == offered
+    before, terms = complete(typed, values)
+    assert [before + term for term in terms] == offered
     for text in offered:
         if not text.endswith((":", ".")) and not text.startswith(("not (", "@", "idle")):
             assert parse(text, NOW)
 
 
 def test_all_fields_are_offered() -> None:
-    assert len(complete("", lambda *_: [])) == len(FIELDS)
+    assert len(complete("", lambda *_: [])[1]) == len(FIELDS)
 
 
 SAVED = {
