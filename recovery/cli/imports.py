@@ -13,7 +13,7 @@ from recovery.cli.output import JsonOption, paragraphs
 HELP = """Read processes back that `recovery operation start collect --export` has written to files.
 
 A process that is there already is left as it is, so it may be run again. One whose custom id another process has by now
-comes back without it. A line that is no process is an error, and nothing after it is read.
+comes back without it. All files are checked first: if anything in them is no process that has ended, nothing is saved.
 
 Example: [bold]recovery import /mnt/exports/operation-12-*.jsonl --reason "the auditors ask"[/bold]
 """

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from recovery.errors import InputError
+from recovery.operations.memory_limit import memory_limited
 from recovery.store import PORTION_BYTES
-from recovery.store.views.exports import Whole
+from recovery.store.views.exports import MAX_LINE, Whole
 from recovery.store.views.tables import TABLES, Table
 
 ENDING = ".parquet"
@@ -23,6 +24,12 @@ _PROCESSES, _TASKS = TABLES["processes"], TABLES["decisions"]
 _COLUMN = re.compile(r"(\w+) ([\w<>,]+)(?:, |$)")
 ROWS_READ = 100
 """Rows that are read together: as many as an operation writes to a file."""
+MAX_EXPANSION = 1000
+"""Bytes of texts for each byte of a file. An export of a hundred alike processes has about 50."""
+ALWAYS_EXPANDS_TO = 16 * 1024 * 1024
+"""Bytes of texts that any file may hold: as many as MongoDB's largest record."""
+READER_MEMORY = 256 * 1024 * 1024
+"""Bytes of address space that reading takes beside the texts."""
 
 
 def check() -> None:
@@ -47,17 +54,53 @@ def write(file: IO[bytes], wholes: Iterable[Whole]) -> None:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The processes of a file, each as a line. Raises InputError for what is no export."""
+    """The processes of a file, each as a line. Raises InputError for what is no export, or would take too much memory.
+
+    A file says itself how large its texts are, and a text that is there once may stand for many rows. So what a file
+    may hold is limited by its size, and each step of reading it by the memory that it takes.
+    """
     pyarrow, parquet = _driver()
+    pool = pyarrow.default_memory_pool()
+    # Others reserve address space ahead, which would count for the limit.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
-        with path.open("rb") as opened, parquet.ParquetFile(opened) as file:
-            if RECORD not in file.schema_arrow.names or file.schema_arrow.field(RECORD).type != pyarrow.string():
-                raise InputError(f"{path}: it is no export: it has no texts in a column `{RECORD}`")
-            for batch in file.iter_batches(ROWS_READ, columns=[RECORD]):
-                yield from ("" if line is None else line for line in batch.column(0).to_pylist())
+        yield from _lines(pyarrow, parquet, path)
+    except MemoryError:
+        raise InputError(_too_large(path, "takes more memory than an export of its size")) from None
     except (OSError, pyarrow.ArrowException) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else f"it is no Parquet: {error}"
         raise InputError(f"{path}: can't be read: {told}") from None
+    finally:
+        pyarrow.set_memory_pool(pool)
+
+
+def _lines(pyarrow: Any, parquet: Any, path: Path) -> Iterator[str]:
+    with path.open("rb") as opened:
+        most = ALWAYS_EXPANDS_TO + MAX_EXPANSION * path.stat().st_size
+        memory = READER_MEMORY + 2 * min(most, MAX_LINE)
+        with memory_limited(memory):
+            schema = parquet.read_schema(opened)
+            if RECORD not in schema.names or schema.field(RECORD).type != pyarrow.string():
+                raise InputError(f"{path}: it is no export: it has no texts in a column `{RECORD}`")
+            # A text that many rows have is in memory once.
+            file = parquet.ParquetFile(opened, read_dictionary=[RECORD], pre_buffer=False)
+            batches = file.iter_batches(ROWS_READ, columns=[RECORD], use_threads=False)
+        read = 0
+        while True:
+            with memory_limited(memory):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            for text in batch.column(0):
+                line = text.as_py() or ""
+                read += len(line)
+                if read > most or len(line) > MAX_LINE:
+                    raise InputError(_too_large(path, f"holds more than {min(most, MAX_LINE):,} bytes of text"))
+                yield line
+
+
+def _too_large(path: Path, why: str) -> str:
+    return f"{path}: {why}; if you trust it, write its column `{RECORD}` to a file of lines that ends in .jsonl"
 
 
 def _driver() -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -29,6 +30,7 @@ from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.operations.removals import Begun
+from recovery.store.views.exports import Whole
 from tests.operations.exported import made
 from tests.operations.ordering import Ordering, adds_up
 from tests.ordered import begin_removal
@@ -265,18 +267,18 @@ def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     assert world.process(f"{8:032x}").custom_id == "c8"
 
 
-def test_what_stands_before_an_error_is_read(world: Ordering, tmp_path: Path) -> None:
-    file = tmp_path / "some.jsonl"
-    file.write_text("\n".join([made(1), made(2), "{", made(3)]))
-    with pytest.raises(InputError, match=r"some.jsonl, line 3: it is no JSON: .*; what stands before it was read"):
-        read_back(world.app.resources, [file])
-    assert contents(world.store, "processes").keys() == {f"{1:032x}", f"{2:032x}"}
-    file.write_text("\n".join([made(4), made(5, state="running")]))
-    with pytest.raises(InputError, match=f"'{5:032x}' of processes: MongoDB does not take it: Document failed valid"):
-        read_back(world.app.resources, [file])
-    file.write_text(made(6, reopened=10**20))
-    with pytest.raises(InputError, match="more than the 64 bits"):
-        read_back(world.app.resources, [file])
+def test_nothing_is_read_back_of_files_with_an_error(world: Ordering, tmp_path: Path) -> None:
+    files = [tmp_path / "good.jsonl", tmp_path / "some.jsonl"]
+    files[0].write_text("\n".join([made(1), made(2)]))
+    for line, said in (
+        ("{", "it is no JSON: .*"),
+        (made(5, state="running"), f"process {5:032x}: its state is running; only what is finished or aborted .*"),
+        (made(6, reopened=10**20), f"record {6:032x}: a number has more than the 64 bits that MongoDB has for one"),
+    ):
+        files[1].write_text("\n".join([made(3), line, made(4)]))
+        with pytest.raises(InputError, match=f"some.jsonl, line 2: {said}. Nothing was read back: leave this"):
+            read_back(world.app.resources, files)
+        assert contents(world.store, "processes") == {}
 
 
 def test_files_that_are_no_exports(world: Ordering, tmp_path: Path) -> None:
@@ -292,14 +294,20 @@ def test_files_that_are_no_exports(world: Ordering, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"record": ["{}"]}), file)
     with pytest.raises(InputError, match=r"x.parquet, row 1: it is no process"):
         read_back(world.app.resources, [file])
+    with pytest.raises(InputError, match=r"is no regular file, and it is read twice"):
+        read_back(world.app.resources, [tmp_path])
+
+
+def date_of(value: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(value["$date"]) if "$date" in value else value
 
 
 def test_an_export_of_odd_ids_and_of_what_can_not_be_read(world: Ordering, tmp_path: Path) -> None:
     """Ids of which one begins with another: their records come in another order than they do."""
     keys = ["a", "a-b", "a0", "b"]
     for key in keys:
-        line = made(0).replace(f"{0:032x}", key)
-        world.store.exports.insert([world.store.exports.parsed(line)])
+        whole = json.loads(made(0).replace(f"{0:032x}", key), object_hook=date_of)
+        world.store.exports.insert([Whole(**whole)])
     world.store.database["processes"].update_one({"_id": "b"}, {"$set": {"labels": 5}}, bypass_document_validation=True)
     wholes = {one.id: one for one in world.store.exports.wholes([*keys, "gone"])}
     assert {key: [one["_id"] for one in whole.tasks] for key, whole in wholes.items()} == {
@@ -395,8 +403,11 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
         ('{"process": {"_id": {"$date": {}}}}', "it is no JSON"),
         ("[]", "it is no process"),
         ('{"process": {"_id": 5}, "tasks": [], "decisions": []}', "it is no process"),
-        ('{"process": {"_id": "p"}, "tasks": [{"_id": "q/start"}], "decisions": []}', "of another process than p"),
-        ('{"process": {"_id": "p"}, "graph": {"_id": "q"}, "tasks": [], "decisions": []}', "of another process than p"),
+        (
+            made(1).replace(f'"{1:032x}/start"', f'"{2:032x}/start"'),
+            f"'{2:032x}/start', whose _id is none of",
+        ),
+        (made(1).replace('"graph": {"_id": "0', '"graph": {"_id": "1'), f"process {1:032x}: its graph is of another"),
     ],
 )
 def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:

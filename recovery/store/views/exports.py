@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from bson import encode
+from bson.errors import InvalidDocument
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps, loads
 from pymongo.collection import Collection
+from pymongo.common import MAX_BSON_SIZE
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.records.ids import SEPARATOR, split_record_id
+from recovery.records.ids import SEPARATOR, is_process_id, is_record_id, split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -28,6 +31,8 @@ from recovery.store.expressions import record_range
 
 _OF_TASKS = {"tasks": schema.TASKS, "decisions": schema.DECISIONS}
 _DUPLICATE = 11000
+MAX_LINE = 512 * 1024 * 1024
+"""Bytes of a process as a line. One of 100,000 tasks has about 100 MB. Without a limit a file could take all memory."""
 _NONE = "it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`"
 
 
@@ -45,9 +50,12 @@ class Whole:
         return str(self.process["_id"])
 
     def line(self) -> str:
-        """All of it, as a text without line breaks."""
+        """All of it, as a text without line breaks. Raises InputError if nobody could read it back."""
         found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
-        return dumps(found, json_options=RELAXED_JSON_OPTIONS)
+        line = dumps(found, json_options=RELAXED_JSON_OPTIONS)
+        if len(line) > MAX_LINE:
+            raise InputError(f"process {self.id} is longer than the {MAX_LINE:,} bytes that an import reads")
+        return line
 
 
 @translated
@@ -152,15 +160,41 @@ def _parsed(line: str) -> Whole:
         raise InputError(_NONE)
     process, graph = found["process"], found.get("graph")
     key, tasks, decisions = process.get("_id"), found.get("tasks"), found.get("decisions")
-    if not (isinstance(key, str) and isinstance(tasks, list) and isinstance(decisions, list)):
+    if not (isinstance(tasks, list) and isinstance(decisions, list)):
         raise InputError(_NONE)
-    records = [one for one in (*tasks, *decisions) if not (isinstance(one, Mapping) and _is_of(one.get("_id"), key))]
-    if records or (graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key)):
-        raise InputError(f"it has records of another process than {key}")
+    if not is_process_id(key):
+        raise InputError(f"it is no process: its _id is {given.shown(key)}, and an id has 32 hex digits")
+    for record in (*tasks, *decisions):
+        if not (isinstance(record, Mapping) and _is_of(record.get("_id"), key)):
+            found_id = record.get("_id") if isinstance(record, Mapping) else record
+            raise InputError(
+                f"process {key}: it has the record {given.shown(found_id)}, whose _id is none of its tasks"
+            )
+    if graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key):
+        raise InputError(f"process {key}: its graph is of another process")
     for name in ("removing", "recoveryTime"):
         process.pop(name, None)
-    _begin_epoch([process, *([graph] if graph else []), *tasks, *decisions])
+    whole = [process, *([graph] if graph else []), *tasks, *decisions]
+    _begin_epoch(whole)
+    for record in whole:
+        _check_storable(record)
     return Whole(process, graph, tasks, decisions)
+
+
+def _check_storable(record: Document) -> None:
+    """Raise InputError for a record that MongoDB would not take, or would take for an expression."""
+    try:
+        size = len(encode(record, check_keys=True))
+    except UnicodeEncodeError:
+        raise InputError(f"record {record['_id']} holds a lone surrogate, which is not text; remove it") from None
+    except OverflowError:
+        raise InputError(
+            f"record {record['_id']}: a number has more than the 64 bits that MongoDB has for one"
+        ) from None
+    except (InvalidDocument, RecursionError) as error:
+        raise InputError(f"record {record['_id']}: MongoDB does not take it: {str(error)[:200]}") from None
+    if size > MAX_BSON_SIZE:
+        raise InputError(f"record {record['_id']} has {size:,} bytes, and MongoDB takes {MAX_BSON_SIZE:,}")
 
 
 def _begin_epoch(records: Sequence[Document]) -> None:
@@ -172,4 +206,4 @@ def _begin_epoch(records: Sequence[Document]) -> None:
 
 
 def _is_of(record: Any, process_id: str) -> bool:
-    return isinstance(record, str) and split_record_id(record)[0] == process_id
+    return is_record_id(record) and split_record_id(record)[0] == process_id

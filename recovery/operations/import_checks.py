@@ -1,0 +1,201 @@
+"""Checks that a process of an export may be saved: it has ended, is at rest, and each field is of a form that we write.
+
+Nothing that a file says is trusted. A record that is live would be found by scanners, which then run whatever actor it
+names. An id, a name or a text that nobody could have started a process with would be an error for all who read it.
+Arguments and results are taken as they are: nothing shows what they were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any, NoReturn, TypeVar
+
+from recovery.errors import DamagedRecord, InputError
+from recovery.limits import MAX_COUNT
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task, from_document, given
+from recovery.records.ids import is_process_id, is_record_id, record_id
+from recovery.records.labels import decode_labels, encode_labels
+from recovery.records.record import Record
+from recovery.repair import judge
+from recovery.rules import Snapshot, Surroundings
+from recovery.store.views.exports import Whole
+
+_OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+R = TypeVar("R", bound=Record)
+
+
+def check(whole: Whole) -> None:
+    """Raise InputError, which names the process, the record and the field, unless the process may be saved."""
+    try:
+        _check(whole)
+    except InputError as error:
+        raise InputError(f"process {whole.id}: {error}") from None
+
+
+def _check(whole: Whole) -> None:
+    if whole.graph is None:
+        raise InputError("it has no graph")
+    process, graph = _decoded(Process, whole.process), _decoded(Graph, whole.graph)
+    tasks = _by_id(Task, whole.tasks)
+    decisions = _by_id(Decision, whole.decisions)
+    _check_at_rest(process, graph, decisions)
+    _check_epochs(process, graph, [*tasks.values(), *decisions.values()])
+    _check_names(process, [*tasks.values(), *decisions.values()])
+    _check_task_ids(process, graph, tasks, decisions)
+    for what, text in _json_texts(process, tasks.values(), decisions.values()):
+        _check_json(what, text)
+    _check_by_rules(process, graph, tasks, decisions)
+
+
+def _decoded(kind: type[R], document: Mapping[str, Any]) -> R:
+    try:
+        return from_document(kind, document)
+    except DamagedRecord as error:
+        raise InputError(str(error)) from None
+
+
+def _by_id(kind: type[R], documents: Sequence[Mapping[str, Any]]) -> dict[str, R]:
+    """{task id: record} of documents whose `_id` is known to be of the process."""
+    found = {document["_id"].partition("/")[2]: _decoded(kind, document) for document in documents}
+    if len(found) < len(documents):
+        raise InputError(f"one of its {kind.__name__} records is there twice")
+    return found
+
+
+def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decision]) -> None:
+    if process.state not in _OVER:
+        _refuse("process", "state", f"is {process.state}; only what is finished or aborted can be read back")
+    if process.redo or process.marker_due:
+        _refuse("process", "redo" if process.redo else "markerDue", "is set, so it is not at rest")
+    if graph.recovery_time is not None:
+        _refuse("graph", "recoveryTime", "is set, so it is not at rest")
+    if graph.not_finished and not graph.aborted:
+        _refuse("graph", "notFinished", f"has tasks of a process that is {process.state}")
+    if process.start_task not in decisions:
+        _refuse("process", "startTask", f"is {given.shown(process.start_task)}, of which there is no decision")
+    for task, decision in decisions.items():
+        if decision.state is not DecisionState.FINISHED:
+            _refuse(f"decision {task}", "state", f"is {decision.state}, and the process is {process.state}")
+        if decision.recovery_time is not None:
+            _refuse(f"decision {task}", "recoveryTime", "is set, so it is not at rest")
+        if decision.outcome is None:
+            _refuse(f"decision {task}", "outcome", "is missing, and the decision is finished")
+
+
+def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decision]) -> None:
+    """Check counters, too, that grow by one with what an operator does."""
+    if graph.epoch != process.epoch:
+        _refuse("graph", "epoch", f"is {graph.epoch}, and that of the process is {process.epoch}")
+    for record in records:
+        if not 0 <= record.epoch <= process.epoch:
+            what = f"{type(record).__name__} {record.task_id}"
+            _refuse(what, "epoch", f"is {record.epoch}, and that of the process is {process.epoch}")
+    counters = {"epoch": process.epoch, "reopened": process.times_reopened, "version": graph.version}
+    for field, count in counters.items():
+        if not 0 <= count <= MAX_COUNT:
+            _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {MAX_COUNT:,}")
+
+
+def _check_names(process: Process, records: Iterable[Task | Decision]) -> None:
+    names = {
+        "type": process.type,
+        "customId": process.custom_id,
+        "formerCustomId": process.former_custom_id,
+        "key": process.key,
+    }
+    for field, name in names.items():
+        if name is not None:
+            given.text(name, f"its {field}")
+    if process.replaced_by is not None and not is_process_id(process.replaced_by):
+        _refuse("process", "replacedBy", f"is {given.shown(process.replaced_by)}, which is no id of a process")
+    labels = process.labels
+    if not all("=" in label for label in labels) or encode_labels(decode_labels(labels)) != labels:
+        _refuse("process", "labels", f"are {given.shown(labels)}, not texts NAME=VALUE in order, each name once")
+    for record in records:
+        given.text(record.actor, f"the actor of {type(record).__name__} {record.task_id}")
+        if isinstance(record, Decision):
+            for child in record.children:
+                given.text(child.actor, f"the actor of child {given.shown(child.id)} of decision {record.task_id}")
+
+
+def _check_task_ids(
+    process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
+) -> None:
+    for what, found in _task_ids(process, graph, tasks, decisions):
+        for task in found:
+            if not is_record_id(record_id(process.id, task)):
+                raise InputError(f"{what} has {given.shown(task)}, which is no id of a task")
+
+
+def _task_ids(
+    process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
+) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield (where they are, ids) of all ids of tasks in the records' fields."""
+    yield "redone tasks of its lives", chain.from_iterable(life.tasks for life in process.lives)
+    for field in ("not_finished", "links", "finished", "failed", "restarted"):
+        yield f"the graph's {field}", getattr(graph, field)
+    yield "the graph's links", chain.from_iterable(graph.links.values())
+    for task, record in tasks.items():
+        parent = [record.parent] if record.parent is not None else []
+        yield f"task {task}", chain(parent, record.deps, record.dependents, record.unlocks)
+    for task, decision in decisions.items():
+        assert decision.outcome is not None
+        yield f"the outcome of decision {task}", decision.outcome.waits
+        for child in decision.children:
+            yield f"a child of decision {task}", chain([child.id], child.deps, child.dependents, child.unlocks)
+        if (call := decision.call) is not None:
+            parent = [call.parent] if call.parent is not None else []
+            yield f"the call of decision {task}", chain(parent, call.deps, call.dependents, call.unlocks)
+
+
+def _json_texts(
+    process: Process, tasks: Iterable[Task], decisions: Iterable[Decision]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield (what it is, text) of all fields that hold a JSON text."""
+    for field in ("args", "result", "context"):
+        yield f"its {field}", getattr(process, field)
+    for task in tasks:
+        yield f"the args of task {task.task_id}", task.args
+        yield f"the context of task {task.task_id}", task.context
+    for decision in decisions:
+        assert decision.outcome is not None
+        yield f"the value of decision {decision.task_id}", decision.outcome.value
+        if decision.call is not None:
+            yield f"the args of decision {decision.task_id}", decision.call.args
+        for child in decision.children:
+            yield f"the args of child {child.id}", child.args
+            yield f"the context of child {child.id}", child.context
+
+
+def _check_json(what: str, text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no JSON that a value can be: {str(error)[:100]}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _check_by_rules(
+    process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
+) -> None:
+    """Check that no rule of the failure map finds anything."""
+    # As if nobody were at work on it: the file's own time would keep rules from looking.
+    graph = graph.evolve(touched_at=_LONG_AGO)
+    snapshot = Snapshot(process.id, process, graph, decisions, frozenset(tasks))
+    for finding in judge([snapshot], Surroundings(now=datetime.now(UTC), margin=timedelta())):
+        raise InputError(f"{finding.rule}: {finding.evidence}")
+
+
+def _refuse(what: str, field: str, why: str) -> NoReturn:
+    raise InputError(f"{'' if what == 'process' else f'{what}: '}its {field} {why}")
