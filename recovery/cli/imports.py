@@ -12,8 +12,9 @@ from recovery.cli.output import JsonOption, paragraphs
 
 HELP = """Read processes back that `recovery operation start collect --export` has written to files.
 
-A process that is there already is left as it is, so it may be run again. One whose custom id another process has by now
-comes back without it. All files are checked first: if anything in them is no process that has ended, nothing is saved.
+A process that is there as it was exported is left as it is, so it may be run again; one that is there of an earlier
+epoch, and at rest, is replaced. One whose custom id another process has by now comes back without it. All files are
+checked first: if anything in them is no process that has ended, or is there of a later epoch, nothing is saved.
 
 Example: [bold]recovery import /mnt/exports/operation-12-*.jsonl --reason "the auditors ask"[/bold]
 """
@@ -35,12 +36,13 @@ def import_(
 
     why, resources = reason_of(reason, "kept in the audit log"), connect()
     with audited(resources, "import", " ".join(map(str, files)), why) as outcome:
-        brought, there = read_back(resources, files)
-        outcome.text = f"{count(brought, 'process')} brought back, {there} were there"
+        brought, there, replaced = read_back(resources, files)
+        told = f", {replaced} of them in place of what they had come to before" if replaced else ""
+        outcome.text = f"{count(brought, 'process')} brought back{told}, {there} were there"
     if json:
-        print_json("import", {"imported": brought, "there": there})
+        print_json("import", {"imported": brought, "there": there, "replaced": replaced})
     else:
-        console().print(f"{count(brought, 'process')} brought back, {there} were there already")
+        console().print(f"{count(brought, 'process')} brought back{told}, {there} were there already")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -24,6 +24,9 @@ from recovery.rules import Snapshot, Surroundings
 from recovery.store.views.exports import Whole
 
 _OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
+_EPOCHS = ("epoch", "importedEpoch", "importedAs")
+MAX_EPOCH = 10**15
+"""Milliseconds, as what was read back has them: until the year 33658. A later one could not be added to."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 R = TypeVar("R", bound=Record)
 
@@ -95,9 +98,11 @@ def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decis
             what = f"{type(record).__name__} {record.task_id}"
             _refuse(what, "epoch", f"is {record.epoch}, and that of the process is {process.epoch}")
     counters = {"epoch": process.epoch, "reopened": process.times_reopened, "version": graph.version}
+    counters |= {"importedEpoch": process.imported_epoch or 0, "importedAs": process.imported_as or 0}
     for field, count in counters.items():
-        if not 0 <= count <= MAX_COUNT:
-            _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {MAX_COUNT:,}")
+        most = MAX_EPOCH if field in _EPOCHS else MAX_COUNT
+        if not 0 <= count <= most:
+            _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {most:,}")
 
 
 def _check_names(process: Process, records: Iterable[Task | Decision]) -> None:

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from recovery.engine import Resources
+from recovery.engine.lifecycle.breaking import OVER
+from recovery.engine.lifecycle.removal import remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check
+from recovery.records import Process
 from recovery.store import PORTION_BYTES
 from recovery.store.views.exports import MAX_LINE, Whole
 
 BATCH = 500
-"""Processes that are saved together: about five round trips for all of them."""
+"""Processes that are saved together: about a dozen round trips for all of them."""
 
 _WHAT_TO_DO = "Nothing was read back: leave this process out of the file, or have the file as it was exported"
 
 
 class Brought(NamedTuple):
-    """What came of it: processes that were saved, and that were there already."""
+    """What came of it: processes that were saved, that were there already (or are in another of the files, as they
+    were later), and of the first how many took the place of what they had been in an earlier epoch."""
 
     saved: int = 0
     there: int = 0
+    replaced: int = 0
 
 
 def read_back(resources: Resources, files: Iterable[Path]) -> Brought:
-    """Save the processes of these files. Those that are there are left as they are, so it may be run again.
+    """Save the processes of these files. One that is there as it was exported is left as it is, so it may be run again;
+    one at rest of an earlier epoch is replaced.
 
-    All files are checked before anything is saved. Raises InputError for what is no process that has ended: it names
-    the file, the place in it, the process and the field.
+    All files are checked before anything is saved. Raises InputError for what is no process that has ended, which names
+    the file, the place in it, the process and the field; and for one that is there of a later epoch, or is live.
     """
-    saved = there = 0
-    files = list(files)
-    for file in files:
-        for _ in _processes(resources, file):
-            pass
+    files, latest, brought = list(files), dict[str, int](), Brought()
     for file in files:
         for batch in _batches(resources, file):
-            brought = len(resources.store.exports.insert(batch))
-            saved, there = saved + brought, there + len(batch) - brought
-    return Brought(saved, there)
+            _check_against(resources, batch)
+            for one in batch:
+                latest[one.id] = max(latest.get(one.id, one.exported_epoch), one.exported_epoch)
+    for file in files:
+        for batch in _batches(resources, file):
+            # Of several exports of a process the latest, once.
+            wanted = {one.id: one for one in reversed(batch) if latest.get(one.id) == one.exported_epoch}
+            for key in wanted:
+                del latest[key]
+            saved, replaced = _save(resources, list(wanted.values()))
+            there = len(batch) - saved
+            brought = Brought(brought.saved + saved, brought.there + there, brought.replaced + replaced)
+    return brought
+
+
+def _check_against(resources: Resources, batch: Sequence[Whole]) -> dict[str, Process]:
+    """What is there of these processes, of which each may be left as it is or replaced. Raises InputError."""
+    there = resources.store.imports.there([one.id for one in batch])
+    for one in batch:
+        if (found := there.get(one.id)) is None:
+            continue
+        if found.removing:
+            raise InputError(f"process {one.id} is just being removed; import it again once that is over")
+        told = f"process {one.id} is there of epoch {found.exported_epoch}"
+        if one.exported_epoch < found.exported_epoch:
+            lost = f"and in the file of the earlier epoch {one.exported_epoch}: what it came to since would be lost"
+            raise InputError(f"{told}, {lost}. {_WHAT_TO_DO}")
+        if one.exported_epoch > found.exported_epoch and not _is_at_rest(found):
+            later = f"that of epoch {one.exported_epoch} replaces it once it is over and at rest"
+            raise InputError(f"{told}, and {found.state}: {later}. {_WHAT_TO_DO}")
+    return there
+
+
+def _is_at_rest(process: Process) -> bool:
+    return process.state in OVER and process.recovery_time is None and not process.redo
+
+
+def _save(resources: Resources, batch: Sequence[Whole]) -> tuple[int, int]:
+    """How many of these were saved, and how many of them in place of what was there. Raises InputError."""
+    there = _check_against(resources, batch)
+    earlier = [there[one.id] for one in batch if one.id in there and there[one.id].exported_epoch < one.exported_epoch]
+    gone = remove(resources, earlier) if earlier else set()
+    if kept := [process.id for process in earlier if process.id not in gone]:
+        raise InputError(f"process {kept[0]} is not replaced: something of it is live, or it was changed just now")
+    new = [one for one in batch if one.id not in there or one.id in gone]
+    return len(resources.store.imports.save(new)), len(gone)
 
 
 def _batches(resources: Resources, file: Path) -> Iterator[list[Whole]]:

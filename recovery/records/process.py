@@ -66,6 +66,10 @@ class Process(Record):
     order: str | None = None
     """Names the order by which it is being removed or done again, or its marker is due; without that order none of it
     is carried out."""
+    imported_epoch: int | None = None
+    """The epoch that it had when it was exported, of one that was read back."""
+    imported_as: int | None = None
+    """The epoch that it was read back in. While it is of that it is as it was exported."""
     redo: tuple[str, ...] = ()
     """Tasks from which it is to be done again in this epoch, while that is carried out. Nothing else is done about it
     meanwhile."""
@@ -82,6 +86,13 @@ class Process(Record):
     trace: Trace | None = None
     """The span of its start; absent where that was not traced."""
     recovery_time: datetime | None = None
+
+    @property
+    def exported_epoch(self) -> int:
+        """The epoch to tell by which of two exports is the later one: while it is as it was read back, that of the
+        export which it was read back from."""
+        told = self.imported_epoch
+        return told if told is not None and self.imported_as == self.epoch else self.epoch
 
     @property
     def times_reopened(self) -> int:

@@ -44,6 +44,7 @@ from recovery.store.operations.aborts import Aborts
 from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.destruction import Destruction
 from recovery.store.operations.idle_timeouts import IdleTimeouts
+from recovery.store.operations.imports import Imports
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
 from recovery.store.operations.left_counts import LeftCountRecords
 from recovery.store.operations.mending import Mending
@@ -158,6 +159,7 @@ class Store:
         self.redos = Redos(self._database)
         self.orders = Orders(self._database[schema.ORDERS])
         self.removals = Removals(self._database)
+        self.imports = Imports(self._database)
         self.idle_timeouts = IdleTimeouts(self._database)
         self.mending = Mending(self._database)
         self.setting = Setting(self._database)

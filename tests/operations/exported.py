@@ -30,4 +30,4 @@ def made(number: int, **process: Any) -> str:
 
 def bring(store: Store, lines: Iterable[str]) -> None:
     """Save processes as an import does."""
-    store.exports.insert([store.exports.parsed(line) for line in lines])
+    store.imports.save([store.exports.parsed(line) for line in lines])

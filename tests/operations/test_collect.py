@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -144,14 +144,16 @@ def test_an_export_is_written_first_and_read_back(
     lines = [line for file in files for line in lines_of(file)]
     assert [json.loads(line)["process"]["_id"] for line in lines] == sorted(over)
     taken = world.start("order", 9, custom_id="o0")
-    assert read_back(world.app.resources, files) == (5, 0)
-    assert read_back(world.app.resources, files) == (0, 5), "once is enough"
+    assert read_back(world.app.resources, files) == (5, 0, 0)
+    assert read_back(world.app.resources, files) == (0, 5, 0), "once is enough"
     after = records(world)
     for name in RECORDS:
         for key, document in before[name].items():
             if name == "processes" and document["customId"] == "o0":
                 assert after[name][key].pop("formerCustomId") == document.pop("customId")
-            assert after[name][key] == {**document, "epoch": document["epoch"] + 1}
+            epoch = after["processes"][key.partition("/")[0]]["epoch"]
+            imported = {"importedEpoch": document["epoch"], "importedAs": epoch} if name == "processes" else {}
+            assert after[name][key] == {**document, "epoch": epoch, **imported}
     assert world.process(taken).custom_id == "o0"
     assert look(world.app.resources, over[0]).findings == ()
     assert world.app.result(over[0], timeout=0) == 6
@@ -199,7 +201,7 @@ def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp
     late = begin_removal(world.store, [(over, 0)], 60)
     assert finish_removal(world.app.resources, [over]) == [over]
     assert sum(world.counts().values()) == 0
-    assert read_back(world.app.resources, [file]) == (1, 0)
+    assert read_back(world.app.resources, [file]) == (1, 0, 0)
 
     back = records(world)
     assert begin_removal(world.store, [(over, 0)], 60) == [], "as it was seen it is no more"
@@ -246,6 +248,111 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
         read_back(world.app.resources, [file])
 
 
+def export_of(world: Ordering, key: str, file: Path) -> Path:
+    file.write_text(next(iter(world.store.exports.wholes([key]))).line())
+    return file
+
+
+def removed(world: Ordering, key: str) -> None:
+    at_rest(world, key)
+    assert remove(world.app.resources, [world.process(key)]) == {key}
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["the older file first", "the newer file first"])
+@pytest.mark.parametrize("together", [True, False], ids=["in one import", "one after the other"])
+def test_of_two_exports_the_later_one_is_there(world: Ordering, tmp_path: Path, first: int, together: bool) -> None:
+    """Exported, removed, read back, done again, exported and removed: what was told last is told again."""
+    key = world.end_of(world.start("order", 4))
+    at_rest(world, key)
+    files = [export_of(world, key, tmp_path / "0.jsonl")]
+    removed(world, key)
+    assert read_back(world.app.resources, files) == (1, 0, 0)
+    back = world.process(key)
+    redo_process(world.app.resources, key, "wrong data")
+    world.bring_to_end(key)
+    at_rest(world, key)
+    again = world.process(key)
+    assert again.epoch == back.epoch + 1 and again.result == back.result
+    files.append(export_of(world, key, tmp_path / "1.jsonl"))
+    with pytest.raises(InputError, match=f"is there of epoch {again.epoch}, and in the file of the earlier epoch 0"):
+        read_back(world.app.resources, files[:1])
+    assert world.process(key) == again
+    removed(world, key)
+    files = files if first == 0 else files[::-1]
+    if together:
+        assert read_back(world.app.resources, files) == (1, 1, 0)
+    elif first == 0:
+        assert read_back(world.app.resources, files[:1]) == (1, 0, 0)
+        assert read_back(world.app.resources, files[1:]) == (1, 0, 1), "it takes the place of the older one"
+    else:
+        assert read_back(world.app.resources, files[:1]) == (1, 0, 0)
+        with pytest.raises(InputError, match="of the earlier epoch 0: what it came to since would be lost"):
+            read_back(world.app.resources, files[1:])
+    last = world.process(key)
+    assert (last.exported_epoch, len(last.lives)) == (again.epoch, 1)
+    assert last.epoch > again.epoch, "an epoch comes once"
+    assert read_back(world.app.resources, [tmp_path / "1.jsonl"]) == (0, 1, 0)
+    assert not look(world.app.resources, key).findings and not world.store.removals.live([key])
+
+
+def test_an_import_leaves_a_live_process_alone(world: Ordering, tmp_path: Path) -> None:
+    key = world.end_of(world.start("order", 4))
+    at_rest(world, key)
+    redo_process(world.app.resources, key, "wrong data")
+    world.bring_to_end(key)
+    at_rest(world, key)
+    later = export_of(world, key, tmp_path / "later.jsonl")
+    removed(world, key)
+    world.store.imports.save([world.store.exports.parsed(made(1).replace(f"{1:032x}", key))])
+    redo_process(world.app.resources, key, "wrong data")
+    line = json.loads(later.read_text())
+    by = 10**14
+    for record in (line["process"], line["graph"], *line["tasks"], *line["decisions"]):
+        record["epoch"] += by
+    later.write_text(json.dumps(line))
+    with pytest.raises(InputError, match="and running: that of epoch 100000000000001 replaces it once it is over"):
+        read_back(world.app.resources, [later])
+
+
+def test_an_import_that_is_cut_off_is_removed(world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = world.end_of(world.start("order", 4))
+    at_rest(world, key)
+    file = export_of(world, key, tmp_path / "kept.jsonl")
+    removed(world, key)
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(world.store.imports, "_commit", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            read_back(world.app.resources, [file])
+    assert {finding.rule for finding in look(world.app.resources, key).findings} == {Rule.REMOVAL_CUT_OFF}
+    with pytest.raises(InputError, match="is just being removed; import it again"):
+        read_back(world.app.resources, [file])
+    past = world.store.now() - timedelta(seconds=1)
+    world.store.database["processes"].update_one({"_id": key}, {"$set": {"recoveryTime": past}})
+    world.scan()
+    assert sum(world.counts().values()) == 0
+    assert read_back(world.app.resources, [file]) == (1, 0, 0)
+
+
+def test_two_imports_at_once(world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that begins first has it; the other one touches nothing of it."""
+    key = world.end_of(world.start("order", 4))
+    at_rest(world, key)
+    file = export_of(world, key, tmp_path / "kept.jsonl")
+    removed(world, key)
+    real = world.store.imports.save
+
+    def late(wholes: Any) -> Any:
+        monkeypatch.undo()
+        assert read_back(world.app.resources, [file]) == (1, 0, 0)
+        return real(wholes)
+
+    monkeypatch.setattr(world.store.imports, "save", late)
+    assert read_back(world.app.resources, [file]) == (0, 1, 0)
+    assert not look(world.app.resources, key).findings
+    epochs = {one["epoch"] for found in records(world).values() for one in found.values()}
+    assert epochs == {world.process(key).epoch}
+
+
 def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     """One round trip for hundreds; those that are there, twice in it, or whose custom id is taken hold up none."""
     taken = world.start("order", 4, custom_id="c7")
@@ -254,15 +361,15 @@ def test_an_import_goes_by_batches(world: Ordering, tmp_path: Path) -> None:
     file = tmp_path / "many.jsonl"
     file.write_text("\n".join([*lines[:300], *lines[200:], made(7, customId="another's")]))
     world.store.database.command("profile", 2)
-    assert read_back(world.app.resources, [file]) == (1200, 101)
+    assert read_back(world.app.resources, [file]) == (1200, 101, 0)
     world.store.database.command("profile", 0)
     of_records = {"ns": {"$in": [f"{world.settings.database}.{name}" for name in RECORDS]}}
     commands = world.store.database["system.profile"].count_documents(of_records)
     world.store.database["system.profile"].drop()
-    assert commands < 30
+    assert commands < 50
     assert world.counts()["processes"] == before + 1200
     seven = world.process(f"{7:032x}")
-    assert (seven.custom_id, seven.former_custom_id, seven.epoch) == (None, "c7", 1)
+    assert (seven.custom_id, seven.former_custom_id, seven.imported_epoch) == (None, "c7", 0)
     assert world.process(taken).custom_id == "c7"
     assert world.process(f"{8:032x}").custom_id == "c8"
 
@@ -307,7 +414,7 @@ def test_an_export_of_odd_ids_and_of_what_can_not_be_read(world: Ordering, tmp_p
     keys = ["a", "a-b", "a0", "b"]
     for key in keys:
         whole = json.loads(made(0).replace(f"{0:032x}", key), object_hook=date_of)
-        world.store.exports.insert([Whole(**whole)])
+        world.store.imports.save([Whole(**whole)])
     world.store.database["processes"].update_one({"_id": "b"}, {"$set": {"labels": 5}}, bypass_document_validation=True)
     wholes = {one.id: one for one in world.store.exports.wholes([*keys, "gone"])}
     assert {key: [one["_id"] for one in whole.tasks] for key, whole in wholes.items()} == {

@@ -208,7 +208,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     line = next(worker.store.exports.wholes([fine])).line()
     wait_until(lambda: not worker.store.removals.live([fine]) or worker.scan(), 10, "all to be at rest")
     assert remove(worker.app.resources, [worker.process(fine)]) == {fine}
-    assert operator.store.exports.insert([operator.store.exports.parsed(line)]) == {fine}
+    assert operator.store.imports.save([operator.store.exports.parsed(line)]) == {fine}
     operator.store.queues.remove("part")
     kept = operator.store.actors.forget("part")
     assert kept is not None

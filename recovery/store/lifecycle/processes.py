@@ -224,7 +224,7 @@ class Processes:
         return {
             one["_id"]: Standing(one["epoch"], one.get("scheduledBy"), one.get("customId"))
             for one in find_keys(self._current, process_ids, fields)
-            if type(one.get("epoch")) is int and not one.get("removing")
+            if isinstance(one.get("epoch"), int) and not one.get("removing")
         }
 
     def withdraw(self, process_id: str, epoch: int) -> bool:

@@ -38,7 +38,7 @@ class Begun(NamedTuple):
     @property
     def mark(self) -> Mark | None:
         """How it is marked; None: by nobody who names an order."""
-        epoch = self.epoch if type(self.epoch) is int else None
+        epoch = self.epoch if isinstance(self.epoch, int) else None
         return Mark(self.id, OrderKind.REMOVE, self.key, epoch) if self.key is not None else None
 
 

@@ -15,10 +15,8 @@ from typing import Any
 from bson import encode
 from bson.errors import InvalidDocument
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps, loads
-from pymongo.collection import Collection
 from pymongo.common import MAX_BSON_SIZE
 from pymongo.database import Database
-from pymongo.errors import BulkWriteError
 
 from recovery.errors import InputError
 from recovery.records import given
@@ -49,6 +47,32 @@ class Whole:
     def id(self) -> str:
         return str(self.process["_id"])
 
+    @property
+    def records(self) -> list[Document]:
+        """All of them."""
+        return [self.process, *([self.graph] if self.graph is not None else []), *self.tasks, *self.decisions]
+
+    @property
+    def exported_epoch(self) -> int:
+        """As that of the process's record."""
+        of, told = self.process["epoch"], self.process.get("importedEpoch")
+        return int(told if told is not None and self.process.get("importedAs") == of else of)
+
+    def begun_anew(self, epoch: int) -> Whole:
+        """The same in this epoch, each record moved as far as the others, which tells from which it was read back."""
+        by = epoch - self.process["epoch"]
+
+        def moved(record: Document) -> Document:
+            return {**record, "epoch": record["epoch"] + by} if _is_whole(record.get("epoch")) else record
+
+        imported = {"importedEpoch": self.exported_epoch, "importedAs": epoch}
+        return Whole(
+            process={**moved(self.process), **imported},
+            graph=moved(self.graph) if self.graph is not None else None,
+            tasks=list(map(moved, self.tasks)),
+            decisions=list(map(moved, self.decisions)),
+        )
+
     def line(self) -> str:
         """All of it, as a text without line breaks. Raises InputError if nobody could read it back."""
         found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
@@ -60,7 +84,7 @@ class Whole:
 
 @translated
 class Exports:
-    """Reads, as a majority has them, and writes whole processes."""
+    """Reads whole processes, as a majority has them, and their lines."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._told = {name: committed(database[name]) for name in schema.OF_PROCESSES}
@@ -85,53 +109,6 @@ class Exports:
     def parsed(line: str) -> Whole:
         """What a line holds, to be saved in an epoch of its own. Raises InputError for what is no such line."""
         return _parsed(line)
-
-    def insert(self, wholes: Sequence[Whole]) -> set[str]:
-        """Save processes, themselves last; which were not there. Five round trips, and one more where a custom id is
-        another's by now: such a process comes without it.
-
-        Raises InputError for one that is being removed, and for what MongoDB does not take.
-        """
-        ids = [one.id for one in wholes]
-        there = {one["_id"]: one for one in self._processes.find({"_id": {"$in": ids}}, {"removing": True})}
-        if going := [key for key, one in there.items() if one.get("removing")]:
-            raise InputError(f"process {going[0]} is just being removed; import it again once that is over")
-        new = {one.id: one for one in reversed(wholes) if one.id not in there}
-        for name in _OF_TASKS:
-            self._insert(_OF_TASKS[name], [record for one in new.values() for record in getattr(one, name)])
-        self._insert(schema.GRAPHS, [one.graph for one in new.values() if one.graph is not None])
-        failed = self._insert(schema.PROCESSES, [one.process for one in new.values()])
-        # By its index: of a process that somebody else imports just now the key is there.
-        taken = {failure["op"]["_id"] for failure in failed if "customId" in failure.get("keyPattern", ())}
-        for key in taken:
-            process = new[key].process
-            process["formerCustomId"] = process.pop("customId")
-        again = self._insert(schema.PROCESSES, [new[key].process for key in taken])
-        lost = {failure["op"]["_id"] for failure in failed} - taken | {failure["op"]["_id"] for failure in again}
-        return new.keys() - lost
-
-    @property
-    def _processes(self) -> Collection[Document]:
-        return self._told[schema.PROCESSES]
-
-    def _insert(self, name: str, documents: Sequence[Document]) -> list[Document]:
-        """Insert what is missing; what was refused since it, or its custom id, is there."""
-        if not documents:
-            return []
-        try:
-            self._told[name].insert_many(documents, ordered=False)
-        except BulkWriteError as error:
-            failed: list[Document] = error.details["writeErrors"]
-            for failure in failed:
-                if failure["code"] != _DUPLICATE:
-                    told = f"{given.shown(failure['op']['_id'])} of {name}: MongoDB does not take it"
-                    raise InputError(f"{told}: {failure.get('errmsg')}") from None
-            if error.details["writeConcernErrors"]:
-                raise
-            return failed
-        except OverflowError:
-            raise InputError(f"{name}: a number has more than the 64 bits that MongoDB has for one") from None
-        return []
 
 
 class _Records:
@@ -159,6 +136,7 @@ def _parsed(line: str) -> Whole:
     if not (isinstance(found, dict) and isinstance(found.get("process"), dict)):
         raise InputError(_NONE)
     process, graph = found["process"], found.get("graph")
+    process.setdefault("epoch", 0)
     key, tasks, decisions = process.get("_id"), found.get("tasks"), found.get("decisions")
     if not (isinstance(tasks, list) and isinstance(decisions, list)):
         raise InputError(_NONE)
@@ -172,10 +150,9 @@ def _parsed(line: str) -> Whole:
             )
     if graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key):
         raise InputError(f"process {key}: its graph is of another process")
-    for name in ("removing", "recoveryTime"):
+    for name in ("removing", "order", "recoveryTime"):
         process.pop(name, None)
     whole = [process, *([graph] if graph else []), *tasks, *decisions]
-    _begin_epoch(whole)
     for record in whole:
         _check_storable(record)
     return Whole(process, graph, tasks, decisions)
@@ -197,13 +174,9 @@ def _check_storable(record: Document) -> None:
         raise InputError(f"record {record['_id']} has {size:,} bytes, and MongoDB takes {MAX_BSON_SIZE:,}")
 
 
-def _begin_epoch(records: Sequence[Document]) -> None:
-    """Move all of these above the last epoch that one of them is of, each as far as the others."""
-    known = [one for one in records if type(one.get("epoch")) is int]
-    above = max((one["epoch"] for one in known), default=0) + 1
-    for one in known:
-        one["epoch"] += above
-
-
 def _is_of(record: Any, process_id: str) -> bool:
     return is_record_id(record) and split_record_id(record)[0] == process_id
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
