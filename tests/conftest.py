@@ -94,9 +94,9 @@ _registrars = WeakSet[Registrar]()
 _start_thread = Registrar._start_thread
 
 
-def _start_noted(self: Registrar) -> None:
+def _start_noted(self: Registrar) -> bool:
     _registrars.add(self)
-    _start_thread(self)
+    return _start_thread(self)
 
 
 Registrar._start_thread = _start_noted  # type: ignore[method-assign]

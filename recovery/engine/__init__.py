@@ -20,7 +20,8 @@ from recovery.engine.lifecycle.hand import LastRun
 from recovery.engine.lifecycle.listing import list_again
 from recovery.engine.lifecycle.reading import ended_portions, read_each
 from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
-from recovery.engine.lifecycle.registering import Registrar, register
+from recovery.engine.lifecycle.registering import register
+from recovery.engine.lifecycle.registrar import Registrar
 from recovery.engine.lifecycle.slots import Keys, look_at
 from recovery.engine.lifecycle.start import Started, start
 from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push

@@ -21,7 +21,7 @@ from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.custom_ids import IfExists
 from recovery.engine.lifecycle.keys import check_key_function, key_of
-from recovery.engine.lifecycle.registering import Registrar
+from recovery.engine.lifecycle.registrar import Registrar
 from recovery.engine.lifecycle.results import await_result
 from recovery.engine.lifecycle.start import Started
 from recovery.engine.lifecycle.start_many import starting_many

@@ -41,6 +41,8 @@ from recovery.worker.tasks import Running
 
 log = logging.getLogger(__name__)
 
+REGISTERED_TIMEOUT = 5.0
+"""Seconds that a pool process waits at its end until what its tasks have started is registered."""
 UNUSABLE = 2
 """Exit code of a worker that can't begin: as of all commands for an error."""
 
@@ -190,6 +192,7 @@ def prepare(app: Recovery) -> None:
 def _flush(app: Recovery) -> Callable[..., None]:
     def flush(**_: Any) -> None:
         try:
+            app.registrar.wait(REGISTERED_TIMEOUT)
             app.applier.flush()
         finally:
             tracing.flush()

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from recovery.engine.lifecycle import registering
+from recovery.engine.lifecycle import registrar
 from recovery.records import Process
 from tests.waiting import wait_until
 from tests.world import World
@@ -23,7 +23,7 @@ class Rounds:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.go_on = threading.Event()
-        self._register = registering.register_now
+        self._register = registrar.register_all
 
     def __call__(self, resources: Any, processes: Sequence[Process]) -> None:
         self.sizes.append(len(processes))
@@ -48,7 +48,7 @@ def order(world: World) -> Any:
 @pytest.fixture
 def rounds(world: World) -> Iterator[Rounds]:
     rounds = Rounds()
-    with patch.object(registering, "register_now", rounds), patch.object(registering, "GATHERED_FOR", FOR_EVER):
+    with patch.object(registrar, "register_all", rounds), patch.object(registrar, "GATHERED_FOR", FOR_EVER):
         try:
             yield rounds
         finally:
@@ -79,7 +79,7 @@ def test_more_of_them_wait_for_each_other(world: World, order: Any, rounds: Roun
 
 
 def test_as_many_as_go_together_wait_for_no_more(world: World, order: Any, rounds: Rounds) -> None:
-    with patch.object(registering, "TOGETHER", 3):
+    with patch.object(registrar, "TOGETHER", 3):
         world.app.start(order, 0)
         wait_until(lambda: rounds.sizes == [1], 10, "the first round")
         for number in (1, 2, 3):

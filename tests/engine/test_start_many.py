@@ -11,7 +11,7 @@ from pymongo.errors import AutoReconnect
 
 from recovery import CustomIdTaken, InputError
 from recovery.engine import Registrar
-from recovery.engine.lifecycle import registering, start_many
+from recovery.engine.lifecycle import registrar, start_many
 from recovery.errors import ServerUnavailable, StartRefused, StoreUnavailable
 from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
@@ -34,7 +34,7 @@ def ordered(request: pytest.FixtureRequest) -> bool:
 
 
 def test_all_come_to_their_ends(world: World, order: Any, ordered: bool) -> None:
-    with patch.object(registering, "TOGETHER", 3):
+    with patch.object(registrar, "TOGETHER", 3):
         started = world.start_many(order, [[1], (2,), {"number": 3, "by": "me"}, [4, "you"], [5]], ordered=ordered)
     assert [one.id for one in started] == sorted(one.id for one in started)
     assert not any(one.was_there or one.error for one in started)
@@ -179,7 +179,7 @@ def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> Non
     of_parent = world.app.registrar
     if (child := os.fork()) == 0:
         try:
-            of_parent._registering.acquire()  # as it may be just when the fork is made: the parent alone releases it
+            of_parent._registering.acquire(blocking=False)  # as it may be at the fork: the parent alone releases it
             world.app.start(order, 2)
             os._exit(0 if of_parent.wait(10) and world.app.registrar.wait(10) else 1)
         finally:
@@ -190,11 +190,11 @@ def test_a_fork_registers_what_it_starts_itself(world: World, order: Any) -> Non
 
 
 def test_what_cannot_be_registered_ends_nothing(world: World, order: Any) -> None:
-    registrar = Registrar(world.app.resources)
+    one = Registrar(world.app.resources)
     process = world.process(world.app.start(order, 1))
     assert world.app.registrar.wait(10)
-    with patch("recovery.engine.lifecycle.registering.register_now", side_effect=RuntimeError):
-        registrar.add([process])
-        assert registrar.wait(10)
-    registrar.add([process])
-    assert registrar.wait(10)
+    with patch("recovery.engine.lifecycle.registrar.register_all", side_effect=RuntimeError):
+        one.add([process])
+        assert one.wait(10)
+    one.add([process])
+    assert one.wait(10)

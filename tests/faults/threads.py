@@ -19,5 +19,5 @@ def threads_held() -> Iterator[None]:
             (Applier, "_start_applying"),
             (Applier, "_start_flusher"),
         ):
-            held.enter_context(patch.object(owner, start, lambda _: None))
+            held.enter_context(patch.object(owner, start, lambda _: True))
         yield

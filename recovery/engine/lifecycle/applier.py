@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recovery import tracing
+from recovery.engine.background import Background
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.alone import apply_alone
 from recovery.engine.lifecycle.apply import apply
@@ -56,10 +57,10 @@ class Applier:
         self._buffers: dict[tuple[str, int], list[Ended]] = defaultdict(list)
         self._large = LargeGraphs(resources, self._apply)
         self._clearing = Clearing(resources)
-        self._flusher: threading.Thread | None = None
+        self._flusher = Background(self._flush_always, "applier")
         self._beside: list[Ended] = []
         self._some_beside, self._at_beside = threading.Event(), threading.Lock()
-        self._applying: threading.Thread | None = None
+        self._applying = Background(self._apply_always, "applier beside")
 
     def submit(self, ended: Ended, take: Take | None = None) -> Decision | None:
         """Apply a decision, and what of its process waits; or let it wait.
@@ -73,8 +74,7 @@ class Applier:
             buffer = self._buffers[key]
             if not ended.failed:
                 buffer.append(ended.light() if waits else ended)
-            if waits and len(buffer) < (PAGE if large else TOGETHER):
-                self._start_flusher()
+            if waits and len(buffer) < (PAGE if large else TOGETHER) and self._start_flusher():
                 return None
             together = self._buffers.pop(key)
         taken = self._hand_on(together, take) if together else None
@@ -86,11 +86,9 @@ class Applier:
         """Apply a decision at once, in another thread: nothing becomes ready by it, so its slot need not wait. While
         many wait there it does so itself."""
         with self._lock:
-            beside = len(self._beside) < TOGETHER
+            beside = len(self._beside) < TOGETHER and self._start_applying()
             if beside:
                 self._beside.append(ended.light())
-                if self._applying is None:
-                    self._start_applying()
         if not beside:
             return self.submit(ended)
         self._some_beside.set()
@@ -112,9 +110,7 @@ class Applier:
             with self._lock:
                 waits = self._large.knows(key[0]) and not any(one.decision.children for one in some)
                 self._buffers[key] += [one.light() for one in some] if waits else some
-                if waits and len(self._buffers[key]) < PAGE:
-                    self._start_flusher()
-                else:
+                if not (waits and len(self._buffers[key]) < PAGE and self._start_flusher()):
                     groups.append(self._buffers.pop(key))
         self._apply_groups(groups, take)
 
@@ -246,15 +242,12 @@ class Applier:
         except StoreError as error:  # only a hint: they are found applied when they are overdue
             log.warning("deadlines of applied decisions not cleared (%s)", error)
 
-    def _start_applying(self) -> None:
-        self._applying = threading.Thread(target=self._apply_always, name="applier beside", daemon=True)
-        self._applying.start()
+    def _start_applying(self) -> bool:
+        return self._applying.begin()
 
-    def _start_flusher(self) -> None:
-        if self._flusher is None:
-            self._flusher = threading.Thread(target=self._flush_always, name="applier", daemon=True)
-            self._flusher.start()
+    def _start_flusher(self) -> bool:
         self._wake.set()
+        return self._flusher.begin()
 
     def _flush_always(self) -> None:
         written, pause = time.monotonic(), threading.Event()

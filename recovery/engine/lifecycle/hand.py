@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from recovery.engine.background import Background
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.records import Decision
 
@@ -84,16 +85,14 @@ class Watch:
     def __init__(self) -> None:
         self._lock, self._some = threading.Lock(), threading.Event()
         self._hands: dict[Hand, Relieve] = {}
-        self._thread: threading.Thread | None = None
+        self._background = Background(self._look_always, "hands")
 
     @contextmanager
     def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
         """Within, call `relieve` once for a hand whose task is slow; in another thread."""
         with self._lock:
             self._hands[hand] = relieve
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._look_always, name="hands", daemon=True)
-                self._thread.start()
+            self._background.begin()  # without it who waits for a slow task waits for its end
             self._some.set()
         try:
             yield

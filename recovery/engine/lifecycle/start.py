@@ -7,8 +7,10 @@ to the caller, who would start the process a second time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from recovery import metrics, tracing
@@ -17,10 +19,13 @@ from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.registering import Register, register_now
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import CustomIdTaken, DamagedRecord, InputError, ServerUnavailable, StoreUnavailable
-from recovery.records import Process, RetryOptions, given
+from recovery.errors import CustomIdTaken, DamagedRecord, InputError, ServerUnavailable, StoreError, StoreUnavailable
+from recovery.limits import LONGEST
+from recovery.records import Process, ProcessState, RetryOptions, given
 from recovery.records.ids import new_process_id
 from recovery.records.values import is_same
+
+log = logging.getLogger(__name__)
 
 CONFIRMED_TIMEOUT = 10.0
 """Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
@@ -135,6 +140,7 @@ def _start(
     if process.id != wanted.id:
         if not any_arguments:
             _check_arguments(resources, process, wanted)
+        _register_as_well(resources, process, beside)
         return Started(process.id, process)
     metrics.PROCESSES_STARTED.labels(wanted.type).inc()
     beside([process])
@@ -159,6 +165,22 @@ def _insert_if_allowed(
         check_start(resources, wanted, markers, replacing=True)
     replace(resources, process, wanted, abort_replaced)
     return resources.store.processes.insert(wanted, first_look)
+
+
+def _register_as_well(resources: Resources, process: Process, beside: Register) -> None:
+    """Have a process registered that was there already, if whoever started it may have been cut off before that: mostly
+    it was this program, which was not told that it had. It is started: nothing is raised."""
+    started, patience = process.started_at, timedelta(seconds=2 * min(process.idle_timeout, LONGEST))
+    young = started is not None and datetime.now(UTC) - started < patience
+    if process.state is not ProcessState.RUNNING or process.epoch or not young:
+        return  # others have seen to it
+    try:
+        whole = resources.store.processes.get_committed(process.id)
+    except (StoreError, DamagedRecord) as error:
+        log.debug("%s is not registered again (%s)", process.id, error)
+        return
+    if whole is not None:
+        beside([whole])
 
 
 def _check_arguments(resources: Resources, process: Process, wanted: Process) -> None:

@@ -13,7 +13,8 @@ from functools import partial
 from recovery import metrics
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists
 from recovery.engine.lifecycle.refusal import checking
-from recovery.engine.lifecycle.registering import Register, by_size
+from recovery.engine.lifecycle.registering import Register
+from recovery.engine.lifecycle.registrar import by_size
 from recovery.engine.lifecycle.start import CONFIRMED_TIMEOUT, Started, start_process
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources

@@ -1,0 +1,40 @@
+"""Threads that work in the background of a program, begun when there is first something to do.
+
+A system that has no thread to give just now has one later: that one could not be begun is no error to whoever has work
+for it, and the next work tries again. Until then whoever has the work does it himself, or leaves it to its deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from recovery.seldom import Seldom
+
+log = logging.getLogger(__name__)
+_said = Seldom(log, every=60.0)
+
+
+class Background:
+    """One thread that does `work`, which does not end."""
+
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        self._work, self._name = work, name
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> bool:
+        """Have it work, if it does not: whether it does. Does not raise."""
+        if self._thread is not None:
+            return True
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no more threads for this user, or container, just now
+                    _said.warning("no thread for %s (%s): the next work tries again", self._name, error)
+                    return False
+                self._thread = thread
+        return True
