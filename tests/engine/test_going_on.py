@@ -92,6 +92,35 @@ def test_it_leaves_the_rest_in_the_queue_once_the_actor_is_blocked(world: World,
     assert (finished(world), queue.asked, world.redis.llen("order")) == (ran, [1] * BLOCKS, TASKS - ran)
 
 
+def test_no_task_of_a_batch_begins_once_its_actor_is_blocked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever blocked it is told so as soon as all slots know."""
+    began = list[int]()
+
+    @world.app.process()
+    def quick(number: int) -> int:
+        began.append(number)
+        if number == BLOCKS:
+            world.store.actors.block("quick")
+            world.store.preferences.invalidate()
+        return number
+
+    world.tell()
+    for number in range(TASKS):
+        world.start("quick", number)
+    batches = Batches(world.app.resources, world.app.applier, Queue(world).hints)
+    monkeypatch.setattr(batches._pace, "room", lambda _: TASKS)
+    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", batches=batches)
+    message = world.pop(["quick"])
+    assert message is not None
+    assert slot.run(world.app.actors["quick"], *arguments(message)) is Result.FINISHED
+    assert began == list(range(BLOCKS + 1))
+    assert (finished(world), world.redis.llen("quick")) == (BLOCKS + 1, TASKS - BLOCKS - 1), "the rest is given back"
+    world.store.actors.unblock("quick")
+    world.store.preferences.invalidate()
+    world.pump()
+    assert finished(world) == TASKS and sorted(began) == list(range(TASKS))
+
+
 def test_what_was_taken_when_the_actor_was_blocked_comes_next(world: World, queue: Queue) -> None:
     def block() -> None:
         world.store.actors.block("order")

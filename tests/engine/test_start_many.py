@@ -115,6 +115,26 @@ def test_a_type_that_is_disabled(world: World, order: Any, ordered: bool) -> Non
     assert world.counts()["processes"] == 0
 
 
+def test_a_type_that_is_disabled_while_many_are_started(
+    world: World, order: Any, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked before each thousand of them."""
+    real = world.store.processes.insert_many
+
+    def save(*args: Any, **kwargs: Any) -> Any:
+        saved = real(*args, **kwargs)
+        world.store.database["processTypes"].update_one({"_id": "order"}, {"$set": {"disabled": {"reason": "x"}}})
+        world.store.preferences.invalidate()
+        return saved
+
+    monkeypatch.setattr(world.store.processes, "insert_many", save)
+    with patch.object(registrar, "TOGETHER", 3):
+        started = world.start_many(order, [[n] for n in range(10)], ordered=ordered)
+    assert [one.error is None for one in started] == [True] * 3 + [False] * 7
+    assert isinstance(started[3].error, StartRefused)
+    assert world.counts()["processes"] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "custom_ids", "told"),
     [

@@ -67,12 +67,16 @@ class Batch:
                 raise
             try:
                 with self._watch.over(hand, self._relieve):
-                    while (here := hand.next()) is not None:
+                    while (here := hand.next(self._may_begin)) is not None:
                         self._run_one(here, hand)
             except Exception:  # it was a server's; what has ended is not to be done again for that
                 self._put_down(hand, may_take=False)
                 raise
             round_ = self._put_down(hand, may_take=time.monotonic() < until)
+
+    def _may_begin(self, actor: str) -> bool:
+        """Whether its actor is not blocked, as of now: who blocks it is told that no more of its tasks begin."""
+        return not self._store.preferences.is_blocked(actor)
 
     def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
         """Run one; where another program spoilt what it needs, that is told, and the others go on."""

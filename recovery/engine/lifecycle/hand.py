@@ -45,11 +45,11 @@ class Hand:
         self._running: Decision | None = None
         self._since = 0.0
 
-    def next(self) -> ClaimedTask | None:
-        """What is to be run now; None if nothing is left, or it is time to end."""
+    def next(self, may_begin: Callable[[str], bool] = lambda _: True) -> ClaimedTask | None:
+        """What is to be run now; None if nothing is left, it is time to end, or of its actor nothing may be begun."""
         with self._lock:
             self._running, self._since = None, time.monotonic()
-            if not self._left or self._since >= self._until:
+            if not self._left or self._since >= self._until or not may_begin(self._left[0].decision.actor):
                 return None
             here = self._left.popleft()
             self._running = here.decision

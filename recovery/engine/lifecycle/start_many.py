@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from recovery import metrics
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists
@@ -32,8 +31,9 @@ class ManyStarts:
     first_look: float
     start_one: Callable[[Process], Started]
     """The way of one. Raises InputError."""
-    checking: Callable[[], Callable[[Process], None]] | None
-    """Makes what raises InputError for one that is not to be started; None where all may be."""
+    checking: Callable[[], Callable[[Process], None] | None]
+    """Makes what raises InputError for one that is not to be started, or None where all may be; for each batch anew,
+    since many take long, and an operator may have disabled their type by then."""
     register: Register
 
     def start(self, wanted: Sequence[Process]) -> list[Started]:
@@ -73,9 +73,9 @@ class ManyStarts:
     def _refused(self, batch: Sequence[Process], most: int | None = None) -> dict[str, InputError]:
         """{process: why it is not to be started}; of at `most` so many."""
         refused: dict[str, InputError] = {}
-        if self.checking is None:
-            return refused
         check = self.checking()
+        if check is None:
+            return refused
         for one in batch:
             try:
                 check(one)
@@ -125,7 +125,10 @@ def starting_many(
 ) -> ManyStarts:
     """Starts of a process type. One that aborted gives up its custom id, as with `start`."""
     first_look = min(kind.idle_timeout, kind.process_timeout or kind.idle_timeout)
-    refusable = kind.markers or resources.store.preferences.disabled(kind.id) is not None
+
+    def refusing() -> Callable[[Process], None] | None:
+        refusable = kind.markers or resources.store.preferences.disabled(kind.id) is not None
+        return checking(resources, kind.markers) if refusable else None
 
     def one(wanted: Process) -> Started:
         return start_process(
@@ -139,6 +142,4 @@ def starting_many(
             beside=register,
         )
 
-    return ManyStarts(
-        resources, first_look, one, partial(checking, resources, kind.markers) if refusable else None, register
-    )
+    return ManyStarts(resources, first_look, one, refusing, register)
