@@ -75,7 +75,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         Running.stale = self.stale = StaleMessages(app)
         Running.board = board = board_of(worker)
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
-        free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(self._end_hung)
+        free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(board, self._end_hung)
         self.hung = HungSlots(app, board, worker.hostname, free)
         self.lifeline.hung = self.hung.report
         self.scanning: Scanning | None = None

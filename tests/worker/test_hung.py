@@ -18,6 +18,7 @@ from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.views.hung import Claim
 from recovery.worker.slots import hung
 from recovery.worker.slots.board import Board, Cell
+from recovery.worker.slots.freeing import by_ending
 from recovery.worker.slots.hung import HungSlots
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -179,6 +180,47 @@ def test_who_goes_on_is_forgotten(bench: Bench) -> None:
     assert bench.world.store.hung.freed() == []
     bench.board.running = [Cell(0, 2, first.pid, "render", first.claim, TIMEOUT, bench.now)]
     assert bench.passes(0.5) == 0 and bench.looks.report() == ()
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["nothing", "another"])
+def test_who_ends_while_mongodb_is_asked_does_not_hang(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The end that is read is its own. Nor does the slot of a thread that runs `another` task by then."""
+    cell = bench.runs("a", since=TIMEOUT + 1)
+    real = bench.world.store.hung.fates
+
+    def fates(claims: list[Claim]) -> object:
+        bench.becomes("a", DecisionState.FINISHED)
+        bench.board.running.remove(cell)
+        if place:
+            bench.runs("next")
+        return real(claims)
+
+    monkeypatch.setattr(bench.world.store.hung, "fates", fates)
+    assert bench.passes(0) == 0
+    assert (bench.freed, bench.looks.report(), bench.looks.count()) == ([], (), 0)
+
+
+@pytest.mark.parametrize("returns", [None, "before", "meanwhile"])
+def test_a_worker_ends_only_for_a_slot_that_hangs_at_that_moment(
+    bench: Bench, caplog: pytest.LogCaptureFixture, returns: str | None
+) -> None:
+    """The slot returns before the worker begins to end, or while it is noted that the slot is freed."""
+    cell = bench.runs("a", since=TIMEOUT + 1)
+    done: list[str] = []
+
+    def note() -> None:
+        done.append("noted")
+        if returns == "meanwhile":
+            bench.board.running.remove(cell)
+
+    if returns == "before":
+        bench.board.running.remove(cell)
+    by_ending(bench.board, lambda: done.append("ended"))(cell, "it has lost its task", note)
+    assert done == {None: ["noted", "ended"], "before": [], "meanwhile": ["noted"]}[returns]
+    assert ("render p/a hangs" in caplog.text) == (returns is None)
+    assert ("render p/a came back just before" in caplog.text) == (returns == "meanwhile")
 
 
 OLDER = [

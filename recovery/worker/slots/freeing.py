@@ -25,11 +25,20 @@ def by_killing(board: Board) -> Free:
     return kill
 
 
-def by_ending(end: Callable[[], None]) -> Free:
-    """End the worker, which gives back the rest."""
+def by_ending(board: Board, end: Callable[[], None]) -> Free:
+    """End the worker, which gives back the rest.
+
+    A thread can't be stopped for a last look, so the board is asked twice: before the slot is noted as freed, and once
+    more before the worker ends, because MongoDB may take seconds to write the note.
+    """
 
     def free(cell: Cell, reason: str, note: Callable[[], None]) -> None:
+        if not board.still(cell):
+            return
         note()
+        if not board.still(cell):
+            log.warning("%s came back just before this worker ended for it: the worker goes on", _names(cell))
+            return
         advice = "start it again; with --pool prefork such a slot is freed by itself"
         log.error("%s: %s; this worker gives back the rest and ends, code %d: %s", _hangs(cell), reason, HUNG, advice)
         end()
@@ -38,4 +47,8 @@ def by_ending(end: Callable[[], None]) -> Free:
 
 
 def _hangs(cell: Cell) -> str:
-    return f"{cell.actor} {cell.claim.decision_id} hangs, for {time.monotonic() - cell.since:.1f} s now"
+    return f"{_names(cell)} hangs, for {time.monotonic() - cell.since:.1f} s now"
+
+
+def _names(cell: Cell) -> str:
+    return f"{cell.actor} {cell.claim.decision_id}"

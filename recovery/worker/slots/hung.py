@@ -108,9 +108,12 @@ class HungSlots:
         running, now = self._board.cells(), time.monotonic()
         self._idle = not running
         self._freed &= set(running)  # those are not seen to be gone yet
-        running = [cell for cell in running if cell not in self._freed]
-        late = [cell for cell in running if now - cell.since > cell.timeout]
+        late = [cell for cell in running if now - cell.since > cell.timeout and cell not in self._freed]
         found = self._fates(late)
+        if late:  # what returned while MongoDB was asked does not hang: the end that was read may be its own
+            running = self._board.cells()
+            found = {cell: fate for cell, fate in found.items() if cell in running}
+        running = [cell for cell in running if cell not in self._freed]
         fates = {cell: fate for cell, fate in found.items() if fate in (Fate.LOST, Fate.DECIDED)}
         unknown = {cell: fate for cell, fate in found.items() if fate not in KNOWN}
         self._say(unknown, now)
