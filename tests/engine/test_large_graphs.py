@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from recovery.engine import Applied, Applier, Slot, read_each
+from recovery.engine import Applied, Applier, Ended, Slot, read_each
 from recovery.engine.lifecycle import applier as applier_module
 from recovery.engine.lifecycle import large_graphs
+from recovery.errors import DamagedRecord
 from recovery.queue import Turns
 from recovery.queue.turns import KEY
 from recovery.records import Graph
 from recovery.stack.ports import free_port
+from tests.counting import failed_steps
 from tests.world import World, arguments, check_quiet
 
 LEAVES = 40
@@ -243,6 +245,60 @@ def test_one_that_can_not_be_read_holds_up_no_other(world: World, wide: str, mon
     while_applying(monkeypatch, other.flush)
     first.flush()
     assert left(world, wide) == 2 and damaged[3].task.task_id in graph(world, wide).not_finished
+
+
+@pytest.mark.parametrize("damaged", [[0], [7, 20], [LEAVES - 1]], ids=str)
+def test_one_that_can_not_be_applied_holds_up_no_other(
+    world: World, wide: str, monkeypatch: pytest.MonkeyPatch, damaged: list[int]
+) -> None:
+    """Of the page it is in, nor of those that are in the list by then: the turn goes on."""
+    first, other = knowing(world, wide), knowing(world, wide)
+    run(world, first, 10)
+    run(world, other, LEAVES - 10)
+    both = [ended for one in (first, other) for ended in next(iter(one._buffers.values()))]
+    spoilt = {both[place].task.task_id for place in damaged}
+    real, hand_over = applier_module.apply, [other.flush]
+
+    def apply(resources: Any, together: Sequence[Ended], take: Any = None) -> Any:
+        while hand_over:
+            hand_over.pop()()
+        if any(one.task.task_id in spoilt for one in together):
+            raise DamagedRecord("a decision", "it can't be applied")
+        return real(resources, together, take)
+
+    before = failed_steps()
+    monkeypatch.setattr(applier_module, "apply", apply)
+    first.flush()
+    assert spoilt <= set(graph(world, wide).not_finished) and left(world, wide) == 1 + len(spoilt)
+    assert failed_steps() == before + len(spoilt) and not first._large.has_turns
+    monkeypatch.setattr(applier_module, "apply", real)
+    end(world, wide)
+
+
+def test_of_what_waited_together_a_damaged_one_holds_up_no_other(
+    world: World, wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a graph that is not large as well; what was claimed before the damage was met is run by who claimed it."""
+    one = Applier(world.app.resources)
+    run(world, one, LEAVES)
+    (together,) = ([*some] for some in one._buffers.values())
+    one._buffers.clear()
+    real = applier_module.apply
+
+    def apply(resources: Any, some: Sequence[Ended], take: Any = None) -> Any:
+        if together[3] in some:
+            if take is not None:
+                take({}, 0)
+            raise DamagedRecord("a decision", "it can't be applied")
+        return real(resources, some, take)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(applier_module, "apply", apply)
+        assert one._apply(together, lambda *_: together[0].decision) is together[0].decision
+        assert left(world, wide) == 2 and together[3].task.task_id in graph(world, wide).not_finished
+        with pytest.raises(DamagedRecord):
+            one._apply(together[3:4])
+    end(world, wide)
 
 
 def test_steps_one_after_the_other_do_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recovery import tracing
 from recovery.engine.background import Background
@@ -189,12 +189,37 @@ class Applier:
         return self._apply(together, take)
 
     def _apply(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
-        effect = self._effect(together, take)
-        if effect is None:
-            self.apply(together)
-            return None
+        """Apply decisions of one process and epoch. If a record of several is damaged, the others are applied, in
+        halves of halves, and that one is logged. What a decision alone fails with is raised, and errors of servers."""
+        claimed: list[Decision] = []
+
+        def take_and_note(ready: Mapping[str, str], epoch: int) -> Decision | None:
+            taken = take(ready, epoch) if take is not None else None
+            claimed.extend([taken] if taken is not None else [])
+            return taken
+
+        try:
+            effect = self._effect(together, take_and_note if take is not None else None)
+            if effect is None:
+                self.apply(together)
+                return None
+        except Exception as error:
+            if len(together) == 1 or is_of_servers(error):
+                raise
+            self._apply_halves(together)
+            return next(iter(claimed), None)  # it was ready, and is its caller's, whatever failed after that
         self._note(together, effect)
         return effect.taken
+
+    def _apply_halves(self, together: Sequence[Ended]) -> None:
+        half = len(together) // 2
+        for some in (together[:half], together[half:]):
+            try:
+                self._apply(some)
+            except Exception as error:
+                if is_of_servers(error):
+                    raise
+                tell(some[0].decision.id, error)
 
     def _effect(self, together: Sequence[Ended], take: Take | None = None) -> Effect | None:
         with tracing.applying([ended.decision for ended in together]) as span:

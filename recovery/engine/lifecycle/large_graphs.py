@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from recovery.engine.isolation import tell
+from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.lifecycle.reading import ended_portions, read_each
 from recovery.engine.lifecycle.steps import Ended, Take
 from recovery.engine.resources import Resources
@@ -36,7 +36,8 @@ KEPT = 2000
 """Of so many tasks whoever has the turn keeps what it knows; others' are read."""
 
 Apply = Callable[[Sequence[Ended], Take | None], Decision | None]
-"""Applies decisions of one process and epoch; which task was claimed on the spot."""
+"""Applies decisions of one process and epoch; which task was claimed on the spot. Of several, one whose record is damaged
+stops only itself; alone, it raises."""
 
 
 @dataclass(slots=True)
@@ -149,12 +150,22 @@ class LargeGraphs:
             by_epoch: dict[int, list[Ended]] = defaultdict(list)
             for ended in some:
                 if ended.failed:  # since it was put there; it is applied alone
-                    self._apply([ended], None)
+                    self._apply_intact([ended])
                 else:
                     by_epoch[ended.decision.epoch].append(ended)
             for together in by_epoch.values():
-                taken = self._apply(together, take if taken is None else None) or taken
+                taken = self._apply_intact(together, take if taken is None else None) or taken
         return taken
+
+    def _apply_intact(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
+        """Apply these; a damaged record stops only itself, and the turn goes on. Errors of servers are raised."""
+        try:
+            return self._apply(together, take)
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            tell(together[0].decision.id, error)
+            return None
 
     def _read(self, ids: Sequence[str]) -> Iterator[list[Ended]]:
         for portion in ended_portions(self._store, ids) if ids else ():
