@@ -103,7 +103,7 @@ class Slot:
             with time_limit(self._resources.settings.claim_within):
                 return decisions.claim(name, decision_id, pass_key, self.holder, its.worker_timeout, its.task_limit)
         except StoreUnavailable:
-            put_back(self._resources, name, {decision_id: pass_key})
+            put_back(self._resources, name, [(decision_id, pass_key)])
             raise
 
     def _run_on(self, actor: Actor[..., Any], claimed: Decision, until: float) -> Result:

@@ -93,7 +93,7 @@ class Batches:
     ) -> None:
         """What was taken of an actor that was blocked just then comes first when it is taken up again."""
         blocked = [one for one in taken if came_of.get(one) is Result.BLOCKED]
-        put_back(self._resources, actor.name, {one.decision_id: one.pass_key for one in blocked})
+        put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in blocked])
 
     def _room(self, slot: Slot, actor: Actor[..., Any]) -> int:
         """How many tasks of an actor to take now."""
@@ -109,32 +109,57 @@ class Batches:
         self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
     ) -> Mapping[MessageId, Result]:
         """Do the tasks of messages together; what came of each, but of those that were given back. Of two messages of
-        one task one is stale, and nobody knows which: each is looked at by itself."""
+        one task one is stale, and nobody knows which: each is looked at by itself. If an error is raised, the messages
+        that were not begun are put back."""
         of_task = Counter(one.decision_id for one in messages)
         single = [one for one in messages if of_task[one.decision_id] == 1]
         by_themselves = [one for one in messages if of_task[one.decision_id] > 1 or len(single) == 1]
-        came_of = self._run_together(slot, slot.as_set(actor), single, until) if len(single) > 1 else {}
-        return came_of | self._run_alone(slot, actor, by_themselves, until)
+        waiting = dict.fromkeys(filter(_is_message, messages))
+        try:
+            came_of = self._run_together(slot, slot.as_set(actor), single, until, waiting) if len(single) > 1 else {}
+            return came_of | self._run_alone(slot, actor, by_themselves, until, waiting)
+        except Exception:
+            put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in waiting])
+            raise
 
     def _run_alone(
-        self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
+        self,
+        slot: Slot,
+        actor: Actor[..., Any],
+        messages: Sequence[MessageId],
+        until: float,
+        waiting: dict[MessageId, None],
     ) -> dict[MessageId, Result]:
-        """What came of each, but of those for which another program's records are to blame: their deadlines stand."""
+        """What came of each, but of those for which another program's records are to blame: their deadlines stand. Of
+        `waiting` messages it takes out those that are begun."""
         came_of = {}
         for one in messages:
+            waiting.pop(one, None)
             try:
                 came_of[one] = slot.run_alone(actor, one.decision_id, one.pass_key, until)
             except Exception as error:
                 if is_of_servers(error):
                     raise
                 tell(one.decision_id, error)
+            else:
+                if came_of[one] is Result.BLOCKED:
+                    waiting[one] = None
         return came_of
 
     def _run_together(
-        self, slot: Slot, actor: Actor[..., Any], messages: Sequence[MessageId], until: float
+        self,
+        slot: Slot,
+        actor: Actor[..., Any],
+        messages: Sequence[MessageId],
+        until: float,
+        waiting: dict[MessageId, None],
     ) -> dict[MessageId, Result]:
         passes = {one.decision_id: one.pass_key for one in messages}
+        for one in messages:  # `_claim` puts them back itself where it can't claim
+            waiting.pop(one, None)
         claimed = self._claim(slot, actor, passes)
+        ids = {one.id for one in claimed}
+        waiting |= dict.fromkeys(one for one in messages if one.decision_id not in ids)
 
         def fits(name: str) -> int:
             served = slot.may_take(name) and slot.actor(name).preferences.restarts_lost_attempts
@@ -142,8 +167,11 @@ class Batches:
 
         batch = Batch(self._resources, self._applier, slot, self._watch, self.note, fits)
         batch.run(claimed, until)
-        left, ids = self._left(passes, claimed), {one.id for one in claimed}
-        alone = self._run_alone(slot, actor, [one for one in messages if one.decision_id in left], until)
+        left = self._left(passes, claimed)
+        for one in messages:
+            if one.decision_id not in left:
+                waiting.pop(one, None)
+        alone = self._run_alone(slot, actor, [one for one in messages if one.decision_id in left], until, waiting)
         stale = {one: Result.STALE_MESSAGE for one in messages if one.decision_id not in left.keys() | ids}
         together = {one: batch.results[one.decision_id] for one in messages if one.decision_id in batch.results}
         return {**stale, **together, **alone}
@@ -155,7 +183,7 @@ class Batches:
                 claimed = self._resources.store.decision_batches.claim(actor.name, passes, slot.holder, *limits)
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
-                put_back(self._resources, actor.name, passes)
+                put_back(self._resources, actor.name, passes.items())
             requeue_unrun(self._resources, passes, slot.holder, error)  # it took place, perhaps
             raise
         for decision in claimed:

@@ -36,8 +36,8 @@ KEPT = 2000
 """Of so many tasks whoever has the turn keeps what it knows; others' are read."""
 
 Apply = Callable[[Sequence[Ended], Take | None], Decision | None]
-"""Applies decisions of one process and epoch; which task was claimed on the spot. Of several, one whose record is damaged
-stops only itself; alone, it raises."""
+"""Applies decisions of one process and epoch; which task was claimed on the spot. Of several, one whose record is
+damaged stops only itself; alone, it raises."""
 
 
 @dataclass(slots=True)

@@ -188,10 +188,10 @@ def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str, 
     counting.requeued("GIVEN_BACK", [one.actor for one in queued])
 
 
-def put_back(resources: Resources, actor: str, passes: Mapping[str, str]) -> None:
-    """Make the messages of {decision: pass}, which were taken and could not be claimed, the next of their queue: of any
+def put_back(resources: Resources, actor: str, messages: Iterable[tuple[str, str]]) -> None:
+    """Make these messages (decision, pass), which were taken and could not be claimed, the next of their queue: of any
     worker that can. Who claims here all the same, and was not answered, makes them stale. Does not raise."""
-    push(resources, [Queued(key, actor, pass_key, _NO_TIME, first=True) for key, pass_key in passes.items()])
+    push(resources, [Queued(key, actor, pass_key, _NO_TIME, first=True) for key, pass_key in messages])
 
 
 def push(resources: Resources, queued: Sequence[Queued]) -> None:
