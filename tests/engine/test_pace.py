@@ -148,3 +148,42 @@ def test_an_error_ends_no_watch() -> None:
         with watch.over(hand, fails):
             assert hand.next() is not None
             wait_until(lambda name=name: f"p/{name}" in seen, 10, "a look at it")  # type: ignore[misc]
+
+
+def test_an_outage_of_one_hand_delays_no_other() -> None:
+    watch, held, goes_on = Watch(), Hand(claimed("a", "b")), threading.Event()
+    seen: list[str] = []
+
+    def relieve(one: Hand, slow: Decision) -> None:
+        seen.append(slow.id)
+        if one is held:
+            assert goes_on.wait(20)
+        one.empty()
+
+    try:
+        with watch.over(held, relieve):
+            assert held.next() is not None
+            wait_until(lambda: seen == ["p/a"], 10, "the hand whose server is away")
+            for name in ("c", "d"):
+                other = Hand(claimed(name, "more"))
+                with watch.over(other, relieve):
+                    assert other.next() is not None
+                    wait_until(lambda name=name: seen[-1] == f"p/{name}", 10, "another hand")  # type: ignore[misc]
+        assert seen == ["p/a", "p/c", "p/d"], "once at a time"
+    finally:
+        goes_on.set()
+
+
+def test_without_a_further_thread_the_watch_relieves_a_hand_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, seen = threading.Thread.start, list[str]()
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "hand":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    watch, hand = Watch(), Hand(claimed("a", "b"))
+    with watch.over(hand, lambda _, slow: seen.append(f"{slow.id} by {threading.current_thread().name}")):
+        assert hand.next() is not None
+        wait_until(lambda: "p/a by hands" in seen, 10, "its relief")

@@ -80,11 +80,13 @@ Relieve = Callable[[Hand, Decision], None]
 
 
 class Watch:
-    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow."""
+    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow: each at
+    most once at a time, and none waits for another."""
 
     def __init__(self) -> None:
         self._lock, self._some = threading.Lock(), threading.Event()
         self._hands: dict[Hand, Relieve] = {}
+        self._relieving: set[Hand] = set()
         self._background = Background(self._look_always, "hands")
 
     @contextmanager
@@ -109,8 +111,22 @@ class Watch:
             with self._lock:
                 hands = list(self._hands.items())
             for hand, relieve in hands:
-                if (slow := hand.slow()) is not None:
-                    try:
-                        relieve(hand, slow)
-                    except Exception as error:  # what could not be written or given back has its deadline
-                        log.warning("what waited for %s was not seen to (%s): it is at its deadline", slow.id, error)
+                if hand not in self._relieving and (slow := hand.slow()) is not None:
+                    self._relieving.add(hand)
+                    self._relieve_beside(hand, relieve, slow)
+
+    def _relieve_beside(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
+        """Relieve a hand in a thread of its own, because an outage may hold that up for long, and other hands must not
+        wait for it."""
+        try:
+            threading.Thread(target=self._relieve, args=(hand, relieve, slow), name="hand", daemon=True).start()
+        except RuntimeError:  # no further thread can be started: late is better than never
+            self._relieve(hand, relieve, slow)
+
+    def _relieve(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
+        try:
+            relieve(hand, slow)
+        except Exception as error:  # what could not be written or given back has its deadline
+            log.warning("what waited for %s was not seen to (%s): it is at its deadline", slow.id, error)
+        finally:
+            self._relieving.discard(hand)
