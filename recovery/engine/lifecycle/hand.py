@@ -80,8 +80,8 @@ Relieve = Callable[[Hand, Decision], None]
 
 
 class Watch:
-    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow: each at
-    most once at a time, and none waits for another."""
+    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow. None
+    waits for another."""
 
     def __init__(self) -> None:
         self._lock, self._some = threading.Lock(), threading.Event()
