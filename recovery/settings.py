@@ -58,6 +58,10 @@ CONFIG = "RECOVERY_CONFIG"
 OFTEN = 0.01
 """The shortest interval, in seconds, of what is done again and again. A hundred writes or nudges a second are a tenth
 of what one thread brings about; more would be all that a machine does."""
+BEATS = 3
+"""Heartbeats in a heartbeat timeout, at least: one may be lost, and the next be late."""
+LEAST_MESSAGE_MARGIN, LEAST_CLAIM_MARGIN = 0.5, 0.2
+"""Seconds. A page of tasks takes some tenths of a second to be queued and pushed, whatever `message_timeout` is."""
 
 MAX_FILE_BYTES = 1_000_000
 """Of a TOML file: all settings with a comment each are some 10 kB. It bounds how deep a file can be nested, too."""
@@ -98,7 +102,7 @@ class Settings(BaseSettings):
     # A beat every 2 s and three missed ones: a killed machine is known in 4 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
     heartbeat_interval: Duration = Field(
-        2.0, ge=OFTEN, le=LONGEST_SILENCE // 2, description="How often a worker says that it lives."
+        2.0, ge=OFTEN, le=LONGEST_SILENCE // BEATS, description="How often a worker says that it lives."
     )
     heartbeat_timeout: Duration = Field(
         6.0, ge=SHORTEST, le=LONGEST_SILENCE, description="Silence after which a worker counts as lost."
@@ -151,8 +155,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _heartbeat_order(self) -> Settings:
-        if self.heartbeat_timeout < 2 * self.heartbeat_interval:
-            raise ValueError("heartbeat_timeout must be at least twice heartbeat_interval, or one late beat kills")
+        if self.heartbeat_timeout < BEATS * self.heartbeat_interval * (1 - 1e-9):  # 3 * 0.1 is above 0.3
+            raise ValueError(
+                f"heartbeat_timeout={show_duration(self.heartbeat_timeout)} must be at least three times "
+                f"heartbeat_interval={show_duration(self.heartbeat_interval)}: with less, one heartbeat that is lost, "
+                "and the next a little late, have a healthy worker count as lost"
+            )
         return self
 
     @classmethod
@@ -172,9 +180,14 @@ class Settings(BaseSettings):
             yield name, addresses.public(value) if name in ADDRESSES else value
 
     @property
+    def message_margin(self) -> float:
+        """Seconds within which a message is pushed after its task was queued; see `rules.Surroundings`."""
+        return max(LEAST_MESSAGE_MARGIN, 0.2 * self.message_timeout)
+
+    @property
     def claim_margin(self) -> float:
         """Seconds within which a worker claims the task of a message that it took; see `rules.Surroundings`."""
-        return 0.08 * self.message_timeout
+        return max(LEAST_CLAIM_MARGIN, 0.08 * self.message_timeout)
 
     @property
     def claim_within(self) -> float:

@@ -125,9 +125,9 @@ def test_ten_years_are_taken() -> None:
 
 
 def test_no_worker_may_be_silent_for_longer_than_an_hour() -> None:
-    assert settings.load(heartbeat_interval=1800, heartbeat_timeout=3600).heartbeat_timeout == 3600
+    assert settings.load(heartbeat_interval=1200, heartbeat_timeout=3600).heartbeat_timeout == 3600
     assert "less than or equal to 3600; got 3601" in refusal(heartbeat_timeout=3601)
-    assert "less than or equal to 1800; got 1801" in refusal(heartbeat_interval=1801)
+    assert "less than or equal to 1200; got 1201" in refusal(heartbeat_interval=1201)
 
 
 def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,31 @@ def test_a_table_is_not_repeated(config: Path) -> None:
     assert "got a dict" in refusal() and "secret" not in refusal()
 
 
-def test_late_beat_would_kill() -> None:
-    assert refusal(heartbeat_interval=4, heartbeat_timeout=6).startswith("settings: heartbeat_timeout must be")
+@pytest.mark.parametrize(
+    ("interval", "timeout", "shown"), [(4, 8, "8s/4s"), (4, 11.9, "11.9s/4s"), (None, 5, "5s/2s"), (3, None, "6s/3s")]
+)
+def test_a_lost_beat_would_kill(interval: float | None, timeout: float | None, shown: str) -> None:
+    """The error names both settings, also the one that was not set."""
+    given = {"heartbeat_interval": interval, "heartbeat_timeout": timeout}
+    told = refusal(**{name: value for name, value in given.items() if value is not None})
+    least, most = shown.split("/")
+    expected = f"settings: heartbeat_timeout={least} must be at least three times heartbeat_interval={most}: "
+    assert told.startswith(expected)
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.2, 0.7, 1.1, 4, 1200])
+def test_three_beats_are_enough(interval: float) -> None:
+    timeout = round(3 * interval, 1)
+    assert settings.load(heartbeat_interval=interval, heartbeat_timeout=timeout).heartbeat_timeout == timeout
+
+
+@pytest.mark.parametrize(
+    ("timeout", "message", "claim"), [(0.001, 0.5, 0.2), (1, 0.5, 0.2), (2.5, 0.5, 0.2), (10, 2, 0.8), (600, 120, 48)]
+)
+def test_a_push_under_way_has_half_a_second_at_the_least(timeout: float, message: float, claim: float) -> None:
+    """However short the message timeout is: a page of requeued tasks takes as long to be pushed."""
+    loaded = settings.load(message_timeout=timeout)
+    assert (loaded.message_margin, loaded.claim_margin) == (pytest.approx(message), pytest.approx(claim))
 
 
 def test_file_that_is_not_there(config: Path) -> None:

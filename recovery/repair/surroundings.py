@@ -38,7 +38,7 @@ def look_around(
         depths=depths,
         lost_workers=frozenset(lost_workers),
         polled_within=timedelta(seconds=settings.polled_within),
-        message_margin=timedelta(seconds=settings.message_timeout / 5),
+        message_margin=timedelta(seconds=settings.message_margin),
         claim_margin=timedelta(seconds=settings.claim_margin),
         looks_again=looks_again,
         margin=timedelta(seconds=settings.apply_timeout),

@@ -102,6 +102,19 @@ def test_all_of_a_queue_that_is_polled_and_empty(resources: Resources, store: St
     assert found(LostMessages(resources)) == ["old", "young"]
 
 
+@pytest.mark.parametrize("message_timeout", [0.1, 1.0, 2.5])
+def test_what_was_requeued_a_moment_ago_is_not_lost(
+    resources: Resources, store: Store, now: datetime, message_timeout: float
+) -> None:
+    """However short the message timeout is: its page is still being pushed."""
+    settings = resources.settings.model_copy(update={"message_timeout": message_timeout})
+    queued(store, now - 0.6 * SECOND, "old", deadline=now + DAY)
+    queued(store, now - 0.4 * SECOND, "requeued", deadline=now + DAY)
+    resources.broker._redis.lpush("add", "some message")
+    taken(store, now)
+    assert found(LostMessages(replace(resources, settings=settings))) == ["old"]
+
+
 def test_what_was_just_taken_from_it_may_be_in_hand(
     resources: Resources, store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def test_no_other_command_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_asks_all_the_time_is_answered_ten_times_a_second(
     emptied: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, celery = World(emptied, heartbeat_interval=60.0, heartbeat_timeout=120.0), Celery(set_as_current=False)
+    world, celery = World(emptied, heartbeat_interval=60.0, heartbeat_timeout=180.0), Celery(set_as_current=False)
     lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     beats: list[float] = []
     monkeypatch.setattr(lifeline, "beat_once", lambda: beats.append(time.monotonic()))

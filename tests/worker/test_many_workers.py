@@ -22,7 +22,7 @@ Looks = list[str]
 
 @pytest.fixture
 def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(emptied, heartbeat_interval=30.0, heartbeat_timeout=60.0)  # none beats too late here
+    world = World(emptied, heartbeat_interval=30.0, heartbeat_timeout=90.0)  # none beats too late here
     monkeypatch.setattr(module, "MANY", 1)
     return world
 
