@@ -28,7 +28,7 @@ from recovery.records.order import Mark, Order, OrderKind, mark_of
 from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
 from recovery.records.process import Graph, Life, Process
 from recovery.records.record import Record
-from recovery.records.retrying import RetryOptions, RetryState
+from recovery.records.retrying import RetryCycle, RetryOptions, RetryState
 from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
 from recovery.records.saved_search import SavedSearch
 from recovery.records.schedule import Schedule
@@ -78,6 +78,7 @@ __all__ = [
     "QueueStatistics",
     "Record",
     "ResultState",
+    "RetryCycle",
     "RetryOptions",
     "RetryState",
     "Sample",

@@ -26,13 +26,23 @@ class RetryOptions(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryCycle(Record):
+    """The retries for an error that a task had before the one that it has now: if that code comes back, it goes on."""
+
+    code: int
+    retries: int
+    since: datetime
+    """The first failure of the cycle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryState(Record):
     """The retries of a task: written with the state `delayed`, so that a crash neither forgets nor repeats one."""
 
     count: int
     """Retries of the task in all, the next one included."""
     cycle: int
-    """The same since the error it has now came first: another code starts a new cycle."""
+    """The same since the error it has now came first: a code that the task has not had starts a new cycle."""
     since: datetime
     """The first failure of the cycle."""
     until: datetime
@@ -51,3 +61,6 @@ class RetryState(Record):
     """Up to 500 characters."""
     reasons: tuple[str, ...] = ()
     """Names of the reasons of all retries so far."""
+    cycles: tuple[RetryCycle, ...] = ()
+    """The cycles of other codes that the task has had, the oldest first; at most `retry.attempts.CODES`. Absent in the
+    records of older versions, which forgot them."""

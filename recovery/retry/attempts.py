@@ -16,13 +16,17 @@ from enum import StrEnum
 from typing import Any
 
 from recovery.durations import show_duration
-from recovery.records import Decision, ErrorInfo, RetryOptions, RetryState
+from recovery.records import Decision, ErrorInfo, RetryCycle, RetryOptions, RetryState
 from recovery.retry.catalogue import Classified
 from recovery.retry.codes import GENERIC_ERROR
 from recovery.retry.orchestrator import Verdict, rule
-from recovery.retry.policy import Backoff, Cycle, continued
+from recovery.retry.policy import Backoff, Cycle
 from recovery.retry.reasons import REASONS, Reason
 from recovery.retry.strategies import Durable, RetryStrategy, may_be_sent_again
+
+CODES = 16
+"""Error codes of a task whose cycles are kept, at most. A further code goes on with the oldest cycle, so that a task
+with a new code at each attempt ends as well."""
 
 
 class Refusal(StrEnum):
@@ -95,9 +99,10 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
         why = "no catalogue knows it" if code is GENERIC_ERROR else f"{code.name} is {code.error_class}"
         return Answer(refusal=Refusal.NOT_RETRIABLE, why=why)
     policy, held = Backoff.of(*terms.options), decision.retry
-    before = None if held is None else Cycle(held.code, held.cycle)
-    passed = 0.0 if held is None else max(0.0, (now - held.since).total_seconds())
-    cycle = continued(before, code.number, passed)
+    before = _before(held, code.number)
+    cycle = Cycle(code.number)
+    if before is not None:
+        cycle = Cycle(code.number, before.retries, max(0.0, (now - before.since).total_seconds()))
     request = FailedAttempt(
         name=f"{decision.actor} {decision.id} attempt {decision.attempts}",
         idempotent=terms.idempotent,
@@ -121,7 +126,22 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     if ruling.verdict is Verdict.CANCEL or (terms.remaining is not None and delay >= terms.remaining):
         return Answer(refusal=Refusal.DEADLINE, why="its task_timeout comes before the next retry")
     request.note_retry(reason)
-    return Answer(delay, _state(decision, error, request, policy, now, found))
+    return Answer(delay, _state(decision, error, request, policy, now, found, before))
+
+
+def _cycles(held: RetryState | None) -> list[RetryCycle]:
+    """The cycles of all codes that a task has had, one for each, the oldest first."""
+    if held is None:
+        return []
+    last = RetryCycle(code=held.code, retries=held.cycle, since=held.since)
+    return sorted([*(one for one in held.cycles if one.code != held.code), last], key=lambda one: one.since)
+
+
+def _before(held: RetryState | None, code: int) -> RetryCycle | None:
+    """The cycle that a failure with this code goes on with; None: it begins one."""
+    cycles = _cycles(held)
+    oldest = cycles[0] if len(cycles) >= CODES else None
+    return next((one for one in cycles if one.code == code), oldest)
 
 
 def _state(
@@ -131,10 +151,9 @@ def _state(
     policy: Backoff,
     now: datetime,
     found: Classified,
+    before: RetryCycle | None,
 ) -> RetryState:
-    held = decision.retry
-    goes_on = held is not None and held.code == found.code.number
-    since = held.since if held is not None and goes_on else now
+    since = before.since if before is not None else now
     assert decision.pass_key is not None, "a claimed decision has a pass"
     return RetryState(
         count=request.retry_attempts,
@@ -149,6 +168,7 @@ def _state(
         kind=error.kind,
         message=error.message,
         reasons=tuple(sorted(reason.name for reason in request.retry_reasons)),
+        cycles=tuple(one for one in _cycles(decision.retry) if one != before),
     )
 
 

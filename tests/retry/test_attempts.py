@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from recovery.records import Decision, ErrorInfo, RetryOptions, RetryState
+from recovery.records import Decision, ErrorInfo, RetryCycle, RetryOptions, RetryState, from_document, to_document
 from recovery.retry import (
     Backoff,
     BestEffort,
@@ -23,6 +23,7 @@ from recovery.retry import (
     Request,
     RetryAction,
     RetryStrategy,
+    attempts,
     reason_of,
 )
 from recovery.retry.attempts import Answer, Refusal, Terms, answer
@@ -71,15 +72,13 @@ def terms_of(policy: Backoff, seed: int, remaining: float | None = None) -> Term
 def test_each_cycle_is_as_its_policy_says(
     policy: Backoff, failures: Sequence[tuple[ErrorCode, float]], seed: int
 ) -> None:
-    """No delay above the maximum, jitter within its bounds, no retry past the total, a new code begins anew, and every
-    retry counted once."""
-    state, now = None, BEGAN
+    """No delay above the maximum, jitter within its bounds, no retry past the total, a new code begins anew, one that
+    comes back goes on, and every retry counted once."""
+    state, now, cycles = None, BEGAN, dict[int, tuple[datetime, int]]()
     for attempt, (code, took) in enumerate(failures, start=1):
         now += timedelta(seconds=took)
         said = ask(state, code, terms_of(policy, seed + attempt), now, attempt)
-        goes_on = state is not None and state.code == code.number
-        since = state.since if state is not None and goes_on else now
-        cycle = state.cycle if state is not None and goes_on else 0
+        since, cycle = cycles.get(code.number, (now, 0))
         if said.state is None:
             assert said.refusal is Refusal.EXHAUSTED
             least = min(policy.maximum, policy.base(cycle) + policy.jitter[1])
@@ -92,6 +91,7 @@ def test_each_cycle_is_as_its_policy_says(
         assert (said.state.count, said.state.cycle, said.state.since) == (attempt, cycle + 1, since)
         assert said.state.until - since == timedelta(seconds=policy.total)
         assert (said.state.attempt, said.state.pass_key) == (attempt, f"{attempt:032x}")
+        cycles[code.number] = (since, cycle + 1)
         state, now = said.state, now + timedelta(seconds=said.delay)
 
 
@@ -178,8 +178,46 @@ def test_a_retry_is_kept_with_all_that_is_known_of_the_failure() -> None:
     another = ask(before, CODES[1], steady(), now, 6)
     assert another.state is not None and said.state is not None
     assert another == Answer(
-        10.0, replace(said.state, cycle=1, since=now, until=now + timedelta(seconds=100), code=21001)
-    )
+        10.0,
+        replace(
+            said.state, cycle=1, since=now, until=now + timedelta(seconds=100), code=21001,
+            cycles=(RetryCycle(code=21000, retries=1, since=BEGAN),),
+        ),
+    )  # fmt: skip
+
+
+def until_refused(codes: Sequence[ErrorCode], state: RetryState | None = None) -> tuple[Answer, RetryState, datetime]:
+    """Attempts that take no time and fail with these codes in turn: the refusal, what was kept before, and when."""
+    now = BEGAN
+    for attempt in range(1, 1000):
+        said = ask(state, codes[attempt % len(codes)], steady(), now, attempt)
+        if said.state is None:
+            assert state is not None
+            return said, state, now
+        state, now = said.state, now + timedelta(seconds=said.delay)
+    raise AssertionError("retried forever")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, attempts.CODES, attempts.CODES + 1, 10 * attempts.CODES])
+def test_codes_that_alternate_are_not_retried_forever(count: int) -> None:
+    """Each code has the total duration from its own first failure, and takes up where it was, however many others come
+    in between. Where there are more codes than are kept, a new one goes on with the oldest cycle."""
+    codes = [ErrorCode(21000 + number, f"CODE_{number}", "away") for number in range(count)]
+    said, state, now = until_refused(codes)
+    assert said.refusal is Refusal.EXHAUSTED
+    first_of_its_code = 10 * min(count, attempts.CODES)
+    assert now - BEGAN <= timedelta(seconds=STEADY.total + first_of_its_code)
+    assert len(state.cycles) < attempts.CODES
+    assert from_document(RetryState, to_document(state)) == state
+
+
+def test_retries_that_an_older_version_kept_go_on() -> None:
+    """It kept the cycle of the last code only; the code before that begins once more, and is known from then on."""
+    before = from_document(RetryState, {key: value for key, value in to_document(held()).items() if key != "cycles"})
+    other = ask(before, CODES[1], steady(), BEGAN + timedelta(seconds=60), 6).state
+    assert other is not None and (other.cycle, other.since) == (1, BEGAN + timedelta(seconds=60))
+    said = ask(other, CODES[0], steady(), BEGAN + timedelta(seconds=90), 7)
+    assert said.refusal is Refusal.EXHAUSTED, "the total duration since its first failure"
 
 
 def test_a_strategy_sees_the_task_as_a_request() -> None:
