@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.operation_view import result_dict
 from recovery.errors import InputError
+from recovery.printable import printable
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -22,6 +23,8 @@ COLUMNS = (
     *("operation", "process", "type", "state", "plan", "rules", "repaired", "before", "after", "error", "at"),
     "ended_at",
 )
+FORMULAS = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How texts begin that spreadsheets work out: in a wide form, too, which some take for the same."""
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 
 
@@ -91,9 +94,18 @@ def _csv(to: Path, rows: Iterator[dict[str, Any]]) -> int:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
         writer.writeheader()
         for row in rows:
-            writer.writerow({name: _flat(row[name]) for name in COLUMNS})
+            writer.writerow({name: _cell(_flat(row[name])) for name in COLUMNS})
             written += 1
     return written
+
+
+def _cell(value: Any) -> Any:
+    """A text as a spreadsheet or a terminal may show it: others wrote it, so it is one line of characters that are
+    seen, and no formula. What would begin one has an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULAS) else shown
 
 
 def _json_lines(to: Path, rows: Iterator[dict[str, Any]]) -> int:

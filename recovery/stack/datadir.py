@@ -25,16 +25,25 @@ MARKER = "recovery-data.json"
 _LOCKED_TIMEOUT = 5.0
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can read, unless it is there. The servers ask nobody for a password, so what
+    protects their data on a shared machine is this. A folder that is there keeps its mode. Raises DataDirectoryError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataDirectoryError(f"{folder} can't be used: {error.strerror}") from None
+
+
 @contextlib.contextmanager
 def claimed(directory: Path, server: str, version: str) -> Iterator[int]:
     """The directory, made if absent, locked; gives the descriptor that the server must inherit."""
+    make_private(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         if not (directory / MARKER).exists() and any(directory.iterdir()):
             raise DataDirectoryError(
                 f"{directory} is not empty and has no {MARKER}, so it is not ours: choose another directory"
             )
-        descriptor = os.open(directory / MARKER, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(directory / MARKER, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise DataDirectoryError(f"{directory} can't be used: {error.strerror}") from None
     try:

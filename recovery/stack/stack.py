@@ -22,6 +22,7 @@ from typing import Self
 
 from recovery.errors import InputError
 from recovery.stack.child import Child, stop_all
+from recovery.stack.datadir import make_private
 from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import ReplicaSet
 from recovery.stack.server import Server
@@ -69,6 +70,9 @@ class Stack:
 
     def start(self) -> None:
         """Start the servers that are ours, side by side; all or none."""
+        if not self._servers():
+            return
+        make_private(self.data_dir)
         try:
             with ThreadPoolExecutor() as pool:
                 for done in [pool.submit(server.start) for server in self._servers()]:
@@ -152,6 +156,7 @@ class Stack:
         return [server for server in (self.mongod, self.replica_set, self.valkey) if server is not None]
 
     def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> Child:
+        make_private(self.data_dir)
         # Unbuffered, so that a worker's last words are in its log when it was killed.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment(), **(env or {})}
         return Child(name, [sys.executable, "-m", "recovery", *arguments], self.log(name), env=environment)

@@ -41,9 +41,10 @@ def _metrics_folder() -> str:
 
 def _remove_unless_held(left: Path) -> None:
     """Remove a folder whose worker is gone. One in another container that has this folder in common can't be seen, and
-    lives perhaps."""
+    lives perhaps. Anybody can put something else under this name into a temporary folder: it is left alone, and not
+    waited for, as opening a FIFO would be."""
     with suppress(OSError):
-        folder = os.open(left, os.O_RDONLY)
+        folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)

@@ -13,6 +13,7 @@ import pytest
 
 from recovery import Recovery, operations
 from recovery.cli.envelope import stream_json
+from recovery.cli.operation_report import write_file
 from recovery.records import OperationResult, ResultState
 from recovery.records.operation import result_id
 from recovery.settings import Settings
@@ -68,6 +69,35 @@ def test_a_file_has_all(env: dict[str, str], tmp_path: Path, ending: str) -> Non
     with to.open(newline="") as file:
         rows = list(csv.DictReader(file) if ending == ".csv" else map(json.loads, file))
     assert [row["process"] for row in rows] == [f"p{place:05}" for place in range(MANY)]
+
+
+HOSTILE = ["=1+2", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\uff1d1", "|x", "a\x1b[2Jb", "a\r\nb", "\u202ex", "café"]
+SHOWN = [
+    *("'=1+2", "'+1", "'-1", "'@SUM(A1)", "\\t=1", "' =1", "'\uff1d1", "'|x", "a\\x1b[2Jb", "a\\r\\nb"),
+    *("\\u202ex", "café"),
+]
+
+
+def test_a_csv_file_has_no_formulas_and_no_control_characters(emptied: Settings, tmp_path: Path) -> None:
+    """Process types, plans and errors are what somebody else wrote."""
+    resources = Recovery(emptied).resources
+    operation = operations.start(resources, operations.Asked("check", everything=True), "a test")
+    found = [
+        OperationResult(
+            id=result_id(operation.id, f"p{place:02}"), operation=operation.id, process=f"p{place:02}", type=text,
+            state=ResultState.ERROR, plan=text, error=text,
+        )
+        for place, text in enumerate(HOSTILE)
+    ]  # fmt: skip
+    resources.store.operation_results.insert(found)
+    to = tmp_path / "report.csv"
+    write_file(resources, operation, [], to, None)
+    with to.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for column in ("type", "plan", "error"):
+        assert [row[column] for row in rows] == SHOWN
+    assert {row["operation"] for row in rows} == {"1"}, "no text of others"
+    assert "\x1b" not in to.read_text() and len(to.read_text().splitlines()) == len(HOSTILE) + 1
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ def client(mongod: Mongod) -> MongoClient[dict[str, Any]]:
 
 def test_a_whole_life(data_dir: Path) -> None:
     with Stack(data_dir, mongo_cache_gb=0.25) as stack:
+        assert [stat.S_IMODE(folder.stat().st_mode) for folder in (data_dir, data_dir / "mongod")] == [0o700] * 2
         assert stack.mongod and stack.valkey
         assert stack.environment() == {
             "RECOVERY_MONGO_URI": stack.mongo_uri,

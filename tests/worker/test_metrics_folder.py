@@ -29,6 +29,23 @@ def test_what_was_left_is_removed_also_of_our_own_number(tmp_path: Path) -> None
     assert set(tmp_path.iterdir()) == {lives, Path(run.stdout.strip())}
 
 
+def test_what_is_no_folder_is_not_waited_for(tmp_path: Path) -> None:
+    """Opening a FIFO waits for a writer, and a link may lead anywhere."""
+    fifo, link = tmp_path / "recovery-metrics-999999997-fifo", tmp_path / "recovery-metrics-999999996-link"
+    elsewhere = tmp_path / "elsewhere"
+    os.mkfifo(fifo)
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    link.symlink_to(elsewhere)
+    env = {key: value for key, value in os.environ.items() if key != "PROMETHEUS_MULTIPROC_DIR"}
+    env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        ["sh", "-c", LEFT, sys.executable], env=env, capture_output=True, text=True, timeout=20, check=True
+    )
+    assert Path(run.stdout.strip()).is_dir() and fifo.is_fifo() and link.is_symlink()
+    assert (elsewhere / "kept").exists()
+
+
 def test_what_a_worker_holds_that_can_not_be_seen_is_left(tmp_path: Path) -> None:
     """One in another container, which has the folder in common."""
     held = tmp_path / "recovery-metrics-999999998-held"
