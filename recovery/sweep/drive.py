@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from recovery.engine import Resources
 from recovery.errors import InputError, SweepFailed
-from recovery.metrics.carried import carry
+from recovery.metrics.carried import as_samples, carry_samples
 from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
 from recovery.records.operation import RangeState
@@ -158,7 +158,7 @@ class Driver:
             # None of this job's tasks run any more, but one on an executor that Spark has abandoned: its commits fail.
             self._resources.store.operation_ranges.take_back([operation.id], [self._name])
         for one in done:
-            carry(one.counted)
+            carry_samples(as_samples(one.counted))
         if failure:
             log.warning("operation %d: a job in Spark failed: %s", operation.id, failure)
         return failure

@@ -7,6 +7,7 @@ running on an executor that Spark has abandoned, takes another range or none, an
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import math
 from dataclasses import dataclass
@@ -42,6 +43,26 @@ class Worked:
     """In this process, which nobody scrapes."""
     error: str | None = None
     """Why it was cut off. Told and not raised: what it and the other tasks of the job counted would be lost."""
+
+    def to_text(self) -> str:
+        """Return this as JSON, for a server of Spark's in between that must not be able to run anything here."""
+        counted = [[sample, dict(labels), value] for (sample, labels), value in self.counted.items()]
+        return json.dumps({"counted": counted, "error": self.error})
+
+    @classmethod
+    def from_text(cls, text: str) -> Worked:
+        """Read what `to_text` wrote. Raises ValueError for anything else."""
+        match json.loads(text):
+            case {"counted": list(samples), "error": str() | None as error}:
+                return cls(dict(map(_sample, samples)), error)
+        raise ValueError("it is not what a task of ours returns")
+
+
+def _sample(sample: object) -> tuple[tuple[str, tuple[tuple[str, str], ...]], float]:
+    match sample:
+        case [str(name), dict(labels), int() | float() as value] if math.isfinite(value):
+            return (name, tuple(sorted((str(key), str(label)) for key, label in labels.items()))), float(value)
+    raise ValueError("a sample is a name, labels and a number")
 
 
 def work_at_a_range(work: Work) -> Worked:
