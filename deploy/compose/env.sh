@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes .env of env.example with random passwords: env.sh FILE [full|small]
+# Makes .env of env.example, and random passwords in the folder secrets beside it: env.sh FILE [full|small]
 #
 # `small` is one node of MongoDB, one worker, one beat, no Spark, nobody who watches. Needs nothing but a shell.
+# Where FILE is there and still has passwords in it, as older versions made it, they are moved into the folder.
 set -eu
 
 file=${1:?where to: env.sh FILE [full|small]}
@@ -10,24 +11,51 @@ case $size in
     full | small) ;;
     *) echo "error: SIZE is '$size': it must be full or small" >&2; exit 2 ;;
 esac
-if [ -e "$file" ]; then
-    echo "error: $file is there already, with the passwords that the data were made with; change it by hand," \
-         "or remove it with the data (docker compose down --volumes)" >&2
+folder=$(dirname "$file")/secrets
+names="mongo_admin_password mongo_worker_password mongo_operator_password mongo_client_password
+       valkey_worker_password valkey_beat_password valkey_operator_password valkey_client_password
+       spark_secret grafana_password"
+in_file="^[A-Z_]*_(PASSWORD|SECRET)="
+if [ -e "$file" ] && ! grep -Eq "$in_file" "$file"; then
+    echo "error: $file is there already, and its passwords are those that the data were made with; change it by hand," \
+         "or remove it with secrets and the data (docker compose down --volumes)" >&2
+    exit 2
+fi
+if [ -e "$folder" ]; then
+    echo "error: $folder is there already, with the passwords that the data were made with; remove it with the data" \
+         "(docker compose down --volumes), or move it away" >&2
     exit 2
 fi
 
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 
 umask 077
-while IFS= read -r line; do
-    case $size:$line in
-        *_PASSWORD= | *_SECRET=) line=$line$(random) ;;
-        small:COMPOSE_PROFILES=*) line=COMPOSE_PROFILES= ;;
-        small:MONGO_NODES=*) line=MONGO_NODES=mongo1:27017 ;;
-        small:WORKERS=* | small:BEATS=*) line=${line%%=*}=1 ;;
-        small:RECOVERY_SWEEP_INTERVAL=*) line="# $line" ;;
-    esac
-    printf '%s\n' "$line"
-done < "$(dirname "$0")/env.example" > "$file.new"
+rm -rf "$folder.new"
+mkdir "$folder.new"
+for name in $names; do
+    password=
+    if [ -e "$file" ]; then
+        password=$(sed -n "s/^$(echo "$name" | tr '[:lower:]' '[:upper:]')=//p" "$file" | tail -n 1)
+    fi
+    printf '%s\n' "${password:-$(random)}" > "$folder.new/$name"
+    # A container sees the file under a user of its own. The folder is what keeps others on this machine away from it.
+    chmod 444 "$folder.new/$name"
+done
+if [ -e "$file" ]; then
+    done="its passwords are moved into secrets"
+    { grep -Ev "$in_file" "$file" || true; printf 'SECRETS=./secrets\n'; } > "$file.new"
+else
+    done="a $size cluster, with random passwords in secrets"
+    while IFS= read -r line; do
+        case $size:$line in
+            small:COMPOSE_PROFILES=*) line=COMPOSE_PROFILES= ;;
+            small:MONGO_NODES=*) line=MONGO_NODES=mongo1:27017 ;;
+            small:WORKERS=* | small:BEATS=*) line=${line%%=*}=1 ;;
+            small:RECOVERY_SWEEP_INTERVAL=*) line="# $line" ;;
+        esac
+        printf '%s\n' "$line"
+    done < "$(dirname "$0")/env.example" > "$file.new"
+fi
+mv "$folder.new" "$folder"
 mv "$file.new" "$file"
-echo "$file: a $size cluster, with random passwords; readable for you alone"
+echo "$file: $done; readable for you alone"

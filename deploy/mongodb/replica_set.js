@@ -4,8 +4,9 @@
 //     mongosh --quiet --nodb replica_set.js
 //
 // On the first node's own machine, since only from there a first user can be made without a login. Reads MONGO_NODES
-// (HOST:PORT with commas, the first node first), MONGO_ADDRESS (of the first node, from here), MONGO_ADMIN_PASSWORD,
-// MONGO_WORKER_PASSWORD, MONGO_OPERATOR_PASSWORD, MONGO_CLIENT_PASSWORD and RECOVERY_DATABASE (`recovery` by default).
+// (HOST:PORT with commas, the first node first), MONGO_ADDRESS (of the first node, from here), RECOVERY_DATABASE
+// (`recovery` by default), and in the folder SECRETS the files mongo_admin_password, mongo_worker_password,
+// mongo_operator_password and mongo_client_password.
 
 const SET = 'rs0';
 const ADMIN = 'admin';
@@ -16,14 +17,25 @@ const nodes = process.env.MONGO_NODES.split(',');
 const address = process.env.MONGO_ADDRESS || '127.0.0.1:27017';
 const recoveryDatabase = process.env.RECOVERY_DATABASE || 'recovery';
 const users = {
-  'recovery-worker': ['MONGO_WORKER_PASSWORD', ['recoveryWorker']],
-  'recovery-operator': ['MONGO_OPERATOR_PASSWORD', ['recoveryOperator']],
-  'recovery-client': ['MONGO_CLIENT_PASSWORD', ['recoveryClient']],
+  'recovery-worker': ['mongo_worker_password', ['recoveryWorker']],
+  'recovery-operator': ['mongo_operator_password', ['recoveryOperator']],
+  'recovery-client': ['mongo_client_password', ['recoveryClient']],
 };
 
 function fail(message) {
   print(`error: ${message}`);
   quit(1);
+}
+
+// The password in a file of the folder SECRETS.
+function secret(name) {
+  let text = '';
+  try {
+    text = require('fs').readFileSync(`${process.env.SECRETS}/${name}`, 'utf8').trim();
+  } catch (error) {
+    fail(`there is no secret ${name}: ${error.code}; \`make env\` makes it`);
+  }
+  return text || fail(`the secret ${name} is empty: \`make env\` makes it`);
 }
 
 function waitFor(look, what) {
@@ -78,7 +90,7 @@ function makeAdministrator(pwd) {
   const settled = (one) => one.primary && (one.isWritablePrimary || one.primary !== one.me);
   waitFor(() => settled(hello(address)), `a primary of ${SET}`);
   if (logsIn(connected(address), ADMIN, pwd)) return;
-  const wrong = 'MONGO_ADMIN_PASSWORD is not the password that MongoDB has for `admin`; take the one that its data were made with';
+  const wrong = 'mongo_admin_password is not the password that MongoDB has for `admin`; take the one that its data were made with';
   if (!hello(address).isWritablePrimary) fail(wrong);
   try {
     connected(address).createUser({ user: ADMIN, pwd, roles: ['root'] });
@@ -105,8 +117,8 @@ function addNodes(admin) {
 }
 
 function makeUsers(admin) {
-  for (const [user, [variable, names]] of Object.entries(users)) {
-    const pwd = process.env[variable];
+  for (const [user, [name, names]] of Object.entries(users)) {
+    const pwd = secret(name);
     const roles = names.map((role) => ({ role, db: recoveryDatabase }));
     // Sees the members, for `recovery doctor`.
     if (user === 'recovery-operator') roles.push({ role: 'clusterMonitor', db: 'admin' });
@@ -120,14 +132,13 @@ function makeUsers(admin) {
   }
 }
 
-for (const variable of ['MONGO_ADMIN_PASSWORD', ...Object.values(users).map(([name]) => name)]) {
-  if (!process.env[variable]) fail(`${variable} is not set`);
-}
+const adminPassword = secret('mongo_admin_password');
+for (const [name] of Object.values(users)) secret(name); // before anything is done
 form();
-makeAdministrator(process.env.MONGO_ADMIN_PASSWORD);
+makeAdministrator(adminPassword);
 // From here on at the primary, whichever node that is.
 db = connect(`mongodb://${nodes.join(',')}/admin?replicaSet=${SET}&serverSelectionTimeoutMS=${TIMEOUT * 1000}`);
-if (!logsIn(db, ADMIN, process.env.MONGO_ADMIN_PASSWORD)) fail('MONGO_ADMIN_PASSWORD is not known to the primary');
+if (!logsIn(db, ADMIN, adminPassword)) fail('mongo_admin_password is not known to the primary');
 addNodes(db);
 load(`${__dirname}/roles.js`);
 makeUsers(db);

@@ -19,7 +19,7 @@ from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.durations import show_duration
 from recovery.errors import InputError, SettingsError
 from recovery.forms import LogFormat
-from recovery.settings import Settings, load
+from recovery.settings import PREFIX, Settings, load
 
 WORKER_HELP = """Serve your application: run the tasks of its actors, and do its part of the recovery.
 
@@ -136,7 +136,9 @@ def become_celery(command: str, options: Sequence[str], settings: Settings) -> N
     # Its banner is no line of JSON.
     quiet = ["--quiet"] if settings.log_format is LogFormat.JSON else []
     arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *quiet, command, *options]
-    os.execve(sys.executable, arguments, {**os.environ, **settings.environment()})
+    # All else it reads where we read it: a password that stands in a file stays out of its environment, which all that
+    # actors start inherits.
+    os.execve(sys.executable, arguments, {**os.environ, f"{PREFIX}APP": str(settings.app)})
 
 
 def _settings(app: str | None) -> Settings:

@@ -17,10 +17,9 @@ from enum import StrEnum
 from typing import Any
 
 from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.records.names import CANARY as CANARY
 from recovery.settings import Settings
 
-CANARY = "recovery.canary"
-"""The actor, its queue, and the process type. No application can have an actor of this name."""
 LABEL = "drill"
 """By which a drill's canaries are found: `label.drill:ID`."""
 

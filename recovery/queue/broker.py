@@ -30,6 +30,7 @@ from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
+from recovery.records.names import is_actor_name
 from recovery.seldom import Seldom
 from recovery.store import Queued
 
@@ -57,7 +58,16 @@ class Broker:
         return client(self._url, os.getpid())
 
     def push(self, queued: Sequence[Queued]) -> int:
-        """Push a message for each decision, in one round trip; how many were pushed (all or 0)."""
+        """Push a message for each decision, in one round trip; how many were pushed (all or 0).
+
+        Of a decision whose actor no actor can be called none is pushed: it is damaged, and its actor's name is perhaps
+        that of a list of somebody else's. Its deadline has it looked at.
+        """
+        if refused := sum(not is_actor_name(one.actor) for one in queued):
+            self._said.warning("%d messages not pushed: no actor can have the name that their tasks are for", refused)
+            queued = [one for one in queued if is_actor_name(one.actor)]
+            if not queued:
+                return 0
         last: dict[str, list[str]] = defaultdict(list)
         first: dict[str, list[str]] = defaultdict(list)
         for one in queued:

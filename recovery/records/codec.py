@@ -154,7 +154,7 @@ def _fields(cls: Any) -> dict[str, tuple[str, type | None, Decoder]]:
 
 @cache
 def _shapes(cls: Any) -> dict[str, Shape]:
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return {name: shape_of(hints[name], _nested) for name, _ in _names(cls)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
 from recovery.records.retrying import RetryState
 from recovery.records.states import DecisionState
@@ -63,7 +64,7 @@ class Decision(OfTask):
     """How far a task is, and what came of it."""
 
     id: str
-    actor: str
+    actor: ActorName
     state: DecisionState = DecisionState.WAITING
     epoch: int = 0
     pass_key: str | None = None

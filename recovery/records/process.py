@@ -7,6 +7,7 @@ from datetime import datetime
 
 from recovery.records import ids
 from recovery.records.decision import ErrorInfo
+from recovery.records.names import ActorName
 from recovery.records.record import Record
 from recovery.records.retrying import RetryOptions
 from recovery.records.states import ProcessState
@@ -35,7 +36,7 @@ class Process(Record):
     """A run of a process type."""
 
     id: str
-    type: str
+    type: ActorName
     args: str
     custom_id: str | None = None
     former_custom_id: str | None = None

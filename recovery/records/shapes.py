@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, get_args
 
 from recovery.records.given import shown
+from recovery.records.names import PATTERN, ActorName, is_actor_name
 
 NUMBERS = ("int", "long", "double")
 _LONG = 2**63
@@ -38,6 +39,8 @@ class Shape:
     """MongoDB's names of the types that it may have; none: whatever is there can be read."""
     choices: tuple[str, ...] = ()
     """The only values that it may have."""
+    pattern: str = ""
+    """An expression of MongoDB's that a text has to match."""
     entry: Shape | None = None
     """Of an array: the shape of its entries."""
     parts: Mapping[str, Shape] = field(default_factory=dict)
@@ -49,6 +52,8 @@ class Shape:
 @cache
 def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
     """The shape of a type hint; an optional one's is that of what it may be. `record` gives that of a nested record."""
+    if hint in _SCALARS:
+        return _SCALARS[hint]
     candidates = [arg for arg in get_args(hint) if arg is not type(None)]
     origin = getattr(hint, "__origin__", None)
     if origin is tuple:
@@ -109,6 +114,14 @@ def _choice(kind: type[Enum]) -> Shape:
     return Shape(None, decode, ("string",), choices=tuple(members))
 
 
+def _actor(value: Any) -> str:
+    if type(value) is not str:
+        raise Wrong(f"{kind_of(value)}, not a text")
+    if not is_actor_name(value):
+        raise Wrong(f"{shown(value)}, which no actor can be called")
+    return value
+
+
 def _sequence(entry: Shape) -> Shape:
     """An array, as a tuple."""
     exact = {entry.exact}
@@ -153,6 +166,7 @@ def kind_of(value: Any) -> str:
 
 _NAMES = Shape(dict, _no("an object"), ("object",))
 _SCALARS: dict[Any, Shape] = {
+    ActorName: Shape(None, _actor, ("string",), pattern=PATTERN),
     str: Shape(str, _no("a text"), ("string",)),
     int: Shape(int, _whole, NUMBERS),
     float: Shape(None, _fraction, NUMBERS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
 from recovery.records.retrying import RetryOptions
 
@@ -18,7 +19,7 @@ class Child(Record):
     """A task that a decider scheduled, as its Decision holds it: enough to make the Task and Decision."""
 
     id: str
-    actor: str
+    actor: ActorName
     args: str
     deps: tuple[str, ...] = ()
     dependents: dict[str, str] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Task(OfTask):
     """What is to be done. Immutable."""
 
     id: str
-    actor: str
+    actor: ActorName
     args: str
     parent: str | None = None
     epoch: int = 0

@@ -26,8 +26,8 @@ _LOCKED_TIMEOUT = 5.0
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user can read, unless it is there. The servers ask nobody for a password, so what
-    protects their data on a shared machine is this. A folder that is there keeps its mode. Raises DataDirectoryError."""
+    """Make a folder that only this user can read, unless it is there: then it keeps its mode. Because the servers ask
+    nobody for a password, this is what protects their data on a shared machine. Raises DataDirectoryError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -56,6 +56,8 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
             yield {path: {"$elemMatch": {"$or": of_parts}}}
     else:
         yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
+        if shape.pattern:
+            yield {path: {"$type": "string", "$not": {"$regex": shape.pattern}}}
         if shape.types == NUMBERS and entries:  # not in a validator: one that has NaN in it is never the same as itself
             yield {path: {"$in": _NO_NUMBERS}}
         for key, part in shape.parts.items() if entries else ():

@@ -7,8 +7,9 @@ What differs from a container, and nothing else does:
   127.0.0.1. Ports are those of the file.
 - Volumes are folders of the test, and stand where the file has a path in the container.
 - Programs are those of this machine. What an image's entrypoint does besides is not done.
-- As root, what is `read_only` really is, with its own empty /tmp, under a user without rights (contained.sh). Who runs
-  this as another user has it run as it is, and `contained` is False.
+- As root, what is `read_only` really is, with its own empty /tmp, under a user without rights (contained.sh), who owns
+  the service's volumes. Who runs this as another user has it run as it is, and `contained` is False.
+- A service's secrets are copies in a folder of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tests.waiting import wait_until
 TIMEOUT = 120.0
 ENTRYPOINTS = {"prom/prometheus": "prometheus", "prom/alertmanager": "alertmanager"}
 """{image: the program that its entrypoint runs with the service's command}."""
+START_PARTS = 3
+"""Parts of our entrypoint that come before the program: `sh`, the script, the file that it makes."""
 NOT_STARTED = {"grafana"}
 """What no package brings to this machine. It alone is not run."""
 
@@ -99,7 +102,7 @@ class ByHand:
         """What its health check says now."""
         kind, *test = instance.service.health
         command = ["/bin/sh", "-c", *test] if kind == "CMD-SHELL" else test
-        command = [part.replace("/proc/1/", f"/proc/{instance.child.pid}/") for part in command]
+        command = [part.replace("/proc/[0-9]*/", f"/proc/{instance.child.pid}/") for part in command]
         return self.run(instance.service.name, command).returncode == 0
 
     def run(self, name: str, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -107,6 +110,8 @@ class ByHand:
         service = self.services[name]
         folder = self._folder(f"{name}-run")
         environment = self._environment(service, folder, self._address[name])
+        # Each command has a /tmp of its own here, in which what the entrypoint made is missing.
+        command = [*service.entrypoint[:START_PARTS], *command]
         command = self._wrapped(service, [self.here(part, service, folder) for part in command])
         return subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -120,6 +125,7 @@ class ByHand:
         text = re.sub(r"(?<![\d.])(?:0\.0\.0\.0|127\.0\.0\.1)(?![\d.])", own, text)
         paths = {target: self._folder(f"volume {volume}") for target, volume in service.volumes.items()}
         paths |= {target: self._mounted(source) for target, source in service.mounts.items()}
+        paths["/run/secrets"] = self._secrets(service)
         if not (service.read_only and self.contained):
             paths["/tmp"] = folder
         wanted = "|".join(map(re.escape, sorted(paths, key=len, reverse=True)))
@@ -159,7 +165,16 @@ class ByHand:
     def _wrapped(self, service: Service, command: list[str]) -> list[str]:
         if not (service.read_only and self.contained):
             return command
-        return contained(command, self.folder, may_execute="spark" in service.profiles)
+        writable = [self._folder(f"volume {volume}") for volume in service.volumes.values()]
+        return contained(command, self.folder, writable=writable, may_execute="spark" in service.profiles)
+
+    def _secrets(self, service: Service) -> Path:
+        """A folder with those that it sees, and no others."""
+        folder = self._folder(f"secrets of {service.name}")
+        for name, file in service.secrets.items():
+            if not (folder / name).exists():
+                shutil.copy(file, folder / name)
+        return folder
 
     def _mounted(self, source: Path) -> Path:
         """A folder of the repository; of Prometheus's a copy with addresses in it, since there is no name service."""

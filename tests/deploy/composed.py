@@ -28,6 +28,8 @@ class Service:
     command: list[str]
     environment: dict[str, str]
     health: list[str]
+    secrets: dict[str, Path]
+    """{name in /run/secrets: file here}."""
     mounts: dict[str, Path]
     """{path in the container: file or folder here}."""
     volumes: dict[str, str]
@@ -38,6 +40,9 @@ class Service:
     replicas: int
     read_only: bool
     shares_network_of: str | None
+    networks: frozenset[str]
+    entrypoint: tuple[str, ...]
+    """The first part of `command`, which runs the rest of it."""
     ports: tuple[str, ...] = field(default=())
 
 
@@ -57,11 +62,17 @@ def docker_compose(*arguments: str, env: Mapping[str, str]) -> subprocess.Comple
 
 
 def make_env(folder: Path, size: str = "full") -> dict[str, str]:
-    """The variables of a new .env."""
+    """The variables of a new .env. Its folder of secrets is beside it, and not beside docker-compose.yml."""
     file = folder / f"{size}.env"
     folder.mkdir(exist_ok=True)
     subprocess.run(["sh", MAKE_ENV, file, size], check=True, capture_output=True, timeout=30)
-    return variables(file)
+    found = variables(file)
+    return {**found, "SECRETS": str(folder / found["SECRETS"])}
+
+
+def passwords(env: Mapping[str, str]) -> dict[str, str]:
+    """{secret: what is in it}."""
+    return {file.name: file.read_text().strip() for file in Path(env["SECRETS"]).iterdir()}
 
 
 def variables(file: Path) -> dict[str, str]:
@@ -75,12 +86,14 @@ def services(env: Mapping[str, str]) -> dict[str, Service]:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: make")
     said = docker_compose("config", env=env)
     assert said.returncode == 0, said.stderr
-    found = {name: _service(name, one) for name, one in yaml.safe_load(said.stdout)["services"].items()}
+    config = yaml.safe_load(said.stdout)
+    files = {name: Path(secret["file"]) for name, secret in config["secrets"].items()}
+    found = {name: _service(name, one, files) for name, one in config["services"].items()}
     on = set(filter(None, env.get("COMPOSE_PROFILES", "").split(","))) | {"tools"}
     return {name: one for name, one in found.items() if not one.profiles or one.profiles & on}
 
 
-def _service(name: str, one: dict[str, Any]) -> Service:
+def _service(name: str, one: dict[str, Any], files: Mapping[str, Path]) -> Service:
     mounts = [part.rsplit(":", 2)[:2] if part.count(":") > 1 else part.split(":") for part in one.get("volumes", ())]
     network = one.get("network_mode", "")
     return Service(
@@ -90,12 +103,15 @@ def _service(name: str, one: dict[str, Any]) -> Service:
         [part.replace("$$", "$") for part in (*one.get("entrypoint", ()), *one.get("command", ()))],
         {key: str(value).replace("$$", "$") for key, value in one.get("environment", {}).items() if value is not None},
         [part.replace("$$", "$") for part in one.get("healthcheck", {}).get("test", ())],
+        {secret["source"]: files[secret["source"]] for secret in one.get("secrets", ())},
         {target: Path(source) for source, target in mounts if source.startswith("/")},
         {target: source for source, target in mounts if not source.startswith("/")},
         {other: how["condition"] for other, how in one.get("depends_on", {}).items()},
         frozenset(one.get("profiles", ())),
         one.get("deploy", {}).get("replicas", 1),
         one.get("read_only", False),
-        network.removeprefix("service:") or None,
+        network.removeprefix("service:") if network.startswith("service:") else None,
+        frozenset(() if network else one.get("networks", {"default": None})),
+        tuple(one.get("entrypoint", ())),
         tuple(str(port) for port in one.get("ports", ())),
     )

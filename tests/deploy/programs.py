@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -33,10 +34,14 @@ def can_contain() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 
-def contained(command: list[str], *folders: Path, may_execute: bool = False) -> list[str]:
-    """The command as a read-only container runs it, with an empty /tmp of its own, in which it sees these folders."""
+def contained(
+    command: list[str], *folders: Path, writable: Sequence[Path] = (), may_execute: bool = False
+) -> list[str]:
+    """The command as a read-only container runs it, with an empty /tmp of its own, in which it sees these folders; of
+    the `writable` ones it is the owner."""
     options = f"rw,{'exec' if may_execute else 'noexec'}"
-    return ["unshare", "--mount", "sh", str(CONTAINED), options, str(ROOT), *map(str, folders), "--", *command]
+    seen = [str(ROOT), *map(str, folders), *(f"+{folder}" for folder in writable)]
+    return ["unshare", "--mount", "sh", str(CONTAINED), options, *seen, "--", *command]
 
 
 def search_path(folder: Path) -> str:

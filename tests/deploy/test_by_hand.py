@@ -17,7 +17,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.deploy.by_hand import NOT_STARTED, ByHand
-from tests.deploy.composed import services
+from tests.deploy.composed import passwords
 from tests.deploy.manifests import built, pods
 from tests.waiting import wait_until
 
@@ -74,7 +74,7 @@ def check_starts_without_a_node(cluster: ByHand) -> None:
 def check_sweep_repairs(cluster: ByHand, env: dict[str, str], process: str) -> None:
     """A process whose end was lost, and at which no scanner would look for an hour, ends by a sweep on this Spark."""
     hosts = ",".join(f"{cluster.addresses[f'mongo{number}'][0]}:27017" for number in (1, 2, 3))
-    uri = f"mongodb://admin:{env['MONGO_ADMIN_PASSWORD']}@{hosts}/?replicaSet=rs0"
+    uri = f"mongodb://admin:{passwords(env)['mongo_admin_password']}@{hosts}/?replicaSet=rs0"
     lost = {
         "$set": {"state": "running", "recoveryTime": datetime.now(UTC) + timedelta(hours=1)},
         "$unset": {"endedAt": True, "result": True},
@@ -109,9 +109,9 @@ def check_prometheus(cluster: ByHand) -> None:
 
 
 def check_passwords(cluster: ByHand, env: dict[str, str]) -> None:
-    """None is in a process list, a log, or on a page."""
-    secrets = {name: value for name, value in env.items() if name.endswith(("_PASSWORD", "_SECRET"))}
-    texts = dict(command_lines())
+    """None is in a process list, an environment, a log, or on a page."""
+    secrets = passwords(env)
+    texts = dict(shown_of_processes())
     texts |= {str(log): log.read_text(errors="replace") for log in (cluster.folder / "logs").iterdir()}
     texts |= {f"master{path}": asked(cluster, "spark-master", 8080, path) for path in ("/", "/json/")}
     texts |= {f"worker{path}": asked(cluster, "spark-worker", 8081, path) for path in ("/", "/json/")}
@@ -121,8 +121,9 @@ def check_passwords(cluster: ByHand, env: dict[str, str]) -> None:
     assert found == []
 
 
-def command_lines() -> Iterator[tuple[str, str]]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def shown_of_processes() -> Iterator[tuple[str, str]]:
+    """Command lines and environments."""
+    for path in (one for name in ("cmdline", "environ") for one in Path("/proc").glob(f"[0-9]*/{name}")):
         try:
             yield str(path), path.read_text(errors="replace")
         except OSError:
@@ -173,12 +174,17 @@ def check_users_again(cluster: ByHand, env: dict[str, str]) -> None:
     """What makes the users may run again, gives one a new password, and says what is wrong with the administrator's."""
     init = cluster.services["mongo-init"]
 
+    folder = cluster.folder / "secrets of mongo-init"
+
     def again(**changes: str) -> tuple[int, str]:
-        cluster.services = services({**env, **changes})
+        for name, password in (passwords(env) | changes).items():
+            if (folder / name).exists():
+                (folder / name).unlink()
+                (folder / name).write_text(password)
         run = cluster.run("mongo-init", init.command)
         return run.returncode, re.sub(r"(?m)^recovery\..*\n", "", run.stdout + run.stderr)
 
     assert again() == (0, "")
-    assert again(MONGO_CLIENT_PASSWORD="another") == (0, "recovery-client has a new password\n")
-    code, said = again(MONGO_ADMIN_PASSWORD="another")
-    assert code == 1 and said.startswith("error: MONGO_ADMIN_PASSWORD is not the password that MongoDB has"), said
+    assert again(mongo_client_password="another") == (0, "recovery-client has a new password\n")
+    code, said = again(mongo_admin_password="another")
+    assert code == 1 and said.startswith("error: mongo_admin_password is not the password that MongoDB has"), said

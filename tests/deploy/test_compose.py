@@ -19,31 +19,31 @@ import yaml
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
 from tests.deploy.composed import (
-    COMPOSE_FILE,
     MAKE_ENV,
     ROOT,
     TEMPLATE,
     Service,
     docker_compose,
     make_env,
+    passwords,
     services,
     variables,
 )
 from tests.docs.command_lines import parse
 
-PASSWORDS = sorted(name for name, value in variables(TEMPLATE).items() if not value)
+START = ROOT / "deploy" / "compose" / "start.sh"
 OURS = ("recovery-workers", "recovery-workers-spark")
 HOLDERS = {
-    "MONGO_ADMIN_PASSWORD": {"mongo-init"},
-    "MONGO_CLIENT_PASSWORD": {"mongo-init"},
-    "MONGO_WORKER_PASSWORD": {"mongo-init", "worker", "beat", "sweep"},
-    "MONGO_OPERATOR_PASSWORD": {"mongo-init", "init", "recovery", "drill"},
-    "VALKEY_CLIENT_PASSWORD": {"valkey"},
-    "VALKEY_WORKER_PASSWORD": {"valkey", "worker", "sweep"},
-    "VALKEY_BEAT_PASSWORD": {"valkey", "beat"},
-    "VALKEY_OPERATOR_PASSWORD": {"valkey", "init", "recovery", "drill"},
-    "SPARK_SECRET": {"spark-master", "spark-worker", "sweep"},
-    "GRAFANA_PASSWORD": {"grafana"},
+    "mongo_admin_password": {"mongo-init"},
+    "mongo_client_password": {"mongo-init"},
+    "mongo_worker_password": {"mongo-init", "worker", "beat", "sweep"},
+    "mongo_operator_password": {"mongo-init", "init", "recovery", "drill"},
+    "valkey_client_password": {"valkey"},
+    "valkey_worker_password": {"valkey", "worker", "sweep"},
+    "valkey_beat_password": {"valkey", "beat"},
+    "valkey_operator_password": {"valkey", "init", "recovery", "drill"},
+    "spark_secret": {"spark-master", "spark-worker", "sweep"},
+    "grafana_password": {"grafana"},
 }
 """Who is told which, and nobody else."""
 
@@ -79,40 +79,78 @@ def test_each_image_of_ours_is_built_once_and_never_pulled(env: dict[str, str]) 
     assert {found[name]["pull_policy"] for name in used} == {"never"}
 
 
-@pytest.mark.parametrize("missing", ["all", "MONGO_ADMIN_PASSWORD", "GRAFANA_PASSWORD"])
+@pytest.mark.parametrize("missing", ["SECRETS", "MONGO_NODES"])
 @pytest.mark.parametrize("how", ["unset", "empty"])
-def test_a_missing_password_is_told_with_what_to_do(env: dict[str, str], missing: str, how: str) -> None:
-    names = [*PASSWORDS, "MONGO_NODES"] if missing == "all" else [missing]
-    given = {name: value for name, value in env.items() if name not in names}
-    run = docker_compose("config", env=given if how == "unset" else given | dict.fromkeys(names, ""))
+def test_what_is_missing_is_told_with_what_to_do(env: dict[str, str], missing: str, how: str) -> None:
+    given = {name: value for name, value in env.items() if name != missing}
+    run = docker_compose("config", env=given if how == "unset" else given | {missing: ""})
     assert run.returncode == 1 and run.stdout == ""
-    assert any(f"{name} is not set: `make env` makes .env" in run.stderr for name in names), run.stderr
+    assert f"{missing} is not set: `make env` makes .env" in run.stderr, run.stderr
 
 
-def test_each_password_has_its_message() -> None:
-    """Tried for two above: docker-compose takes a second for each."""
-    assert len(PASSWORDS) == 10
-    text = COMPOSE_FILE.read_text()
-    for name in [*PASSWORDS, "MONGO_NODES"]:
-        assert re.search(rf"\$\{{{name}:\?{name} is not set: `make env` makes \.env", text), name
-
-
-def test_a_password_is_where_it_is_needed_and_on_no_command_line(full: dict[str, Service], env: dict[str, str]) -> None:
-    assert HOLDERS.keys() == set(PASSWORDS)
+def test_a_password_is_where_it_is_needed_and_nowhere_else(full: dict[str, Service], env: dict[str, str]) -> None:
+    """Neither in the environment, which `docker inspect` shows and children inherit, nor on a command line."""
+    secrets = passwords(env)
+    assert HOLDERS.keys() == secrets.keys()
     for name, holders in HOLDERS.items():
-        told = {one.name for one in full.values() if any(env[name] in value for value in one.environment.values())}
-        assert told == holders, name
-        shown = {one.name for one in full.values() if env[name] in " ".join([*one.command, *one.health])}
-        assert shown == set(), name
+        assert {one.name for one in full.values() if name in one.secrets} == holders, name
+    said = docker_compose("config", env=env).stdout
+    assert not any(secret in said for secret in secrets.values())
 
 
-def test_settings_are_what_recovery_takes(full: dict[str, Service], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_watches_reaches_no_server_with_data(full: dict[str, Service]) -> None:
+    watch = {name for name, one in full.items() if "watch" in one.networks}
+    assert watch == {"prometheus", "alertmanager", "grafana", "worker", "sweep", "drill"}
+    assert {name for name in watch if full[name].networks == {"watch"}} == {"prometheus", "alertmanager", "grafana"}
+    assert all("watch" not in full[name].networks for name in ("mongo1", "mongo2", "mongo3", "valkey"))
+
+
+def started(service: Service, env: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """What start.sh of a service runs, as far as the file that it makes."""
+    given = {**service.environment, "SECRETS": env["SECRETS"], "PATH": os.environ["PATH"]}
+    command = ["sh", START, folder / "recovery.toml", "cat", folder / "recovery.toml"]
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=10, check=False)
+
+
+def test_settings_are_what_recovery_takes(
+    full: dict[str, Service], env: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secrets, tried = passwords(env), 0
     for service in full.values():
-        if service.image in OURS:
+        if service.image in OURS and "RECOVERY_APP" in service.environment:
+            run = started(service, env, tmp_path)
+            assert run.returncode == 0, run.stderr
+            assert stat.S_IMODE((tmp_path / "recovery.toml").stat().st_mode) == 0o600
             with monkeypatch.context() as patch:
                 for name, value in service.environment.items():
                     patch.setenv(name, value)
-                load()
+                patch.setenv("RECOVERY_CONFIG", str(tmp_path / "recovery.toml"))
+                settings = load()
+            user = service.environment["MONGO_LOGIN"]
+            nodes = "mongo1:27017,mongo2:27017,mongo3:27017"
+            login = f"recovery-{user}:{secrets[f'mongo_{user}_password']}"
+            assert settings.mongo_uri == f"mongodb://{login}@{nodes}/?replicaSet=rs0&authSource=admin"
+            login = service.environment["VALKEY_LOGIN"]
+            assert settings.broker_url == f"redis://{login}:{secrets[f'valkey_{login}_password']}@valkey:6379/0"
+            tried += 1
+    assert tried == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "there is no secret"), ("", "is empty"), ("\n", "is empty"), ('a"b\n', "letters, digits and -._~ only")],
+)
+def test_a_secret_that_is_none_starts_nothing(
+    full: dict[str, Service], env: dict[str, str], tmp_path: Path, text: str | None, told: str
+) -> None:
+    shutil.copytree(env["SECRETS"], tmp_path / "secrets")
+    file = tmp_path / "secrets" / "valkey_worker_password"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    run = started(full["worker"], {**env, "SECRETS": str(tmp_path / "secrets")}, tmp_path)
+    assert run.returncode == 2 and told in run.stderr and "valkey_worker_password" in run.stderr
+    assert run.stdout == "" and not (tmp_path / "recovery.toml").exists()
 
 
 def test_our_commands_can_be_typed(full: dict[str, Service]) -> None:
@@ -175,9 +213,9 @@ def test_what_each_service_may(env: dict[str, str]) -> None:
     found: dict[str, dict[str, Any]] = yaml.safe_load(docker_compose("config", env=env).stdout)["services"]
     for name, one in found.items():
         assert one["security_opt"] == ["no-new-privileges:true"], name
+        assert one["read_only"] and one["cap_drop"] == ["ALL"] and one["tmpfs"] and one["init"], name
+        assert one.get("cap_add", []) == (["CHOWN"] if name == "mongo-keyfile" else []), name
         assert one["logging"]["options"]["max-size"], f"{name}'s log would fill the disk"
-        if one["image"].startswith((*OURS, "valkey/")):
-            assert one["read_only"] and one["cap_drop"] == ["ALL"] and one["tmpfs"], name
         if "healthcheck" not in one:
             assert one["restart"] in ("on-failure", "no"), f"{name} runs on, and nobody asks whether it is well"
 
@@ -185,7 +223,7 @@ def test_what_each_service_may(env: dict[str, str]) -> None:
 def test_valkey_has_the_users_that_docs_describe() -> None:
     script, page = ROOT / "deploy" / "valkey" / "start.sh", ROOT / "docs" / "security.md"
     # {user: what stands after its password}.
-    made = dict(re.findall(r'(?m)^user (\w+) on #\$\(hash "[^"]*"\) (.*)$', script.read_text()))
+    made = dict(re.findall(r"(?m)^user (\w+) on #\$\(hash \w+\) (.*)$", script.read_text()))
     told = dict(re.findall(r"(?m)^user (\w+) on >… (.*)$", page.read_text()))
     assert made == told and len(made) == 4
     assert "\nuser default off\n" in script.read_text()
@@ -193,21 +231,38 @@ def test_valkey_has_the_users_that_docs_describe() -> None:
 
 def test_make_env_makes_other_passwords_each_time_for_you_alone(tmp_path: Path) -> None:
     one, other = make_env(tmp_path / "one"), make_env(tmp_path / "other")
-    secrets = [made[name] for made in (one, other) for name in PASSWORDS]
-    assert len(set(secrets)) == 2 * len(PASSWORDS) and all(len(secret) == 48 for secret in secrets)
-    assert {name: one[name] for name in one.keys() - set(PASSWORDS)} == {
-        name: value for name, value in variables(TEMPLATE).items() if value
-    }
-    assert stat.S_IMODE((tmp_path / "one" / "full.env").stat().st_mode) == 0o600
+    secrets = [secret for made in (one, other) for secret in passwords(made).values()]
+    assert len(set(secrets)) == 2 * len(HOLDERS) and all(len(secret) == 48 for secret in secrets)
+    assert {**one, "SECRETS": "./secrets"} == variables(TEMPLATE)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "one" / "full.env", Path(one["SECRETS"]))]
+    assert modes == [0o600, 0o700]
+    # A container's user is another one than yours.
+    assert {stat.S_IMODE(file.stat().st_mode) for file in Path(one["SECRETS"]).iterdir()} == {0o444}
+
+
+def run_make_env(file: Path, size: str = "full") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", MAKE_ENV, file, size], capture_output=True, text=True, timeout=10, check=False)
 
 
 @pytest.mark.parametrize(("size", "said"), [("full", "is there already"), ("huge", "it must be full or small")])
-def test_make_env_keeps_what_is_there(tmp_path: Path, size: str, said: str) -> None:
-    file = tmp_path / ".env"
-    file.write_text("MONGO_ADMIN_PASSWORD=mine\n")
-    run = subprocess.run(["sh", MAKE_ENV, file, size], capture_output=True, text=True, timeout=10, check=False)
+@pytest.mark.parametrize("there", [".env", "secrets"])
+def test_make_env_keeps_what_is_there(tmp_path: Path, size: str, said: str, there: str) -> None:
+    (tmp_path / there).write_text("WORKERS=3\n")
+    run = run_make_env(tmp_path / ".env", size)
     assert run.returncode == 2 and said in run.stderr
-    assert file.read_text() == "MONGO_ADMIN_PASSWORD=mine\n" and list(tmp_path.iterdir()) == [file]
+    assert (tmp_path / there).read_text() == "WORKERS=3\n" and list(tmp_path.iterdir()) == [tmp_path / there]
+
+
+def test_make_env_moves_passwords_out_of_an_older_file(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("WORKERS=3\nMONGO_ADMIN_PASSWORD=mine\nSPARK_SECRET=ours\n# a word\nGRAFANA_PASSWORD=\n")
+    assert run_make_env(file).returncode == 0
+    assert file.read_text() == "WORKERS=3\n# a word\nSECRETS=./secrets\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    found = passwords({"SECRETS": str(tmp_path / "secrets")})
+    assert (found["mongo_admin_password"], found["spark_secret"]) == ("mine", "ours")
+    assert found.keys() == HOLDERS.keys() and len(found["grafana_password"]) == 48
+    assert run_make_env(file).returncode == 2, "nothing is moved twice"
 
 
 def test_the_key_of_mongodb_is_made_once(tmp_path: Path) -> None:

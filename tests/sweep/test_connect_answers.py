@@ -15,7 +15,10 @@ from recovery.settings import Settings
 from recovery.sweep.executor import Work, Worked
 from recovery.sweep.job import _by_rows, _Rows
 
-COUNTED = {("recovery_repairs_total", (("actor", "a"), ("rule", "DUE"))): 3.0, ("recovery_push_failures_total", ()): 0.5}
+COUNTED = {
+    ("recovery_repairs_total", (("actor", "a"), ("rule", "DUE"))): 3.0,
+    ("recovery_push_failures_total", ()): 0.5,
+}
 
 
 class Payload:

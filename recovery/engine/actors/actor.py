@@ -14,6 +14,7 @@ from recovery.engine.actors.context import current
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, RetryOptions, given
+from recovery.records.names import is_reserved
 from recovery.records.preferences import check
 from recovery.records.values import encode
 from recovery.retry import Backoff, RetryStrategy
@@ -25,10 +26,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
-
-# A queue is a key of Redis under its actor's name, beside those of kombu, Celery and ours; and its actor is a task of
-# Celery's, beside Celery's own. The queues of remote control end in .pidbox.
-_TAKEN = re.compile(r"(recovery|celery|celeryev|celeryd|_kombu)(\..*)?|spark|unacked(_index|_mutex)?|.*\.pidbox")
 
 
 @dataclass(frozen=True)
@@ -212,7 +209,7 @@ def preferences(name: str, **changes: Any) -> ActorPreferences:
         wanted = "use letters, digits, '_', '.', '-', at most 100, first a letter or '_'"
         raise InputError(f"actor name {given.shown(name)}: {wanted}")
     name = given.exact(name)
-    if _TAKEN.fullmatch(name):
+    if is_reserved(name):
         raise InputError(
             f"actor name {name!r}: Celery or we use it, as all that begins with 'celery.' or 'recovery.'; take another"
         )
