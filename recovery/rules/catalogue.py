@@ -195,7 +195,7 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "It is marked `removing` or `redo`, and `orders` has none for this process, epoch and mark.",
         "The mark `removing` is taken off. What is to be done again is told, and nothing is done about the process: a "
         "worker of an older version, which knows no orders, has begun it, perhaps.",
-        "Who wrote it? To have it done again, `recovery process restart`, which orders it.",
+        "Who wrote it? To have it done again, `recovery restart`, which orders it.",
     ),
     Rule.INTERRUPTION_MISSING: Explanation(
         "A process is broken, and what it broke for is not listed: `recovery broken list` does not show it, and nobody "

@@ -28,12 +28,21 @@ from recovery.rules import Rule
 from recovery.scan.census import CensusTaker
 from recovery.stack import Stack
 from recovery.store import Store
-from tests.docs import architecture, failure_map, policy, reference, roles
+from tests.docs import architecture, failure_map, field_rights, policy, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
 from tests.metrics import alerts, panels
 from tests.waiting import wait_until
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def test_each_field_that_a_client_can_write_has_a_word() -> None:
+    """Of what comes of it."""
+    page = field_rights.PAGE.read_text(encoding="utf-8")
+    assert field_rights.made(page) == page, "run python -m tests.docs.field_rights"
+    told = {(collection, name) for collection, names in field_rights.EFFECTS.items() for name in names}
+    there = {(collection, field.strip("`")) for collection, field, _ in field_rights.fields()}
+    assert told <= there, "of fields that there are no more"
 
 
 def test_the_script_of_the_roles_is_made_from_the_code() -> None:

@@ -26,12 +26,12 @@ from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import CustomIdTaken, ServerRefused, ServerUnavailable, StartRefused, StoreDenied
+from recovery.errors import CustomIdTaken, DamagedRecord, ServerRefused, ServerUnavailable, StartRefused, StoreDenied
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.operations import Asked
 from recovery.operations.scheduled import schedule_operation
-from recovery.records import Worker
+from recovery.records import Process, Worker, from_document, shapes
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
 from recovery.stack import Stack
@@ -408,3 +408,52 @@ def test_a_clients_marks_are_no_orders(come_as: As, mark: dict[str, Any]) -> Non
         repair(worker.app.resources, look(worker.app.resources, others))
     assert {name: list(ends[name].find()) for name in before} == before
     assert worker.store.processes.get(others) is not None
+
+
+FORGED: dict[str, Any] = {"state": "aborted", "redo": ["start"], "labels": ["a=b"], "lives": []}
+"""What some fields of a process are set to; the others by their type."""
+
+
+def forged(process: dict[str, Any], field: str, now: datetime) -> Any:
+    """Another value of the same type as the field's."""
+    if field in FORGED:
+        return FORGED[field]
+    kind = shapes(Process)[field]
+    samples: tuple[Any, ...] = ("forged", 7, 7.0, True, now, {"kind": "Forged", "message": "m"}, {"parent": "0"})
+    for sample in samples:
+        try:
+            from_document(Process, {**process, field: sample})
+        except DamagedRecord:
+            continue
+        return sample
+    raise AssertionError(f"{field}: nothing fits {kind}")
+
+
+def test_no_field_that_a_client_writes_touches_what_tasks_came_to(come_as: As) -> None:
+    """Each field of a process of another's that has ended: nothing is removed, run again, or marked."""
+    operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
+    schema.create(operator.store.database)
+    worker.tell()
+    fields = sorted(shapes(Process).keys() - {"_id"})
+    ids = {field: operator.start("order", number) for number, field in enumerate(fields)}
+    for process_id in ids.values():
+        worker.bring_to_end(process_id)
+    wait_until(lambda: not operator.store.removals.live([*ids.values()]) or worker.scan(), 10, "all to be at rest")
+    database, now = operator.store.database, operator.store.now()
+
+    def what_tasks_came_to() -> dict[str, Any]:
+        outcomes = {one["_id"]: one["outcome"] for one in database["decisions"].find()}
+        return outcomes | {one["_id"]: one for one in database["markers"].find()}
+
+    before = what_tasks_came_to()
+    for field, process_id in ids.items():
+        found = database["processes"].find_one({"_id": process_id})
+        value = {field: forged(found, field, now), "recoveryTime": now - timedelta(seconds=1)}
+        client.store.database["processes"].update_one({"_id": process_id}, {"$set": value})
+    for _ in range(2):
+        worker.scan()
+        worker.pump()
+        for process_id in ids.values():
+            repair(worker.app.resources, look(worker.app.resources, process_id))
+    assert what_tasks_came_to() == before
+    assert database["processes"].count_documents({"_id": {"$in": [*ids.values()]}}) == len(ids)

@@ -14,7 +14,8 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import by_id
-from recovery.store.lifecycle.processes import ENDING, FINISHED, RUNNING, brief_of
+from recovery.store.lifecycle.process_updates import ENDING, RUNNING
+from recovery.store.lifecycle.processes import FINISHED, brief_of
 from recovery.store.reading import readable
 from recovery.store.splitting import update_each
 

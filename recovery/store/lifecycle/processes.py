@@ -12,7 +12,7 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.errors import DamagedRecord
-from recovery.records import ErrorInfo, Process, ProcessState, field_name, from_document, to_document
+from recovery.records import ErrorInfo, Process, ProcessState, from_document, to_document
 from recovery.records.ids import record_id
 from recovery.store.batches import find_keys
 from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
@@ -23,31 +23,30 @@ from recovery.store.expressions import (
     OVERDUE,
     after,
     age,
-    date_of,
     idle_time,
     later_by,
     literal,
     overdue_since,
-    past_of,
-    size_of,
     to_come,
+)
+from recovery.store.lifecycle.process_updates import (
+    ENDING,
+    RUNNING,
+    STARTED_BY_NOW,
+    MarkerDue,
+    end_by_type,
+    ending,
+    existing,
+    late,
+    shown,
 )
 from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
 
-RUNNING, FINISHED, ABORTED = ProcessState.RUNNING.value, ProcessState.FINISHED.value, ProcessState.ABORTED.value
+FINISHED, ABORTED = ProcessState.FINISHED.value, ProcessState.ABORTED.value
 DUPLICATE_KEY = 11000
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
-_STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
-
-
-class MarkerDue(NamedTuple):
-    """A process that breaks leaves a marker, by the order of this key; looked at in so many seconds, if it was not
-    written by then."""
-
-    key: str
-    within: float
 
 
 class Standing(NamedTuple):
@@ -79,7 +78,7 @@ class Processes:
             document["_id"] = process.id
         started = {"startedAt": "$$NOW", "recoveryTime": after(first_look)}
         new: Document = {"$mergeObjects": ["$$ROOT", literal(document), started]}
-        stages = [{"$replaceWith": {"$ifNull": [_existing(), new]}}]
+        stages = [{"$replaceWith": {"$ifNull": [existing(), new]}}]
         save = partial(
             # Not merely read where it is there: that is told as well, so a majority has to have it.
             self._committed.find_one_and_update,
@@ -209,7 +208,7 @@ class Processes:
     def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
         """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
         a majority has it. None only if there is none for certain."""
-        fields = _shown(length)
+        fields = shown(length)
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
         return (brief_of(found), found["characters"]) if found else None
 
@@ -282,7 +281,7 @@ class Processes:
     ) -> bool:
         changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
-            _ending(fields, marker),
+            ending(fields, marker),
         )
         return changed.modified_count == 1
 
@@ -316,7 +315,7 @@ class Processes:
 
         Restorable: a mark that a failover takes back is made again.
         """
-        guard = _late(process_type, seconds)
+        guard = late(process_type, seconds)
         return update_each(self._current, process_ids, guard, [{"$set": {"timedOutAt": "$$NOW"}}]).count
 
     def break_late(
@@ -330,9 +329,9 @@ class Processes:
     ) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
         once more. None that was reopened since they were seen. How many. `marker`: see `break_`."""
-        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
+        broken = ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
-        guard = {**_late(process_type, seconds), "reopened": reopened}
+        guard = {**late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
 
     def advance_deadline(self, process_type: str, seconds: float) -> int:
@@ -340,7 +339,7 @@ class Processes:
 
         Index `deadline`: reads all running processes, for an operator.
         """
-        over = to_come({"$add": [_STARTED_BY_NOW, round(seconds * 1000)]})
+        over = to_come({"$add": [STARTED_BY_NOW, round(seconds * 1000)]})
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
         guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
         changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
@@ -363,55 +362,10 @@ class Processes:
         """
         later = later_by({"$max": [idle_time("$idleTimeout"), age("$startedAt")]})
         if timeouts:
-            over = _end_by_type(timeouts)
+            over = end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
         return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
 
 
-ENDING: Document = {
-    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue", "order"), True),
-    # For its duration alone, for which no end is to fail: what is no date is left out.
-    **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
-    "bytes": size_of("args"),
-}
-
-
-def _shown(length: int) -> Document:
-    """The document without its arguments, and the start of its result."""
-    names = (field_name(name) for name in Process.__dataclass_fields__ if name not in ("args", "result"))
-    # A record of which somebody made something else than a text is shown without.
-    text: Document = {"$cond": [{"$eq": [{"$type": "$result"}, "string"]}, "$result", ""]}
-    start: Document = {"$cond": [{"$eq": [text, ""]}, "$$REMOVE", {"$substrCP": [text, 0, length]}]}
-    return {**dict.fromkeys(names, True), "result": start, "characters": {"$strLenCP": text}}
-
-
 def brief_of(document: Document) -> Process:
     return from_document(Process, document | {"args": LEFT_OUT})
-
-
-def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
-    ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
-    if marker is None:
-        return [{"$set": ended}, {"$unset": "recoveryTime"}]
-    due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
-    return [{"$set": {**ended, **due}}]
-
-
-def _late(process_type: str, seconds: float) -> Document:
-    """Running processes of a type that have run for so long and are not marked."""
-    over = {"$add": [_STARTED_BY_NOW, round(seconds * 1000)]}
-    among = {"type": process_type, "state": RUNNING, "timedOutAt": None}
-    return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
-
-
-def _end_by_type(timeouts: Mapping[str, float]) -> Document:
-    """When a process's time is over; null for a type that is not among {type: seconds}."""
-    times = [round(one * 1000) for one in timeouts.values()]
-    # A type that is not found has the place -1, which is the last.
-    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
-    return {"$add": [_STARTED_BY_NOW, found]}
-
-
-def _existing() -> Document:
-    """The document itself if it was there before the upsert, else null."""
-    return {"$cond": [{"$gt": ["$startedAt", None]}, "$$ROOT", None]}
