@@ -7,7 +7,7 @@ and `record`: all of it as the line that it would be in JSON lines, from which i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -101,6 +101,20 @@ def _lines(pyarrow: Any, parquet: Any, path: Path) -> Iterator[str]:
 
 def _too_large(path: Path, why: str) -> str:
     return f"{path}: {why}; if you trust it, write its column `{RECORD}` to a file of lines that ends in .jsonl"
+
+
+def copy(path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> None:
+    """Write those rows of a file to another whose lines are to be kept."""
+    pyarrow, parquet = _driver()
+    schema = _schema(pyarrow)
+    with (
+        path.open("rb") as opened,
+        parquet.ParquetFile(opened) as file,
+        parquet.ParquetWriter(to, schema, compression="zstd") as writer,
+    ):
+        for batch in file.iter_batches(ROWS_READ):
+            kept = pyarrow.array([is_kept(line) for line in batch.column(RECORD).to_pylist()], pyarrow.bool_())
+            writer.write_table(pyarrow.Table.from_batches([batch.filter(kept)]).cast(schema))
 
 
 def _driver() -> tuple[Any, Any]:

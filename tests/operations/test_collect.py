@@ -22,7 +22,7 @@ from recovery.health import look
 from recovery.operations import Asked, parquet
 from recovery.operations.export import append
 from recovery.operations.imports import read_back
-from recovery.operations.kinds import kind_of
+from recovery.operations.kinds import collect, kind_of
 from recovery.records import Life, ProcessState, ResultState
 from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
@@ -157,6 +157,71 @@ def test_an_export_is_written_first_and_read_back(
     assert world.process(taken).custom_id == "o0"
     assert look(world.app.resources, over[0]).findings == ()
     assert world.app.result(over[0], timeout=0) == 6
+
+
+def while_written(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
+    """Have something done each time that an export is written and nothing of it is removed."""
+    real = collect.append
+
+    def append(*args: Any) -> Path:
+        written = real(*args)
+        does()
+        return written
+
+    monkeypatch.setattr(collect, "append", append)
+
+
+@pytest.mark.parametrize("export_format", [*ExportFormat])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_done_again_while_it_is_exported_is_in_no_export(
+    world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, export_format: ExportFormat, count: int
+) -> None:
+    """It stays, and is collected once more in its new epoch. A file that has no others is gone."""
+    again, *over = ended(world, count)
+    ways = iter([lambda: redo_process(world.app.resources, again, "wrong data")])
+    while_written(monkeypatch, lambda: next(ways, lambda: None)())
+    done = world.run_through("collect", "state:finished", export=str(tmp_path), export_format=export_format)
+    assert done.applied is not None and (done.applied.done, done.applied.changed) == (count - 1, 1)
+    files = [*tmp_path.iterdir()]
+    assert len(files) == bool(over)
+    assert sorted(json.loads(line)["process"]["_id"] for file in files for line in lines_of(file)) == sorted(over)
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+    assert world.bring_to_end(again).state is ProcessState.FINISHED
+    at_rest(world, again)
+    long_ago(world)
+    world.run_through("collect", "state:finished", export=str(tmp_path), export_format=export_format)
+    assert sum(world.counts().values()) == 0
+    assert read_back(world.app.resources, [*tmp_path.iterdir()]) == (count, 0)
+    assert world.process(again).epoch > 1, "in its last life"
+
+
+def test_what_somebody_else_removes_while_it_is_exported_stays_in_the_export(
+    world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be all that is left of it."""
+    (over,) = ended(world, 1)
+    seen = world.process(over)
+    while_written(monkeypatch, lambda: remove(world.app.resources, [seen]))
+    world.run_through("collect", "state:finished", export=str(tmp_path))
+    assert sum(world.counts().values()) == 0
+    (file,) = tmp_path.iterdir()
+    assert json.loads(lines_of(file)[0])["process"]["_id"] == over
+
+
+def test_an_export_that_can_not_be_mended_is_named(
+    world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    again, over = ended(world, 2)
+
+    def somebody_meddles() -> None:
+        redo_process(world.app.resources, again, "wrong data")
+        (file,) = tmp_path.iterdir()
+        file.unlink()
+
+    while_written(monkeypatch, somebody_meddles)
+    done = world.run_through("collect", "state:finished", export=str(tmp_path))
+    assert done.applied is not None and (done.applied.done, done.applied.changed) == (1, 1)
+    assert "has processes that were not removed" in caplog.text and again in caplog.text and over not in caplog.text
 
 
 def test_a_slow_pace_makes_no_small_files_of_pages(world: Ordering, tmp_path: Path) -> None:

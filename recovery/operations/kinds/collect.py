@@ -6,14 +6,19 @@ schedule has not accounted for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.engine.lifecycle.removal import remove
-from recovery.operations.export import append
+from recovery.errors import InputError
+from recovery.operations.export import append, take_out
 from recovery.operations.kinds.base import Kind, Planned, described, ended, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
+
+log = logging.getLogger(__name__)
 
 OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 LATELY = timedelta(hours=1)
@@ -44,14 +49,33 @@ class Collect(Kind):
         try:
             # What is being removed already was written before that, and is not whole any more.
             whole = [process.id for process in ours if not process.removing]
-            if operation.export is not None and whole:
-                append(self.resources, operation, whole)
+            export = append(self.resources, operation, whole) if operation.export is not None and whole else None
             gone = remove(self.resources, ours)
+            if export is not None:
+                self._take_out(export, [key for key in whole if key not in gone])
         except Exception as error:
             if is_of_servers(error):
                 raise
             return [ended(one, ResultState.ERROR, seen.get(one.process), in_a_line(error)) for one in results]
         return [_ended(one, seen.get(one.process), gone) for one in results]
+
+    def _take_out(self, export: Path, process_ids: Sequence[str]) -> None:
+        """Take those of these processes out of the export that stay: done again since they were written there, say. Of
+        those that somebody else removes or has removed just now, what was written may be all that is left."""
+        stay = {
+            key for key, process in self.resources.store.processes.briefs(process_ids).items() if not process.removing
+        }
+        if not stay:
+            return
+        try:
+            take_out(export, stay)
+        except (OSError, InputError) as error:
+            log.warning(
+                "%s has processes that were not removed, and may be different by now (%s): %s",
+                export,
+                error,
+                ", ".join(sorted(stay)),
+            )
 
 
 def _is_old(process: Process, now: datetime) -> bool:
