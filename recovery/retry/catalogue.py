@@ -187,8 +187,6 @@ def signs_of(error: BaseException) -> Signs:
     )
     types = tuple(f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__[:-1])
     code = _get(error, "code")
-    if status is None and "urllib.error.HTTPError" in types and _is_status(code):
-        status = code
     failed, answered, unconfirmed = _of_details(_get(error, "details"))
     number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
     labels = _get(error, "_error_labels")

@@ -127,7 +127,10 @@ def _best_effort(found: Classified, idempotent: bool, attempt: int) -> Explanati
         return _answered(
             found, f"{reason.meaning}; it is always retried, by the controlled back-off", controlled_backoff(attempt)
         )
-    if reason is UNKNOWN and not idempotent:
+    if reason is UNKNOWN and idempotent:
+        told = "nobody knows what it is, and it may be sent again, so best effort tries again"
+        return _answered(found, told, exponential(attempt))
+    if reason is UNKNOWN:
         return _answered(found, reason.meaning, None)
     if idempotent or reason.allows_non_idempotent_retry:
         return _answered(found, f"{reason.meaning}; best effort tries again", exponential(attempt))

@@ -8,19 +8,18 @@ closer; so is in the end how long it took.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
+from recovery.retry.asking import decided
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen
 from recovery.retry.catalogue import Classified, classify
 from recovery.retry.catalogues import SHIPPED
 from recovery.retry.codes import ErrorCode
-from recovery.retry.orchestrator import Ruling, Verdict, maybe_retry
+from recovery.retry.orchestrator import Verdict, maybe_retry
 from recovery.retry.reasons import (
     CIRCUIT_BREAKER_OPEN,
     NODE_NOT_AVAILABLE,
@@ -72,7 +71,7 @@ def call(
                 raise
             # Who reads warnings alone is told once of each call.
             level = logging.INFO if request.retry_attempts else logging.WARNING
-            ruling = _decided(maybe_retry(request, found.reason, code=found.code, error=error, level=level))
+            ruling = decided(maybe_retry(request, found.reason, code=found.code, error=error, level=level))
             if ruling.verdict is Verdict.FAIL:
                 raise
             delay = max(ruling.delay, found.retry_after or 0.0)
@@ -105,14 +104,3 @@ def _is_away(found: Classified) -> bool | None:
     if found.reason in _AWAY:
         return found.is_retriable
     return False if found.reason.stage is Stage.RESPONSE_RECEIVED else None
-
-
-def _decided(asked: Coroutine[Any, Any, Ruling]) -> Ruling:
-    """What the orchestrator says, whose strategies may do I/O: in a loop of its own, and in a thread of its own where
-    this one has a loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(asked)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, asked).result()

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recovery.durations import parse_duration, show_duration
 from recovery.errors import InputError
@@ -35,6 +35,17 @@ class Backoff:
     jitter: tuple[float, float] = (0.0, 30.0)
     maximum: float = 3600.0
     total: float = 86_400.0
+
+    if TYPE_CHECKING:  # fields are seconds, and may be given as texts
+
+        def __init__(
+            self,
+            initial: float | str = 60.0,
+            coefficient: float = 1.2,
+            jitter: tuple[float | str, float | str] = (0.0, 30.0),
+            maximum: float | str = 3600.0,
+            total: float | str = 86_400.0,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("initial", "maximum", "total"):

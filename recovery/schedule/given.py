@@ -66,11 +66,11 @@ def assignments(texts: Iterable[str], where: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"{given.shown(text)}: must be SETTING=VALUE, for example overlap=queue")
+            raise InputError(f"{where}: {given.shown(text)}: must be SETTING=VALUE, for example overlap=queue")
         if name not in _READERS:
             raise InputError(f"{where}: no setting is named {given.shown(name)}; {_near(name, plan_names())}")
         if name in found:
-            raise InputError(f"{name} is given twice: which of them holds?")
+            raise InputError(f"{where}: {name} is given twice: which of them holds?")
         found[name] = value
     return found
 

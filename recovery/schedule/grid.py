@@ -33,7 +33,8 @@ ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 MAX_COUNTED = 1000
-"""Slots that were missed are counted up to here: after years of one a minute nobody wants the exact number."""
+"""Slots are counted up to so many beyond those that are asked for: after years of one a minute nobody wants the exact
+number."""
 FIRST_WINDOW = timedelta(hours=1)
 _FIELDS = 5
 
@@ -52,7 +53,7 @@ class Grid(ABC):
     @abstractmethod
     def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
         """Of the slots from this one, which is one, until a moment: the last `most`, in order; and how many there are,
-        counted to MAX_COUNTED."""
+        counted to MAX_COUNTED and `most`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +119,18 @@ class Crontab(Grid):
         if slot > until:
             return [], 0
         passed = takewhile(lambda one: one <= until, self.after(slot))
-        found = [slot, *islice(passed, MAX_COUNTED - 1)]
-        if len(found) < MAX_COUNTED:
+        counted = MAX_COUNTED + most
+        found = [slot, *islice(passed, counted - 1)]
+        if len(found) < counted:
             return found[-most:], len(found)
         # So many that the last are looked for from the end: in a window that holds few, twice as long each time.
         window = FIRST_WINDOW
         while until - window > slot:
             recent = list(takewhile(lambda one: one <= until, self.after(until - window)))
             if len(recent) >= most:
-                return recent[-most:], MAX_COUNTED
+                return recent[-most:], counted
             window *= 2
-        return list(deque(takewhile(lambda one: one <= until, self.after(slot)), maxlen=most)), MAX_COUNTED
+        return list(deque(takewhile(lambda one: one <= until, self.after(slot)), maxlen=most)), counted
 
 
 def interval_of(text: str) -> float | None:

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from recovery.records import Process, ProcessState
 from recovery.records.schedule import CatchUp, Overlap, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule.across import account
-from recovery.schedule.grid import first_slot, grid_of, next_slot
+from recovery.schedule.grid import MAX_COUNTED, first_slot, grid_of, next_slot
 
 ON_TIME = timedelta(seconds=60)
 """So late is a slot on time where nothing is to be caught up: a failover, a deployment, a busy scanner."""
@@ -183,7 +183,8 @@ def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Sche
 
 
 def _missed(first: datetime, count: int, now: datetime) -> SlotResult:
-    others = f"and {count - 1:,} after it, " if count > 1 else ""
+    least = "at least " if count > MAX_COUNTED else ""
+    others = f"and {least}{min(count - 1, MAX_COUNTED):,} after it, " if count > 1 else ""
     reason = f"{others}not caught up when it was looked at, at {now:%Y-%m-%d %H:%M:%S} UTC"
     return SlotResult(slot=first, outcome=SlotOutcome.MISSED, reason=reason)
 

@@ -179,6 +179,9 @@ def test_a_reason_is_explained_by_best_effort() -> None:
     unknown = explain_reason("UNKNOWN")
     assert (unknown.code, unknown.retry) == (40000, False)
     assert unknown.why == "nobody knows what it is, so it is not tried again"
+    idempotent = explain_reason("UNKNOWN", idempotent=True)
+    assert idempotent.retry and "not tried" not in idempotent.why
+    assert idempotent.why == "nobody knows what it is, and it may be sent again, so best effort tries again"
 
 
 def test_an_answer_of_couchbase_is_explained_by_best_effort() -> None:

@@ -32,7 +32,7 @@ def policies(draw: st.DrawFn) -> Backoff:
 
 
 def test_the_documents_table() -> None:
-    assert Backoff() == Backoff("60s", 1.2, (0, 30), "60m", "24h")  # type: ignore[arg-type]
+    assert Backoff() == Backoff("60s", 1.2, (0, 30), "60m", "24h")
     assert Backoff(jitter=["1s", 2]).jitter == (1.0, 2.0)  # type: ignore[arg-type]
     plain = Backoff(jitter=(0, 0))
     assert [round(plain.delay(retry, Random(1)), 3) for retry in range(4)] == [60, 72, 86.4, 103.68]

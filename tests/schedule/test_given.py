@@ -208,9 +208,9 @@ def test_assignments_are_read_from_a_command_line() -> None:
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (["overlap"], "'overlap': must be SETTING=VALUE, for example overlap=queue"),
+        (["overlap"], "schedule nightly: 'overlap': must be SETTING=VALUE, for example overlap=queue"),
         (["overlaps=queue"], f"{WHERE}: no setting is named 'overlaps'; did you mean 'overlap'?"),
-        (["jitter=1m", "jitter=2m"], "jitter is given twice: which of them holds?"),
+        (["jitter=1m", "jitter=2m"], "schedule nightly: jitter is given twice: which of them holds?"),
     ],
 )
 def test_a_wrong_assignment_is_refused(texts: list[str], told: str) -> None:

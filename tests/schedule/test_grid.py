@@ -130,7 +130,7 @@ def test_years_of_minutes_are_counted_in_a_moment() -> None:
     slot = at("2016-01-01T00:00Z")
     found, count = Crontab("* * * * *", "Europe/Berlin").latest(slot, at("2026-01-01T00:00Z"), 3)
     assert [f"{one:%H:%M}" for one in found] == ["23:58", "23:59", "00:00"]
-    assert count == MAX_COUNTED
+    assert count == MAX_COUNTED + 3
     found, _ = Crontab("* * * * *", "Europe/Berlin").latest(slot, at("2026-01-01T00:00Z"), 200)
     assert len(found) == 200 and found[0] == at("2025-12-31T20:41Z")
 
@@ -144,7 +144,7 @@ def test_a_crontab_that_was_busy_once_a_year_is_found_all_the_same() -> None:
     slot = at("2026-01-01T00:00Z")
     found, count = Crontab("* * * 1 *", "UTC").latest(slot, at("2026-12-31T00:00Z"), 2)
     assert found == [at("2026-01-31T23:58Z"), at("2026-01-31T23:59Z")]
-    assert count == MAX_COUNTED
+    assert count == MAX_COUNTED + 2
 
 
 NOON = at("2026-11-23T12:00Z")
@@ -172,11 +172,20 @@ def test_slots_are_in_utc_wherever_the_server_is() -> None:
 
 
 def test_the_latest_are_found_if_they_are_nearly_all() -> None:
-    """17 hours of minutes, of which the last 1,000 are wanted: no window that begins after the first slot has them."""
-    until = NOON + timedelta(hours=17)
-    found, count = Crontab("* * * * *", "UTC").latest(NOON, until, MAX_COUNTED)
-    assert found == [until - timedelta(minutes=minutes) for minutes in reversed(range(MAX_COUNTED))]
-    assert count == MAX_COUNTED
+    """34 hours of minutes, of which the last 1,030 are wanted: no window that begins after the first slot has them."""
+    until, most = NOON + timedelta(hours=34), MAX_COUNTED + 30
+    found, count = Crontab("* * * * *", "UTC").latest(NOON, until, most)
+    assert found == [until - timedelta(minutes=minutes) for minutes in reversed(range(most))]
+    assert count == MAX_COUNTED + most
+
+
+@pytest.mark.parametrize("grid", [Crontab("* * * * *", "UTC"), Interval(60.0)])
+@pytest.mark.parametrize("count", [1, 10, MAX_COUNTED - 1, MAX_COUNTED, MAX_COUNTED + 1])
+def test_all_are_found_if_exactly_as_many_are_wanted(grid: Grid, count: int) -> None:
+    """The first of them, too."""
+    slots = [NOON + timedelta(minutes=minutes) for minutes in range(count)]
+    for more in (0, 1):
+        assert grid.latest(NOON, slots[-1], count + more) == (slots, count)
 
 
 def test_the_grid_of_a_plan_without_a_time_zone_is_in_utc() -> None:

@@ -93,13 +93,25 @@ def test_a_last_slot_that_is_not_due_yet_for_its_jitter_waits_alone() -> None:
 
 @pytest.mark.parametrize(
     ("hours", "others"),
-    [(1.5, ""), (2.5, "and 1 after it, "), (3.5, "and 2 after it, "), (2000.5, "and 999 after it, ")],
+    [(1.5, ""), (2.5, "and 1 after it, "), (3.5, "and 2 after it, "), (2000.5, "and at least 1,000 after it, ")],
 )
 def test_slots_that_are_missed_are_counted_in_one_result(hours: float, others: str) -> None:
     when = NOON + HOUR * hours
     (missed,) = decide(schedule(catch_up="none"), [], when).results
     assert (missed.slot, missed.outcome) == (NOON + HOUR, SlotOutcome.MISSED)
     assert missed.reason == f"{others}not caught up when it was looked at, at {when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@pytest.mark.parametrize(("passed", "missed"), [(1000, 0), (1001, 1), (3000, 2000)])
+def test_of_a_thousand_slots_that_are_caught_up_none_is_forgotten(passed: int, missed: int) -> None:
+    """With the largest limit that there is: what was missed before them is reported."""
+    made = schedule(catch_up="all", catch_up_limit=1000)
+    decided = decide(made, [], NOON + HOUR * passed)
+    assert decided.schedule.starting is not None
+    assert decided.schedule.starting.slot == NOON + HOUR * (1 + missed)
+    reasons = [one.reason or "" for one in decided.results if one.outcome is SlotOutcome.MISSED]
+    told = {0: [], 1: ["not caught up"], 2000: ["and at least 1,000 after it"]}[missed]
+    assert [reason.startswith(text) for reason, text in zip(reasons, told, strict=True)] == [True] * len(told)
 
 
 def test_a_queued_slot_says_what_it_waits_for() -> None:

@@ -167,7 +167,9 @@ class Schedules:
         names = tuple(settings)
         for one in names:
             if one not in plan_names():
-                raise InputError(f"no setting is named {given.shown(one)}; {hint(one, plan_names(), '')}")
+                raise InputError(
+                    f"schedule {name}: no setting is named {given.shown(one)}; {hint(one, plan_names(), '')}"
+                )
         return self._change(
             name,
             f"unset {' '.join(names)}",
