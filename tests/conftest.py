@@ -20,6 +20,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from recovery.engine import Registrar
+from recovery.metrics import bounded
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests import durations
@@ -108,6 +109,12 @@ def pytest_runtest_teardown() -> None:
     the next test. If the test stopped its server, the wait ends after the timeout."""
     for registrar in list(_registrars):
         registrar.wait(REGISTERED_TIMEOUT)
+
+
+@pytest.fixture(autouse=True)
+def no_strangers() -> None:
+    """Names that other tests made up take no room from those of this one."""
+    bounded._strangers.clear()
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,8 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     )
     decisions, links = overview.decisions_of(process_id), overview.open_links(process_id)
     # And who serves them last: whoever comes meanwhile makes nothing look lonely.
-    unserved = waiting.reasons(store.waiting.by_actor(count_served=False))
+    actors = {decision.actor for decision in decisions.values()}
+    unserved = waiting.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
     return Shown(*found, lines, decisions, links, calls, unserved, store.now())
 
 

@@ -102,7 +102,8 @@ def _look(resources: Resources, process_id: str) -> Examination:
     snapshot = replace(snapshot, damaged=(*snapshot.damaged, *texts))
     diagnosis = diagnose(resources, Reading([snapshot], reading.begun_at))
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
-    queues = resources.store.waiting.by_actor(count_served=False)
+    actors = {decision.actor for decision in snapshot.decisions.values()}
+    queues = resources.store.waiting.by_actor(count_served=False, wanted=actors)
     return Examination(snapshot, tuple(waiting.findings(snapshot, diagnosis.findings, queues)), diagnosis.around)
 
 

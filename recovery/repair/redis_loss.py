@@ -50,7 +50,7 @@ class RedisLoss:
         self._is_told = self._is_told or any(queue.lost_before is not None for queue in known.values())
         if self._is_told and self._kept.is_noted():
             return
-        queues = store.pending.oldest() if waiting is None else waiting
+        queues = store.pending.oldest(store.preferences.told_actors())[0] if waiting is None else waiting
         if not queues:  # nothing is lost, and of nothing it could be told that Redis has it
             return
         if self._is_told:

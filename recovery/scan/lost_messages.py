@@ -78,7 +78,7 @@ class LostMessages:
         """What has lost its message, `size` at a time, of a share of all processes. Costs a look at each queue in which
         tasks wait."""
         store = self._resources.store
-        oldest = store.pending.oldest()
+        oldest, _ = store.pending.oldest(store.preferences.told_actors())
         self._forget(oldest)
         if not oldest:
             return

@@ -91,7 +91,7 @@ def test_what_is_no_counter_of_ours_is_passed_over(settings: Settings) -> None:
 
 
 def test_what_was_left_begins_no_series_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "MAX_SERIES", len(metrics.REQUEUES._metrics) + 2)
+    monkeypatch.setattr(bounded, "STRANGERS_SERIES", len(metrics.REQUEUES._metrics) + 2)
     made = [Sample(name="recovery_requeues_total", labels={"reason": "DUE", "actor": f"made up {n}"}, value=1)
             for n in range(5)]  # fmt: skip
     before = counted()

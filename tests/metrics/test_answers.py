@@ -10,6 +10,7 @@ from recovery.metrics import answers
 from recovery.metrics.asked import Asked
 from recovery.queue import Broker
 from recovery.records import (
+    ActorPreferences,
     Decision,
     DecisionState,
     Operation,
@@ -22,6 +23,8 @@ from recovery.records import (
 )
 from recovery.settings import Settings
 from recovery.store import Store, schema
+from recovery.store.views import pending
+from recovery.store.views.waiting import OTHERS
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.store.writing import put
@@ -99,3 +102,42 @@ def test_how_much_is_overdue(store: Store, emptied: Settings, monkeypatch: pytes
 def test_the_version(store: Store, emptied: Settings) -> None:
     ((version,),) = told(store, emptied)["recovery_build_info"]
     assert version[0].isdigit()
+
+
+@pytest.mark.parametrize("known", [(), ("zz-served", "zz-idle")])
+def test_names_that_a_client_made_up_are_no_series_without_end(
+    store: Store, emptied: Settings, known: tuple[str, ...]
+) -> None:
+    """By their order the made-up names come first: none of them takes the place of one that a worker told of."""
+    now = store.now()
+    store.actors.save(ActorPreferences(id=name) for name in known)
+    made_up = [f"made-up-{number:03}" for number in range(3 * pending.MAX_STRANGERS)]
+    for state in (DecisionState.QUEUED, DecisionState.DELAYED, DecisionState.WAITING):
+        waits = [
+            Decision(id=f"p/{state}{n}", actor=name, state=state, queued_at=now, recovery_time=now + timedelta(hours=1))
+            for n, name in enumerate([*made_up, *known[:1]])
+        ]
+        put(store, *waits)
+    found = told(store, emptied)
+    strangers = {(name,) for name in made_up[: pending.MAX_STRANGERS]}
+    for metric in ("queued_unserved", "queue_consumers", "queue_oldest_seconds"):
+        assert found[f"recovery_{metric}"].keys() == {*strangers, (OTHERS,), *((name,) for name in known)}, metric
+    unserved = found["recovery_queued_unserved"]
+    assert unserved[OTHERS,] == 3 * 2 * pending.MAX_STRANGERS
+    assert known == () or (unserved["zz-served",], unserved["zz-idle",]) == (2, 0), "of no process that runs"
+    assert OTHERS not in store.waiting.by_actor(wanted=made_up) and len(store.waiting.by_actor(wanted=made_up)) >= 150
+
+
+def test_a_name_of_megabytes_is_not_read(store: Store, emptied: Settings) -> None:
+    """As a database has it that was filled before there were validators."""
+    now = store.now()
+    long = [
+        {"_id": f"p/{n}", "actor": f"{n}" + "x" * 4_000_000, "state": "queued", "queuedAt": now,
+         "recoveryTime": now + timedelta(hours=1)}
+        for n in range(6)
+    ]  # fmt: skip
+    for one in long:
+        store.database.command("insert", schema.DECISIONS, documents=[one], bypassDocumentValidation=True)
+    found = told(store, emptied)
+    assert found["recovery_queued_unserved"] == {(OTHERS,): 6}
+    assert found["recovery_queue_depth"].keys() == {(OTHERS,)}

@@ -89,6 +89,19 @@ def test_what_had_its_turn_is_taken_first(emptied: Settings) -> None:
     assert waiting(emptied, "actor0") == ["p/t0", "p/t3", "p/again", "p/old"]
 
 
+@pytest.mark.parametrize("name", ["celery", "recovery.apply.0", "orders of another", "x" * 1000, ""])
+def test_nothing_is_pushed_into_a_list_that_no_actor_is_called_by(
+    emptied: Settings, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert Broker(emptied.broker_url).push([Queued("p/strange", name, "k", NOW), *batch(1)]) == 1
+        assert Broker(emptied.broker_url).push([Queued("p/strange", name, "k", NOW)]) == 0
+    with redis.Redis.from_url(emptied.broker_url) as server:
+        assert not server.exists(name)
+    assert waiting(emptied, "actor0") == ["p/t0"]
+    assert "1 messages not pushed" in caplog.text
+
+
 def test_nothing_to_push(emptied: Settings) -> None:
     assert Broker(emptied.broker_url).push([]) == 0
     assert Broker(emptied.broker_url).depths([]) == {}

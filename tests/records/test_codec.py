@@ -31,6 +31,7 @@ from recovery.records import (
     shapes,
     to_document,
 )
+from recovery.records.names import ActorName
 from tests.examples import examples
 
 EXPORTED = [getattr(records, name) for name in records.__all__]
@@ -49,11 +50,14 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(0, 1e6),
     bool: st.booleans(),
     datetime: TIMES,
+    ActorName: st.from_regex(r"[A-Z][A-Za-z0-9_.-]{0,7}", fullmatch=True),
 }
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a field's type."""
+    if hint in PLAIN:
+        return PLAIN[hint]
     inner = [arg for arg in get_args(hint) if arg is not type(None)]
     if get_origin(hint) is tuple:
         return st.lists(values(inner[0]), max_size=3).map(tuple)
@@ -69,12 +73,12 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return instances(hint)
     if issubclass(hint, Enum):
         return st.sampled_from(hint)
-    return PLAIN[hint]
+    raise AssertionError(f"no values are known of {hint}")
 
 
 def instances(cls: type[Record]) -> st.SearchStrategy[Any]:
     """Records of a class, with any values in their fields."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return st.builds(cls, **{field.name: values(hints[field.name]) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ import pytest
 from pymongo.errors import WriteError
 
 from recovery.store import Store
+from tests.records.test_names import NAMES, NONE, RESERVED
 
 NOW = datetime.now(UTC)
 
@@ -70,3 +71,26 @@ def test_at_rest_is_taken(store: Store, collection: str, record: dict[str, Any],
 def test_an_unknown_state_is_refused(store: Store) -> None:
     with pytest.raises(WriteError):
         store.database["decisions"].insert_one({"_id": "p/t", "state": "lost", "recoveryTime": NOW})
+
+
+NAMED = [
+    ("processes", "type", {"state": "finished", "args": "[]"}),
+    ("tasks", "actor", {"args": "[]"}),
+    ("decisions", "actor", {"state": "waiting"}),
+]
+
+
+@pytest.mark.parametrize(("collection", "field", "record"), NAMED)
+def test_a_name_that_is_of_another_list_in_redis_is_refused(
+    store: Store, collection: str, field: str, record: dict[str, Any]
+) -> None:
+    """A worker would push a message into that list."""
+    into = store.database[collection]
+    for place, name in enumerate(NAMES):
+        into.insert_one({"_id": f"{place}", **record, field: name})
+    for name in [*RESERVED, *NONE]:
+        with pytest.raises(WriteError, match="Document failed validation"):
+            into.insert_one({"_id": "p", **record, field: name})
+    with pytest.raises(WriteError, match="Document failed validation"):
+        into.update_one({"_id": "0"}, {"$set": {field: "celery"}})
+    assert into.count_documents({}) == len(NAMES)

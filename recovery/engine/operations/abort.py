@@ -80,7 +80,7 @@ def waiting_for(resources: Resources, actor: str) -> list[str]:
     """
     actor = given.text(actor, "actor")
     resources.store.catch_up(CATCH_UP_TIMEOUT)
-    queues = resources.store.waiting.by_actor(count_served=False)
+    queues = resources.store.waiting.by_actor(count_served=False, wanted=[actor])
     if who := _served(queues.get(actor)):
         raise InputError(f"{actor} is served {who}: its tasks go on. Abort processes by their ids")
     found = resources.store.pending.processes_of(actor)
@@ -112,7 +112,7 @@ def _still_waiting(resources: Resources, actor: str, batch: Sequence[str], done:
     worker may have come since. As they are: what is reopened or done again after this look is left alone."""
     seen = resources.store.processes.briefs(batch)
     resources.store.catch_up(CATCH_UP_TIMEOUT)
-    if who := _served(resources.store.waiting.by_actor(count_served=False).get(actor)):
+    if who := _served(resources.store.waiting.by_actor(count_served=False, wanted=[actor]).get(actor)):
         raise InputError(f"{actor} is served {who} by now: {count(done, 'process')} aborted, the others go on")
     waiting = resources.store.pending.still_waiting(actor, batch)
     return [process for key, process in seen.items() if key in waiting]

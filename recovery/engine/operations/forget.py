@@ -61,7 +61,7 @@ def _in_use(resources: Resources, name: str) -> str | None:
             f"it has tasks that are not done ({counts}). Start a worker that serves it, or abort their processes: "
             f"`recovery broken abort --waiting-for {name}`"
         )
-    queue = resources.store.waiting.by_actor(count_served=False).get(name)
+    queue = resources.store.waiting.by_actor(count_served=False, wanted=[name]).get(name)
     if queue is not None and queue.blocked_seconds is not None:
         return f"it is blocked, and would not be any more: `recovery actor unblock {name}` first"
     if queue is not None and queue.is_served:

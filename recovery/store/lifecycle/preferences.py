@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import mmap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
@@ -104,6 +104,10 @@ class CurrentPreferences:
             return False
         stored = self._actors.get(REFRESH_BLOCKED).stored.get(actor)
         return stored is not None and stored.blocked
+
+    def told_actors(self) -> Collection[str]:
+        """Names of the actors that a worker told of."""
+        return self._actors.get().stored.keys()
 
     def task_timeouts(self) -> Mapping[str, float]:
         """{actor: its task_timeout}, of those that have one."""

@@ -16,6 +16,7 @@ from pymongo.errors import OperationFailure
 
 from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import SEPARATOR, split_record_id
+from recovery.records.names import MAX_LENGTH, is_actor_name
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -28,6 +29,12 @@ QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 MAX_LOOKED_UP = 10_000
 """Tasks that wait for others of which the processes are looked up, in 0.1 s. Of more than that all are taken to be of
 processes that run: rather an alert too many."""
+
+MAX_STRANGERS = 50
+"""Actors that no worker ever told of, as those of a client's new code, which are named. Whoever starts processes can
+write any number of names: of more than these is told how many tasks they have."""
+COUNT_LIMIT = 10_000
+"""Tasks of the other strangers that are counted."""
 
 FEW = 20
 """Actors whose tasks are counted one after the other."""
@@ -60,19 +67,40 @@ class Pending:
     def __init__(self, database: Database[Document]) -> None:
         self._decisions = committed(database[schema.DECISIONS])
 
-    def to_come(self) -> set[str]:
-        """Actors with tasks that wait for others, or are delayed. Index `pending`: a seek for each, and each state."""
-        return {
-            document["_id"]
-            for state in (WAITING, DELAYED)
-            for document in self._seek(_NAMED | {"state": state}, {"$group": {"_id": "$actor"}})
-        }
+    def to_come(self, ours: Collection[str]) -> tuple[set[str], bool]:
+        """Actors with tasks that wait for others, or are delayed: those of `ours`, and up to MAX_STRANGERS others in
+        each state; and whether there are still others. Index `pending`: a seek for each, and each state."""
+        (waiting, more), (delayed, yet_more) = (
+            self._each(state, ours, {"$group": {"_id": "$actor"}}) for state in (WAITING, DELAYED)
+        )
+        return waiting.keys() | delayed.keys(), more or yet_more
 
-    def oldest(self) -> dict[str, datetime | None]:
-        """{actor: when the oldest of its queued tasks was queued}. Costs as much."""
+    def oldest(self, ours: Collection[str]) -> tuple[dict[str, datetime | None], bool]:
+        """{actor: when the oldest of its queued tasks was queued}, of as many. Costs as much."""
         sort = {"state": 1, "actor": 1, "queuedAt": 1}
         stages = {"$sort": sort}, {"$group": {"_id": "$actor", "since": {"$first": "$queuedAt"}}}
-        return {document["_id"]: document["since"] for document in self._seek(_NAMED | {"state": QUEUED}, *stages)}
+        return self._each(QUEUED, ours, *stages)
+
+    def _each(self, state: str, ours: Collection[str], *stages: Document) -> tuple[dict[str, datetime | None], bool]:
+        """{actor: what `since` is} of what these stages make of each actor with tasks in a state."""
+        most = len(ours) + MAX_STRANGERS
+        # Cut by the server, after the seeks: a name may be megabytes long.
+        cut: Document = {"$project": {"_id": {"$substrCP": ["$_id", 0, MAX_LENGTH + 1]}, "since": True}}
+        found = self._seek(_NAMED | {"state": state}, *stages, {"$limit": most + 1}, cut)
+        if len(found) > most:  # in their order by name, in which strangers may be before all of ours
+            found += self._seek({"state": state, "actor": {"$in": list(ours)}}, *stages)
+        since = {one["_id"]: one.get("since") for one in found}
+        strangers = sorted(name for name in since.keys() - set(ours) if is_actor_name(name))[:MAX_STRANGERS]
+        named = {name: since[name] for name in sorted({*strangers, *(since.keys() & set(ours))})}
+        return named, len(named) < len(since)
+
+    def count_others(self, known: Collection[str]) -> tuple[int, datetime | None]:
+        """How many tasks wait of actors that are none of the known ones, COUNT_LIMIT at most, and since when the oldest
+        of these is queued. Index `pending` alone."""
+        waits = {"actor": {"$gte": "", "$nin": list(known)}, "state": {"$in": [WAITING, DELAYED, QUEUED]}}
+        total: Document = {"$group": {"_id": None, "count": _COUNTED, "since": {"$min": "$queuedAt"}}}
+        found = next(iter(self._seek(waits, {"$limit": COUNT_LIMIT}, total)), None)
+        return (found["count"], found["since"]) if found else (0, None)
 
     def count_queued(self, actors: Collection[str], until: datetime | None = None) -> dict[str, int]:
         """{actor: queued tasks} of those that have any; of those that were queued up to then. Index `pending` alone."""

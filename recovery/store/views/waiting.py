@@ -12,6 +12,7 @@ on two busy cores.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,6 +27,8 @@ from recovery.store.expressions import ALIVE
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.views.pending import Pending, ToCome
 
+OTHERS = "(other)"
+"""Stands for all actors that are not named one by one. No actor can be called so."""
 _TEXT: Document = {"$type": "string"}
 _NAMED: Document = {"_id": _TEXT}
 
@@ -71,17 +74,21 @@ class Waiting:
         self._pending, self._actors = pending, committed(database[schema.ACTORS])
         self._database, self._polled_within = database, polled_within
 
-    def by_actor(self, *, count_served: bool = True) -> dict[str, ActorQueue]:
+    def by_actor(self, *, count_served: bool = True, wanted: Collection[str] = ()) -> dict[str, ActorQueue]:
         """{actor: its queue} of all that a worker told of, serves, or tasks wait for, by name.
+
+        Of those that tasks wait for and that no worker ever told of MAX_STRANGERS are named, and all `wanted` ones. The
+        others, of which a client may have made up any number, are one entry, OTHERS.
 
         Without `count_served` what costs more with more tasks is asked only of those that no worker may take: for
         readers who ask all the time.
         """
+        ours = {*self._told(), *self._workers(), *wanted}
         # In this order: a worker that comes in between makes nothing look lonely that was not, and a task whose turn
         # comes is not missed. Of each record only what is asked for, and by its type: one that another program wrote
         # hides nothing of the others.
-        later = self._pending.to_come()
-        oldest = self._pending.oldest()
+        later, others = self._pending.to_come(ours)
+        oldest, yet_others = self._pending.oldest(ours)
         known = self._told()
         workers = self._workers()
         served, now = workers.keys() | self._queues.polled_within(self._polled_within), told_by(self._database)
@@ -89,7 +96,7 @@ class Waiting:
         counted = {name for name in oldest if count_served or known.get(name) or name in held_up}
         to_come = self._pending.count_to_come(held_up)
         tasks = self._pending.count_queued(counted)
-        return {
+        found = {
             name: ActorQueue(
                 actor=name,
                 waiting_seconds=_seconds(oldest[name], now) if name in oldest else None,
@@ -102,6 +109,12 @@ class Waiting:
             )
             for name in sorted({*known, *oldest, *later, *workers})
         }
+        if others or yet_others:
+            count, queued_since = self._pending.count_others({*found, *ours})
+            waits = _seconds(queued_since, now)
+            if count:
+                found[OTHERS] = ActorQueue(OTHERS, waits, count, (), False, None, is_known=False)
+        return found
 
     def _told(self) -> dict[str, datetime | None]:
         """{actor that a worker told of: since when it is blocked, if it is}."""
