@@ -158,7 +158,8 @@ class ByHand:
         """The service's own, and of this machine what an image brings: where programs are."""
         own = {key: self.here(value, service, folder, address) for key, value in service.environment.items()}
         # What other containers know by a service's name, and where Java listens: everywhere, in a container.
-        own = {key: self._address.get(value, value) for key, value in own.items()} | {"SPARK_LOCAL_IP": address}
+        own |= {key: self._address.get(own[key], own[key]) for key in own if not key.endswith("_LOGIN")}
+        own["SPARK_LOCAL_IP"] = address
         ours = {"PATH": self._path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HOME": "/nonexistent"}
         return {**ours, **own}
 

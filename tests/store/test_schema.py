@@ -112,3 +112,19 @@ def test_a_validator_that_is_wrong_is_told(store: Store, monkeypatch: pytest.Mon
     monkeypatch.setitem(schema.VALIDATORS, "tasks", {"$nonsense": 1})
     with pytest.raises(OperationFailure):
         schema.create(store.database)
+
+
+def test_an_index_that_has_records_removed_is_told(store: Store) -> None:
+    """As somebody makes it who wants an audit log to be empty: there is no right to remove from it."""
+    schema.create(store.database)
+    audit, processes = store.database[schema.AUDIT_LOG], store.database[schema.PROCESSES]
+    assert store.layout.different() == {}
+    processes.create_index("mine")
+    assert store.layout.different() == {}, "who makes others has his reasons"
+    audit.create_index("why", expireAfterSeconds=0)
+    changed = {"name": "old", "expireAfterSeconds": 1}
+    store.database.command("collMod", schema.AUDIT_LOG, index=changed)
+    assert store.layout.different() == {
+        "auditLog.old": "db.auditLog.dropIndex('old')",
+        "auditLog.why_1": "db.auditLog.dropIndex('why_1')",
+    }
