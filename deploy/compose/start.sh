@@ -3,8 +3,8 @@
 #
 # The passwords are secrets of compose: files. So they stand neither in the environment, which `docker inspect` shows and
 # all that a program starts inherits, nor on a command line, but in FILE, which is in the container's memory.
-# Reads MONGO_LOGIN and VALKEY_LOGIN (worker, beat or operator), MONGO_NODES and VALKEY_NODE (HOST:PORT, of MongoDB with
-# commas), and the folder of secrets, SECRETS.
+# Reads MONGO_LOGIN (worker, operator or client), VALKEY_LOGIN (the same, or beat), MONGO_NODES and VALKEY_NODE (HOST:PORT,
+# of MongoDB with commas), and the folder of secrets, SECRETS.
 set -eu
 
 fail() {
