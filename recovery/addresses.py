@@ -87,6 +87,24 @@ def read(address: str) -> Address | None:
     return Address(found["scheme"], found["user"], found["password"], found["hosts"], found["path"], options)
 
 
+_OF_A_SET = re.compile(
+    r"(?i)replicaset|directconnection|loadbalanced|readpreference(tags)?|maxstalenessseconds|srvmaxhosts|srvservicename"
+)
+"""Options of MongoDB that say how one of several servers is chosen."""
+
+
+def direct(address: str, place: str) -> str:
+    """An address of MongoDB as that of one of its servers, `host:port`, whatever part that has in its set."""
+    parts = read(address)
+    if parts is None:
+        return f"mongodb://{place}/?directConnection=true"
+    options = [f"{name}={value}" for name, value in parts.options if not _OF_A_SET.fullmatch(name)]
+    if parts.scheme == "mongodb+srv" and not any(name.lower() in ("tls", "ssl") for name, _ in parts.options):
+        options.append("tls=true")
+    login = "" if parts.user is None else parts.user + ("" if parts.password is None else f":{parts.password}") + "@"
+    return f"mongodb://{login}{place}/{parts.path or ''}?{'&'.join([*options, 'directConnection=true'])}"
+
+
 def _is_place(place: str) -> bool:
     host, bracket, rest = place.rpartition("]")
     name, _, port = (rest if bracket else place).partition(":")

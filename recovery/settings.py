@@ -199,6 +199,12 @@ class Settings(BaseSettings):
         """Seconds after which a queue counts as not polled: a heartbeat tells of polls, and it may be late."""
         return self.heartbeat_timeout + self.heartbeat_interval
 
+    @property
+    def scanned_within(self) -> float:
+        """Seconds within which some worker notes a scan, and that it took a beat's nudge: notes are no further apart
+        than two seconds. Workers scan by themselves where none was noted for so long."""
+        return max(5.0, 3 * self.scan_interval)
+
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
         values = self.model_dump(mode="json", exclude_none=True)

@@ -10,20 +10,23 @@ from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from recovery.cli.tables import Labelled
     from recovery.health import Check
 
 HELP = """Check the cluster: servers, clocks, packages, collections, workers, queues, beat, scanners and deadlines.
 
-Each line is OK, WARNING or PROBLEM, with what to do. Nothing of yours is written. Ends with 0 if there is no
-problem, 1 if there is one, 2 if a server does not answer: then what it would tell is not known.
+Each line is OK, WARNING, UNKNOWN or PROBLEM, with what to do. Nothing of yours is written. Ends with 0 if there is no
+problem, 1 if there is one, 2 if a server does not answer: then what it would tell is not known, and these checks are
+one line. With --json each has a [italic]cause[/italic], a code that does not change: docs/causes.md explains them.
 
 Example: [bold]recovery doctor --json[/bold]
 """
 
 PROBLEM, AWAY = 1, 2
 LABEL = 21
-STYLES = {"OK": "green", "WARNING": "yellow", "PROBLEM": "bold red"}
+STYLES = {"OK": "green", "WARNING": "yellow", "UNKNOWN": "yellow", "PROBLEM": "bold red"}
 
 
 def doctor(json: JsonOption = False) -> None:
@@ -32,20 +35,30 @@ def doctor(json: JsonOption = False) -> None:
     from recovery.engine import Resources
     from recovery.health import Level, examine
     from recovery.health.doctor import SERVERS
-    from recovery.health.model import worst
+    from recovery.health.model import Cause, worst
     from recovery.settings import load
 
     out = console()
     checks: list[Check] = []
     for check in examine(Resources.connect(load())):
         checks.append(check)
-        if not json:
+        if not json and check.cause is not Cause.NOT_ASKED:
             out.print(_lines(check))
+    if not json and (missing := [check for check in checks if check.cause is Cause.NOT_ASKED]):
+        out.print(_lines(_in_one(missing)))
     if json:
         print_json("doctor", {"level": worst(checks), "checks": [_as_dict(check) for check in checks]})
     if any(check.name in SERVERS and not check.asked for check in checks):
         raise typer.Exit(AWAY)
-    raise typer.Exit(PROBLEM if worst(checks) is Level.PROBLEM else 0)
+    raise typer.Exit(PROBLEM if worst(checks) in (Level.PROBLEM, Level.UNKNOWN) else 0)
+
+
+def _in_one(checks: Sequence[Check]) -> Check:
+    """What was not asked, for a reason that other lines tell, as one line."""
+    from dataclasses import replace
+
+    names, why = ", ".join(check.name for check in checks), "; ".join(dict.fromkeys(check.found for check in checks))
+    return replace(checks[0], name="not asked", found=f"{names} ({why})", advice="see the problems above")
 
 
 def _lines(check: Check) -> Labelled:
@@ -63,6 +76,7 @@ def _as_dict(check: Check) -> dict[str, object]:
     return {
         "name": check.name,
         "level": check.level,
+        "cause": check.cause,
         "found": check.found,
         "advice": check.advice,
         "asked": check.asked,

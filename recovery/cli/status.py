@@ -60,12 +60,12 @@ def look(resources: Resources) -> dict[str, Any]:
     overview, store = resources.store.overview, resources.store
     now, polled, actors = store.now(), store.queues.all(), store.waiting.by_actor()
     names = sorted({*actors, *polled})
-    depths = resources.broker.depths(names) if names else {}
+    depths, silent = _depths(resources, names)
     queues = {}
     for name in names:
         last = polled[name].polled_at if name in polled else None
         queues[name] = {
-            "depth": depths[name],
+            "depth": depths.get(name),
             "polled_seconds_ago": seconds_between(last, now),
             **_waiting(actors.get(name)),
         }
@@ -73,6 +73,7 @@ def look(resources: Resources) -> dict[str, Any]:
     return {
         "mongodb": public(resources.settings.mongo_uri),
         "redis": public(resources.settings.broker_url),
+        "redis_problem": silent,
         "database": resources.settings.database,
         "processes": overview.processes(),
         "decisions": overview.decisions(),
@@ -88,6 +89,18 @@ def look(resources: Resources) -> dict[str, Any]:
             name: {"count": overdue[name], "oldest_seconds": overview.oldest_overdue(name)} for name in DEADLINES
         },
     }
+
+
+def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int], str | None]:
+    """How many messages wait in each queue; and, where Redis does not answer, why that is not known. All else is in
+    MongoDB."""
+    from recovery.addresses import told
+    from recovery.errors import BrokerError
+
+    try:
+        return resources.broker.depths(names) if names else {}, None
+    except BrokerError as error:
+        return {}, f"does not answer: {told(error, resources.settings.broker_url)[:200]}"
 
 
 def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
@@ -121,7 +134,8 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     from recovery.plurals import count
 
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
-    yield "Redis", found["redis"]
+    silent = f", {found['redis_problem']}" if found["redis_problem"] else ""
+    yield "Redis", f"{found['redis']}{silent}"
     yield "processes", ", ".join(f"{number:,} {state}" for state, number in found["processes"].items())
     yield "tasks", ", ".join(f"{number:,} {state}" for state, number in found["decisions"].items())
     yield from _labelled("queues", map(_queue, found["queues"].items()), "none: no worker has ever run here")

@@ -28,6 +28,7 @@ from typing import TypeVar
 from recovery import metrics
 from recovery.addresses import public
 from recovery.engine.resources import Resources
+from recovery.engine.waits import waits
 from recovery.retry import BestEffort, Call
 from recovery.retry.breaker import CircuitBreaker
 from recovery.retry.catalogues.servers import by_driver
@@ -59,7 +60,8 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
         return guarded(step, server, by_driver, always=is_last)
 
     over = Stop(lambda _request, _reason: is_last)
-    return call(attempt, Call(what, Until(over, BestEffort(pause)), idempotent=True), classified=by_driver)
+    with waits().noted(what):
+        return call(attempt, Call(what, Until(over, BestEffort(pause)), idempotent=True), classified=by_driver)
 
 
 def pause(retries: int) -> float:

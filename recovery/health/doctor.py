@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recovery.addresses import told
 from recovery.engine import Resources
-from recovery.errors import BrokerError, StoreError
+from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.health import (
     clocks,
     installation,
     keys,
     markers,
+    members,
     polls,
     records,
     rights,
@@ -23,7 +24,7 @@ from recovery.health import (
     slots,
     workers,
 )
-from recovery.health.model import Check, unasked
+from recovery.health.model import Cause, Check, Level, unasked
 from recovery.store.views.overview import time_limit
 
 log = logging.getLogger(__name__)
@@ -33,23 +34,25 @@ Ask = Callable[[Resources], Check]
 ASK_TIMEOUT = 10.0
 """Seconds for one check: looking up the graphs of a million running processes takes some four."""
 
-ADVICE = "ask again; if it stays, see to the server's log and to this user's rights"
+ADVICE = "ask again; if it stays, read the server's log"
+AWAY_ADVICE = "see `mongodb`, `replica set` and `writes`, or `redis`"
 
 MONGODB, REDIS = "mongodb", "redis"
 CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     (MONGODB, servers.mongodb, ()),
     (REDIS, servers.redis, ()),
-    ("replica set", servers.replica_set, ()),
+    ("replica set", members.replica_set, ()),
     ("rights", rights.rights, (MONGODB,)),
     ("secrets", secrets.secrets, ()),
     ("concerns", servers.concerns, (MONGODB,)),
     ("writes", servers.writes, (MONGODB,)),
     ("redis memory", servers.memory, (REDIS,)),
-    ("clocks", clocks.clocks, (MONGODB, REDIS)),
+    ("clocks", clocks.clocks, (MONGODB,)),
     ("packages", installation.packages, ()),
     ("sweeps", installation.sweeps, ()),
     ("collections", installation.collections, (MONGODB,)),
     ("workers", workers.workers, (MONGODB,)),
+    ("heartbeats", workers.heartbeats, (MONGODB, REDIS)),
     ("slots", slots.slots, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
@@ -90,5 +93,8 @@ def _ask(name: str, ask: Ask, resources: Resources) -> Check:
         settings = resources.settings
         said = told(error, settings.mongo_uri, settings.broker_url)[:300]
         # A driver's error, as the store and the broker tell it, begins with its own kind.
-        kind = "" if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: "
-        return unasked(name, f"could not be asked: {kind}{said}", ADVICE)
+        if isinstance(error, StoreUnavailable | BrokerError):
+            return unasked(name, f"not answered: {said}", AWAY_ADVICE, Cause.ASK_FAILED)
+        kind = "" if isinstance(error, StoreError) else f"{type(error).__name__}: "
+        found = f"could not be asked: {kind}{said}"
+        return Check(name, Level.PROBLEM, Cause.ASK_FAILED, found, ADVICE, asked=False)

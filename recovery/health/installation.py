@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
-from recovery.health.model import Check, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, join_names, ok, problem, warning
 from recovery.sweep import java
 from recovery.version import DISTRIBUTION
 
@@ -22,7 +22,12 @@ def packages(_: Resources) -> Check:
     try:
         demanded = [Requirement(line) for name in (DISTRIBUTION, "celery") for line in requires(name) or ()]
     except PackageNotFoundError as error:
-        return warning("packages", f"{error.name} is not installed as a package", f"pip install {DISTRIBUTION}")
+        return warning(
+            "packages",
+            Cause.PACKAGES_UNFIT,
+            f"{error.name} is not installed as a package",
+            f"pip install {DISTRIBUTION}",
+        )
     return judge_packages(demanded)
 
 
@@ -30,7 +35,7 @@ def judge_packages(demanded: Iterable[Requirement]) -> Check:
     """Whether these requirements are met here. Extras are passed over."""
     wrong = list(_unmet(demanded))
     if wrong:
-        return problem("packages", "; ".join(wrong), f"pip install --upgrade {DISTRIBUTION}")
+        return problem("packages", Cause.PACKAGES_UNFIT, "; ".join(wrong), f"pip install --upgrade {DISTRIBUTION}")
     return ok("packages", ", ".join(f"{name} {version(name)}" for name in DRIVERS))
 
 
@@ -52,7 +57,8 @@ def sweeps(_: Resources) -> Check:
     try:
         java.check()
     except SparkUnavailable as error:
-        return warning("sweeps", f"not from this machine: {error}", "nothing, unless this machine is to run sweeps")
+        found, advice = f"not from this machine: {error}", "nothing, unless this machine is to run sweeps"
+        return warning("sweeps", Cause.SPARK_MISSING, found, advice)
     return ok("sweeps", "Java and PySpark are here")
 
 
@@ -65,7 +71,8 @@ def collections(resources: Resources) -> Check:
     if different:
         # Nothing of ours drops an index: making it again may take minutes, in which scans cost what exists.
         advice = f"drop it ({'; '.join(different.values())}), then `recovery init`, which makes it again"
-        return problem("collections", "; ".join(found), advice)
+        return problem("collections", Cause.COLLECTIONS_DIFFERENT, "; ".join(found), advice)
     if missing:
-        return problem("collections", "; ".join(found), "`recovery init` brings them back")
+        advice = "`recovery init` brings them back"
+        return problem("collections", Cause.COLLECTIONS_MISSING, "; ".join(found), advice)
     return ok("collections", "all there, with validators and indexes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, Level, join_names, ok
 from recovery.health.scanners import NUDGES
 
 ADVICE = "find out who put it there; it is to use another name, or another database of Redis. Then rename or delete it"
@@ -23,4 +23,5 @@ def keys(resources: Resources) -> Check:
         unsaid = "; what was set aside is not known: this user may not list keys, or they are too many"
         return ok("keys", f"no other key has the name of a queue{'' if aside is not None else unsaid}")
     # Workers set it aside with the next poll; where none polls, a message that is pushed is refused.
-    return problem("keys", "; ".join(found), ADVICE) if others else warning("keys", "; ".join(found), ADVICE)
+    level = Level.PROBLEM if others else Level.WARNING
+    return Check("keys", level, Cause.KEYS_IN_THE_WAY, "; ".join(found), ADVICE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, join_names, ok, warning
+from recovery.health.model import Cause, Check, join_names, ok, warning
 from recovery.plurals import count
 
 
@@ -22,4 +22,4 @@ def markers(resources: Resources) -> Check:
     told += [f"not looked at, since markers=false: {join_names(unasked)}"] if unasked else []
     advice = ["`recovery marker list` tells why; clear each once that is seen to"] if counts else []
     advice += ["`recovery process-type show NAME` tells by whom and why"] if disabled else []
-    return warning("markers", f"not started: {'; '.join(told)}", "; ".join(advice))
+    return warning("markers", Cause.STARTS_REFUSED, f"not started: {'; '.join(told)}", "; ".join(advice))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 
 class Level(StrEnum):
@@ -13,8 +13,78 @@ class Level(StrEnum):
     OK = "OK"
     WARNING = "WARNING"
     """Works now; not as it should be."""
+    UNKNOWN = "UNKNOWN"
+    """Could not be found out: it may hide a problem."""
     PROBLEM = "PROBLEM"
     """Something does not work, or will not when it is needed."""
+
+
+class _Code(StrEnum):
+    @staticmethod
+    def _generate_next_value_(name: str, *_: object) -> str:
+        return name
+
+
+class Cause(_Code):
+    """What a check found, as a code that stays the same whatever its words are. docs/causes.md explains each."""
+
+    HEALTHY = auto()
+    NOT_ASKED = auto()
+    ASK_FAILED = auto()
+    INDEX_MISSING = auto()
+    MONGODB_UNREACHABLE = auto()
+    MONGODB_REFUSES = auto()
+    MONGODB_UNFIT = auto()
+    MONGODB_SHOWS_MEMORY = auto()
+    REDIS_UNREACHABLE = auto()
+    REDIS_REFUSES = auto()
+    REDIS_IS_REPLICA = auto()
+    REDIS_CAN_NOT_SAVE = auto()
+    REDIS_FULL = auto()
+    REDIS_DROPS_MESSAGES = auto()
+    REDIS_POLICY = auto()
+    NO_PRIMARY = auto()
+    PRIMARY_UNREACHABLE = auto()
+    NO_MAJORITY = auto()
+    MEMBERS_DOWN = auto()
+    MEMBERS_CUT_OFF = auto()
+    MEMBERS_UNREACHABLE = auto()
+    MEMBERS_RECOVERING = auto()
+    MEMBERS_NOT_SEEN = auto()
+    WRITES_NOT_ACKNOWLEDGED = auto()
+    WRITES_SLOW = auto()
+    WRITES_NOT_TRIED = auto()
+    RIGHTS_MISSING = auto()
+    SECRETS_READABLE = auto()
+    CLOCKS_APART = auto()
+    PACKAGES_UNFIT = auto()
+    SPARK_MISSING = auto()
+    COLLECTIONS_MISSING = auto()
+    COLLECTIONS_DIFFERENT = auto()
+    NO_WORKERS = auto()
+    WORKERS_SILENT = auto()
+    WORKER_WITHOUT_MONGODB = auto()
+    SLOTS_HANG = auto()
+    ACTORS_UNSERVED = auto()
+    ACTORS_BLOCKED = auto()
+    QUEUES_UNSERVED = auto()
+    MESSAGES_LEFT = auto()
+    KEYS_IN_THE_WAY = auto()
+    POLLS_UNANSWERED = auto()
+    NO_BEAT = auto()
+    SCANS_WITHOUT_BEAT = auto()
+    NUDGES_NOT_TAKEN = auto()
+    NUDGES_LOST = auto()
+    NO_SCANS = auto()
+    SCANNERS_FAIL = auto()
+    SCANNERS_BEHIND = auto()
+    RECORDS_OVERDUE = auto()
+    SCHEDULES_DISABLED = auto()
+    SCHEDULES_REFUSED = auto()
+    DEADLINES_MISSING = auto()
+    RECORDS_DAMAGED = auto()
+    BROKEN_NOT_LISTED = auto()
+    STARTS_REFUSED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +93,7 @@ class Check:
 
     name: str
     level: Level
+    cause: Cause
     found: str
     advice: str = ""
     """What to do; empty if there is nothing."""
@@ -30,24 +101,24 @@ class Check:
     """False: it could not be found out, and `found` says why."""
 
 
-def ok(name: str, found: str) -> Check:
+def ok(name: str, found: str, advice: str = "") -> Check:
     """All is well."""
-    return Check(name, Level.OK, found)
+    return Check(name, Level.OK, Cause.HEALTHY, found, advice)
 
 
-def warning(name: str, found: str, advice: str) -> Check:
+def warning(name: str, cause: Cause, found: str, advice: str) -> Check:
     """Something to see to."""
-    return Check(name, Level.WARNING, found, advice)
+    return Check(name, Level.WARNING, cause, found, advice)
 
 
-def problem(name: str, found: str, advice: str) -> Check:
+def problem(name: str, cause: Cause, found: str, advice: str) -> Check:
     """Something to see to now."""
-    return Check(name, Level.PROBLEM, found, advice)
+    return Check(name, Level.PROBLEM, cause, found, advice)
 
 
-def unasked(name: str, found: str, advice: str) -> Check:
-    """What could not be found out: a problem, since it may hide one."""
-    return Check(name, Level.PROBLEM, found, advice, asked=False)
+def unasked(name: str, found: str, advice: str, cause: Cause = Cause.NOT_ASKED) -> Check:
+    """What could not be found out, for something that another check tells of."""
+    return Check(name, Level.UNKNOWN, cause, found, advice, asked=False)
 
 
 def worst(checks: Iterable[Check]) -> Level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, Level, join_names, ok, problem
+from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.records import ProcessState
 from recovery.store import Selection, schema
 
@@ -26,7 +26,12 @@ def deadlines(resources: Resources) -> Check:
         return ok("deadlines", f"every live record has one{_of_the_first(resources, GRAPHS_LOOKED_AT, 'graphs')}")
     # The scanners stamp decisions and processes within a nudge: what is seen here was not seen to, or is new.
     advice = "is a beat running? If they stay, run `recovery sweep --repair`; find out which program wrote them"
-    return problem("deadlines", f"live records without one, or with one over 10 years off: {found}", advice)
+    return problem(
+        "deadlines",
+        Cause.DEADLINES_MISSING,
+        f"live records without one, or with one over 10 years off: {found}",
+        advice,
+    )
 
 
 def damaged(resources: Resources) -> Check:
@@ -40,7 +45,7 @@ def damaged(resources: Resources) -> Check:
     more = f"; and {len(found) - DAMAGED_TOLD} more, or over" if len(found) > DAMAGED_TOLD else ""
     # What nothing is lost with scanners drop when they look at it, and what workers tell of they tell anew.
     advice = "find out who wrote that; put it right by hand, or abort the process. `recovery check` tells what is done"
-    return problem("damage", f"can't be read: {first}{more}", advice)
+    return problem("damage", Cause.RECORDS_DAMAGED, f"can't be read: {first}{more}", advice)
 
 
 def _of_the_first(resources: Resources, most: int, what: str) -> str:
@@ -60,8 +65,9 @@ def broken(resources: Resources) -> Check:
     found = f"{running:,} running, {broken_ones:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
     if unlisted := count_unlisted(resources):
         found += f"; {unlisted:,} of the broken ones {'is' if unlisted == 1 else 'are'} not listed as interrupted"
-        return Check("processes", Level.WARNING, found, "run `recovery sweep --repair`, which lists them again")
-    return Check("processes", Level.OK, found, "`recovery broken list` shows why" if broken_ones else "")
+        advice = "run `recovery sweep --repair`, which lists them again"
+        return warning("processes", Cause.BROKEN_NOT_LISTED, found, advice)
+    return ok("processes", found, "`recovery broken list` shows why" if broken_ones else "")
 
 
 def count_unlisted(resources: Resources) -> int:
@@ -85,4 +91,4 @@ def _lacking(resources: Resources, *names: str) -> list[str]:
 def _unread(name: str, lacking: list[str]) -> Check:
     # Not a problem of its own: `collections` tells of it.
     found = f"not asked without {join_names(lacking)}: all records would be read"
-    return Check(name, Level.WARNING, found, "see `collections`", asked=False)
+    return Check(name, Level.WARNING, Cause.INDEX_MISSING, found, "see `collections`", asked=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Check, join_names, ok, problem
+from recovery.health.model import Cause, Check, join_names, ok, problem
 from recovery.store import roles
 
 
@@ -29,5 +29,8 @@ def judge_rights(held: roles.Held | None) -> Check:
     ]
     found = f"{held.user} may not do all of any role; of {nearest} it lacks {join_names(lacking)}"
     return problem(
-        name, found, f"grant it {nearest}, or what that has: `recovery init --roles` brings roles up to date"
+        name,
+        Cause.RIGHTS_MISSING,
+        found,
+        f"grant it {nearest}, or what that has: `recovery init --roles` brings roles up to date",
     )

@@ -1,69 +1,100 @@
-"""Checks of what finds the overdue: does a beat nudge, does somebody scan, and do the scanners keep up?
+"""Checks of what finds the overdue: does a beat nudge, does a worker take its nudges, does somebody scan, and do the
+scanners keep up?
 
-A scanner runs only upon a nudge, and its worker notes that it ran. So a fresh note of any scanner says that a beat
-nudges and a worker answers; a single old note says that this scanner fails; fresh notes and records long overdue say
-that scanners can't keep up. Without a worker that lives, however fresh a note is, no scanner runs, and of a beat
-nothing is known: no worker would answer it.
+Each is asked of who knows. A beat leaves word in Redis when it nudges; workers note in MongoDB that they scanned, and
+when one of them last took a beat's nudge. So it shows whether there is no beat, whether its nudges wait untaken, if
+somebody takes them and does not scan, and whether workers scan by themselves, as they do where none has for a while.
+Each bound is what is promised: notes of scans are two seconds apart, and older than `scanned_within` none is normal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.errors import BrokerError
-from recovery.health.model import Check, Level, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, Level, join_names, ok, problem, unasked, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
-from recovery.scan.scanner import MAX_SECONDS
 from recovery.store.views.overview import DEADLINES
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner))
 NUDGES = "recovery.nudge"
 """The queue of `recovery.worker.config`, which is not imported here: a command needs no Celery."""
 
-QUIET = MAX_SECONDS + 10.0
-"""A scan with much to do takes so long, and its note is written within 5 s; and some nudges more."""
 NUDGES_WAITING = 5
 """A worker takes a nudge in milliseconds, also while its pool is full."""
 LATE, VERY_LATE = 10.0, 60.0
 """Seconds that a record may be overdue: a few are normal, a minute is not (docs/metrics.md)."""
+TURNS = 15.0
+"""Seconds by which a scanner's note may be older than the freshest: each of the others has its turn before."""
+BUSY = 1.5
+"""Seconds of a scanner's run from which on it had more to do than its turn of two has room for, or nearly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudging:
+    """What is known of a beat and of who answers it; ages are in seconds."""
+
+    sent_ago: float | None
+    """Since a beat nudged; None: not within an hour, or by a beat that does not tell."""
+    taken_ago: float | None
+    """Since a worker took a beat's nudge and scanned; None: never."""
+    scanned_ago: float | None
+    """Since any scan was noted; None: never."""
+    waiting: int | None
+    """Nudges in the queue; None: Redis does not answer."""
 
 
 def beat(resources: Resources) -> Check:
-    """A beat nudges, and a worker answered not long ago."""
+    """A beat nudges, and workers take its nudges and scan."""
     runs, now = resources.store.scanners.all(), resources.store.now()
     alive = bool(resources.store.overview.workers_alive())
     try:
-        waiting = _waiting(resources)
+        sent_ago, waiting = resources.broker.nudged_ago(), _waiting(resources)
     except BrokerError:
-        waiting = None
-    return judge_beat(_last(runs), now, _quiet(resources), waiting, alive)
+        sent_ago = waiting = None
+    seen = Nudging(sent_ago, _ago((run.nudged_at for run in runs.values()), now), _ago(_ran(runs), now), waiting)
+    return judge_beat(seen, resources.settings.scanned_within, alive)
 
 
-def judge_beat(last: datetime | None, now: datetime, quiet: float, waiting: int | None, workers: bool) -> Check:
-    """What the last answer to a nudge means; `waiting` nudges are in the queue, None: Redis does not answer;
-    `workers`: there are some."""
-    ago = (now - last).total_seconds() if last else None
-    found = "no nudge was ever answered" if ago is None else f"last nudge answered {show_age(ago)} ago"
-    if waiting is None:
-        return problem("beat", f"{found}; none comes while Redis does not answer", "see `redis`")
+def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
+    """What that means; a beat and its workers are `within` as many seconds of each other. `workers`: there are some."""
+    sent = seen.sent_ago is not None and seen.sent_ago <= within
+    taken = seen.taken_ago is not None and seen.taken_ago <= within
+    scanned = seen.scanned_ago is not None and seen.scanned_ago <= within
+    found = (
+        f"last nudge taken {show_age(seen.taken_ago)} ago" if seen.taken_ago is not None else "no nudge was ever taken"
+    )
+    if seen.waiting is None:
+        return unasked("beat", f"{found}; none comes while Redis does not answer", "see `redis`")
+    if seen.sent_ago is not None:
+        found = f"last nudge sent {show_age(seen.sent_ago)} ago; {found}"
     if not workers:
-        found = f"not known, since no worker is alive to answer a nudge; {found}, {waiting} waiting"
-        return warning("beat", found, "start workers, see `workers`; then ask again")
-    if ago is not None and ago <= quiet:
+        advice = "start workers, see `workers`; then ask again"
+        return warning("beat", Cause.NO_WORKERS, f"no worker is alive to take a nudge; {found}", advice)
+    if taken:
         return ok("beat", found)
-    if waiting:
-        return warning(
-            "beat", f"{found}; {waiting} waiting", "see `nudges`: a beat runs, or did, and no worker answers it"
+    if seen.waiting:
+        advice = "see `polls`: workers don't reach Redis, or have RECOVERY_SCANNERS off. A beat runs, or did"
+        return warning("beat", Cause.NUDGES_NOT_TAKEN, f"{found}; {seen.waiting} wait in Redis, untaken", advice)
+    by_themselves = f"; workers scan by themselves, the last {show_age(seen.scanned_ago)} ago" if scanned else ""
+    if sent:
+        advice = (
+            "a beat runs, and somebody takes its nudges and notes no scan: see `heartbeats`, `polls` and the workers' "
+            "logs for one that hangs or does not reach MongoDB, and whether another cluster shares this Redis"
         )
+        return warning("beat", Cause.NUDGES_LOST, f"{found}{by_themselves}", advice)
     advice = (
         "start the service that runs your beat, or one by hand: `recovery beat`. If one runs: does it use this Redis "
         "and the workers' RECOVERY_MESSAGE_KEY, and do workers have RECOVERY_SCANNERS on?"
     )
-    return problem("beat", f"{found}, and none waits", advice)
+    if by_themselves:
+        return warning("beat", Cause.SCANS_WITHOUT_BEAT, f"no beat nudges: {found}{by_themselves}", advice)
+    return problem("beat", Cause.NO_BEAT, f"no beat nudges: {found}, and none waits", advice)
 
 
 def nudges(resources: Resources) -> Check:
@@ -71,8 +102,9 @@ def nudges(resources: Resources) -> Check:
     waiting = _waiting(resources)
     if waiting < NUDGES_WAITING:
         return ok("nudges", f"{waiting} waiting")
-    advice = "start a worker with RECOVERY_SCANNERS on; it takes all of them at once"
-    return warning("nudges", f"{waiting:,} waiting in {NUDGES}: no worker answers the beat", advice)
+    advice = "start a worker with RECOVERY_SCANNERS on, or see `polls`; one takes all of them at once"
+    found = f"{waiting:,} waiting in {NUDGES}: no worker takes them"
+    return warning("nudges", Cause.NUDGES_NOT_TAKEN, found, advice)
 
 
 def scanners(resources: Resources) -> Check:
@@ -80,57 +112,72 @@ def scanners(resources: Resources) -> Check:
     overview = resources.store.overview
     overdue = {name: overview.oldest_overdue(name) for name in DEADLINES}
     runs, now = resources.store.scanners.all(), resources.store.now()
-    return judge_scanners(overdue, runs, now, _quiet(resources), bool(overview.workers_alive()))
+    return judge_scanners(overdue, runs, now, resources.settings.scanned_within, bool(overview.workers_alive()))
 
 
 def judge_scanners(
-    overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, quiet: float, workers: bool
+    overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, within: float, workers: bool
 ) -> Check:
-    """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}, `workers`: there are
-    some."""
-    elsewhere = "see `beat`" if workers else "start workers, see `workers`"
+    """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}, some scan is noted
+    `within` as many seconds, `workers`: there are some."""
     oldest = max(overdue.values(), default=0.0)
     late = {name: seconds for name, seconds in overdue.items() if seconds > LATE}
     found = [f"overdue for up to {show_age(seconds)}: {name}" for name, seconds in late.items()]
-    last = _last(runs)
-    running = workers and last is not None and (now - last).total_seconds() <= quiet
-    if not running:
-        found.append(f"none runs{'' if workers else ', since no worker is alive'}: {_last_run(last, now)}")
-    silent = [name for name in SCANNERS if running and _age(runs, name, now) > quiet]
+    level = Level.PROBLEM if oldest > VERY_LATE else Level.WARNING
+    last = _ago(_ran(runs), now)
+    if not workers or last is None or last > within:
+        since = "none ever ran" if last is None else f"the last ran {show_age(last)} ago"
+        found.append(f"none runs{'' if workers else ', since no worker is alive'}: {since}")
+        advice = (
+            "see `beat`, `mongodb` and `writes`: workers scan by themselves unless they have RECOVERY_SCANNERS off or "
+            "don't reach MongoDB"
+        )
+        return Check(
+            "scanners", level, Cause.NO_SCANS, "; ".join(found),
+            advice if workers else "start workers, see `workers`",
+        )  # fmt: skip
+    silent = [name for name in SCANNERS if _age(runs, name, now) > last + within + TURNS]
     cut_off = [f"{name} ({run.error})" for name, run in runs.items() if run.error]
-    if silent:
-        found.append(f"do not run, though others do: {join_names(silent)}")
     if cut_off:
         found.append(f"last run cut off: {join_names(cut_off)}")
     if silent:
-        return problem("scanners", "; ".join(found), "read the workers' log: these scanners fail")
-    if oldest > LATE:
-        advice = "they run, but can't keep up: start more workers, and look at MongoDB's load" if running else elsewhere
-        return Check("scanners", Level.PROBLEM if oldest > VERY_LATE else Level.WARNING, "; ".join(found), advice)
-    if not running:
-        return warning("scanners", "; ".join(found), elsewhere)
+        found.append(f"do not run, though others do: {join_names(silent)}")
+        advice = "read the workers' log: these scanners fail"
+        return problem("scanners", Cause.SCANNERS_FAIL, "; ".join(found), advice)
+    if late:
+        return _late(level, found, [run.seconds for name, run in runs.items() if name in late])
     if cut_off:
-        return warning("scanners", "; ".join(found), "the next nudge goes on; if it stays, read the workers' log")
+        advice = "the next nudge goes on; if it stays, read the workers' log"
+        return warning("scanners", Cause.SCANNERS_FAIL, "; ".join(found), advice)
     lasted = max(run.seconds for run in runs.values())
     overdue_now = f"overdue for {show_age(oldest)} at most" if oldest else "nothing overdue"
     return ok("scanners", f"{overdue_now}; the longest last run took {show_age(lasted)}")
 
 
-def _last(runs: Mapping[str, ScannerRun]) -> datetime | None:
-    return max((run.ran_at for run in runs.values() if run.ran_at), default=None)
+def _late(level: Level, found: Iterable[str], lasted: Iterable[float]) -> Check:
+    """What it means that records are long overdue while scanners run, whose last runs took so many seconds."""
+    if max(lasted, default=0.0) >= BUSY:
+        advice = "they run, but can't keep up: start more workers, and look at MongoDB's load"
+        return Check("scanners", level, Cause.SCANNERS_BEHIND, "; ".join(found), advice)
+    advice = (
+        "scanners run and have time left: ask again, as it passes after an outage; if it stays, read the workers' log"
+    )
+    return Check("scanners", level, Cause.RECORDS_OVERDUE, "; ".join(found), advice)
 
 
-def _last_run(last: datetime | None, now: datetime) -> str:
-    return f"the last ran {show_age((now - last).total_seconds())} ago" if last else "none ever ran"
+def _ran(runs: Mapping[str, ScannerRun]) -> Iterable[datetime | None]:
+    return [run.ran_at for run in runs.values()]
+
+
+def _ago(moments: Iterable[datetime | None], now: datetime) -> float | None:
+    """Seconds since the latest of these; None if there is none."""
+    last = max((moment for moment in moments if moment is not None), default=None)
+    return max(0.0, (now - last).total_seconds()) if last is not None else None
 
 
 def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:
     ran_at = runs[name].ran_at if name in runs else None
     return (now - ran_at).total_seconds() if ran_at else float("inf")
-
-
-def _quiet(resources: Resources) -> float:
-    return QUIET + 5 * resources.settings.scan_interval
 
 
 def _waiting(resources: Resources) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from recovery.engine import Resources
-from recovery.health.model import Check, ok, warning
+from recovery.health.model import Cause, Check, ok, warning
 from recovery.plurals import count
 from recovery.records.schedule import Schedule, SlotOutcome
 
@@ -34,12 +34,16 @@ def judge_schedules(all_of_them: Iterable[Schedule]) -> Check:
     if disabled:
         return warning(
             "schedules",
+            Cause.SCHEDULES_DISABLED,
             f"disabled by their failures: {_shown(disabled)}",
             "put right what they fail for, then `recovery schedule enable NAME --reason ...`",
         )
     if refused:
         return warning(
-            "schedules", f"refused their last slot: {_shown(refused)}", "`recovery schedule show NAME` tells since when"
+            "schedules",
+            Cause.SCHEDULES_REFUSED,
+            f"refused their last slot: {_shown(refused)}",
+            "`recovery schedule show NAME` tells since when",
         )
     states = [one.state for one in found]
     paused = f", {states.count('paused')} paused" if "paused" in states else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from recovery.certificates import of_mongodb, of_redis
 from recovery.engine import Resources
-from recovery.health.model import Check, join_names, ok, warning
+from recovery.health.model import Cause, Check, join_names, ok, warning
 from recovery.settings import CONFIG, Settings
 
 _SECRET = re.compile(rb"message_key|Password=|://[^\s\"'/]*@")
@@ -28,6 +28,7 @@ def secrets(resources: Resources) -> Check:
         return ok("secrets", f"not for everybody to read: {join_names(found)}")
     return warning(
         "secrets",
+        Cause.SECRETS_READABLE,
         f"everybody on this machine may read {join_names(shown)}",
         "make it readable for the user that runs this alone: chmod 600. Who has read it has the passwords and keys",
     )

@@ -7,15 +7,16 @@ import re
 from recovery.engine import Resources
 from recovery.errors import (
     ServerError,
+    ServerRefused,
     ServerTooOld,
+    ServerUnavailable,
     SettingsError,
     StoreDenied,
     StoreUnavailable,
 )
-from recovery.health.model import Check, Level, join_names, ok, problem, unasked, warning
+from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.queue.condition import Condition
 from recovery.store import check_server, roles
-from recovery.store.views import condition
 from recovery.store.views.overview import time_limit
 
 ANSWER_TIMEOUT = 3.0
@@ -30,14 +31,28 @@ ZLIB_MENDED = {(6, 0): 27, (7, 0): 28, (8, 0): 17, (8, 2): 3}
 
 
 def mongodb(resources: Resources) -> Check:
-    """MongoDB answers, is new enough and a replica set."""
+    """MongoDB answers, has a primary, is new enough and a replica set."""
     try:
         with time_limit(ANSWER_TIMEOUT):
             check_server(resources.settings.mongo_uri, timeout=ANSWER_TIMEOUT)
+    except ServerUnavailable as error:
+        return _without_primary(resources) or _away("mongodb", Cause.MONGODB_UNREACHABLE, error)
+    except ServerRefused as error:
+        return _away("mongodb", Cause.MONGODB_REFUSES, error)
     except (ServerError, SettingsError) as error:
-        return _away("mongodb", error)
+        return _away("mongodb", Cause.MONGODB_UNFIT, error)
     server = resources.store.server
     return judge_mongodb(server.version(), resources.settings.database, server.takes_zlib())
+
+
+def _without_primary(resources: Resources) -> Check | None:
+    """What is said where members answer, and none of them is the primary."""
+    members = resources.store.server.members()
+    if not members.answering or members.primary is not None:
+        return None
+    found = f"answers, and no primary does; members that answer: {join_names(members.answering)}"
+    cause = Cause.PRIMARY_UNREACHABLE if members.named is not None else Cause.NO_PRIMARY
+    return Check("mongodb", Level.PROBLEM, cause, found, "see `replica set`", asked=False)
 
 
 def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
@@ -46,37 +61,13 @@ def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
     major, minor, patch, *_ = (int(part) for part in re.findall(r"\d+", version))
     if takes_zlib and patch < ZLIB_MENDED.get((major, minor), 0):
         advice = "upgrade it, or start it with --networkMessageCompressors snappy,zstd"
-        return problem("mongodb", f"{found}, and shows its memory to who has not logged in (CVE-2025-14847)", advice)
+        return problem(
+            "mongodb",
+            Cause.MONGODB_SHOWS_MEMORY,
+            f"{found}, and shows its memory to who has not logged in (CVE-2025-14847)",
+            advice,
+        )
     return ok("mongodb", found)
-
-
-def replica_set(resources: Resources) -> Check:
-    """A primary is known, and a majority of the members is up. Any member tells, so it is asked without a primary."""
-    try:
-        with time_limit(ANSWER_TIMEOUT):
-            return judge_members(resources.store.server.members())
-    except StoreUnavailable:
-        return unasked("replica set", "no member answers", "see `mongodb`")
-
-
-def judge_members(members: condition.Members | None) -> Check:
-    """What the members' states mean."""
-    name = "replica set"
-    if members is None:
-        advice = "grant clusterMonitor to see the members"
-        return warning(name, "its members can't be asked for: not authorized", advice)
-    count = len(members.up) + len(members.down)
-    found = f"{len(members.up)} of {count} members up"
-    if members.down:
-        found += f", down: {join_names(members.down)}"
-    if members.primary is None:
-        return problem(name, f"no primary; {found}", "start the members that are down; a majority elects a primary")
-    if members.acknowledging < members.majority:
-        found += f"; {members.majority} are needed to acknowledge a write"
-        return problem(name, found, "start the members that are down: until then starts and results wait")
-    if members.down:
-        return warning(name, f"primary {members.primary}; {found}", "start the members that are down")
-    return ok(name, f"primary {members.primary}; {found}")
 
 
 def concerns(resources: Resources) -> Check:
@@ -93,10 +84,15 @@ def writes(resources: Resources) -> Check:
         seconds = resources.store.server.acknowledge(ACKNOWLEDGE_TIMEOUT)
     except StoreDenied:
         advice = f"ask as a user with the role {roles.WORKER} or {roles.OPERATOR}"
-        return warning("writes", "not tried: this user of MongoDB may not write", advice)
+        return warning("writes", Cause.WRITES_NOT_TRIED, "not tried: this user of MongoDB may not write", advice)
+    except StoreUnavailable as error:
+        found = f"not acknowledged by a majority within {ACKNOWLEDGE_TIMEOUT:g}s ({error})"
+        advice = "see `replica set`: starts and results wait until a majority of the members has what is written"
+        return problem("writes", Cause.WRITES_NOT_ACKNOWLEDGED, found, advice)
     found = f"acknowledged by a majority in {seconds * 1000:.0f}ms"
     if seconds > SLOW_WRITE:
-        return warning("writes", found, "look at the disks, the load and the replication lag of MongoDB's members")
+        advice = "look at the disks, the load and the replication lag of MongoDB's members"
+        return warning("writes", Cause.WRITES_SLOW, found, advice)
     return ok("writes", found)
 
 
@@ -104,8 +100,10 @@ def redis(resources: Resources) -> Check:
     """Redis answers, takes messages and says whether it keeps them."""
     try:
         resources.broker.check()
+    except ServerUnavailable as error:
+        return _away("redis", Cause.REDIS_UNREACHABLE, error)
     except (ServerError, SettingsError) as error:
-        return _away("redis", error)
+        return _away("redis", Cause.REDIS_REFUSES, error)
     return judge_redis(resources.broker.condition())
 
 
@@ -119,11 +117,14 @@ def judge_redis(now: Condition) -> Check:
     found += " and ".join(kinds) or unknown
     if not now.is_primary:
         return problem(
-            name, f"{found}; it is a replica, which takes no messages", "set RECOVERY_BROKER_URL to its primary"
+            name,
+            Cause.REDIS_IS_REPLICA,
+            f"{found}; it is a replica, which takes no messages",
+            "set RECOVERY_BROKER_URL to its primary",
         )
     if not now.writes_well:
         advice = "look at its disk and its log: by default it takes no messages until a write to disk went well"
-        return problem(name, f"{found}; its last write to disk failed", advice)
+        return problem(name, Cause.REDIS_CAN_NOT_SAVE, f"{found}; its last write to disk failed", advice)
     return ok(name, found)
 
 
@@ -135,21 +136,32 @@ def memory(resources: Resources) -> Check:
     found = f"{now.memory / 2**20:,.1f} MB {limit}, maxmemory-policy {now.policy}"
     if now.policy.startswith("allkeys"):
         # Though no limit may be set today: whoever sets one does not think of this.
-        return problem(name, f"{found}: drops messages once memory is full", "set maxmemory-policy noeviction")
+        return problem(
+            name,
+            Cause.REDIS_DROPS_MESSAGES,
+            f"{found}: drops messages once memory is full",
+            "set maxmemory-policy noeviction",
+        )
     if now.limit and now.memory >= now.limit:
-        return problem(name, f"{found}: full, it takes no messages", "raise maxmemory")
+        return problem(name, Cause.REDIS_FULL, f"{found}: full, it takes no messages", "raise maxmemory")
     if now.limit and now.memory > MEMORY_LOW * now.limit:
         return warning(
-            name, f"{found}: nearly full", "raise maxmemory, or see `queues` for those that no worker consumes"
+            name,
+            Cause.REDIS_FULL,
+            f"{found}: nearly full",
+            "raise maxmemory, or see `queues` for those that no worker consumes",
         )
     if now.policy != "noeviction":
         # It drops only what has an expiry, and a list of messages has none.
         return warning(
-            name, f"{found}: may drop others' keys", "set maxmemory-policy noeviction, which says what is meant"
+            name,
+            Cause.REDIS_POLICY,
+            f"{found}: may drop others' keys",
+            "set maxmemory-policy noeviction, which says what is meant",
         )
     return ok(name, found)
 
 
-def _away(name: str, error: ServerError | SettingsError) -> Check:
+def _away(name: str, cause: Cause, error: ServerError | SettingsError) -> Check:
     # The error says what to do. Who is not even let in is told nothing else, after a long wait each time.
-    return Check(name, Level.PROBLEM, str(error), asked=isinstance(error, ServerTooOld))
+    return Check(name, Level.PROBLEM, cause, str(error), asked=isinstance(error, ServerTooOld))

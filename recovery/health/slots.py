@@ -11,7 +11,7 @@ from datetime import datetime
 
 from recovery.durations import show_age
 from recovery.engine import Resources
-from recovery.health.model import Check, ok, warning
+from recovery.health.model import Cause, Check, ok, warning
 from recovery.records import FreedSlots, Worker
 
 RECENT = 600.0
@@ -42,7 +42,7 @@ def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: dat
     if not found:
         return ok("slots", "none hangs")
     advice = "each is freed by itself; find out what these functions wait for, and give that a time-out"
-    return warning("slots", "; ".join(found), f"{advice} (docs/actors.md, 'A function that hangs')")
+    return warning("slots", Cause.SLOTS_HANG, "; ".join(found), f"{advice} (docs/actors.md, 'A function that hangs')")
 
 
 def _ago(moment: datetime, now: datetime) -> str:

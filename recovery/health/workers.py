@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from recovery.drill.orders import CANARY
 from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health import waiting
-from recovery.health.model import Check, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, join_names, ok, problem, warning
 from recovery.plurals import count
 from recovery.store import ActorQueue
 
 START = "start the service that runs your workers, or one by hand: `recovery worker --app package.module:name`"
+
+PING_TIMEOUT = 0.7
+"""Seconds for which answers of workers are waited for; each takes milliseconds."""
 
 
 def workers(resources: Resources) -> Check:
@@ -24,13 +27,37 @@ def workers(resources: Resources) -> Check:
     if silent:
         found += f"; silent: {join_names(worker.name for worker in silent)}"
     if not alive:
-        return problem("workers", found, START)
+        return problem("workers", Cause.NO_WORKERS, found, START)
     if not any(worker.queues for worker in alive):  # a sweep's, say
-        return problem("workers", f"{found}; none of them serves an actor", START)
+        return problem("workers", Cause.NO_WORKERS, f"{found}; none of them serves an actor", START)
     if silent:
         # Others take what a silent one held and remove its record, within a nudge.
-        return warning("workers", found, "they are dead or hang. If they stay listed no scanner runs: see `beat`")
+        advice = (
+            "they ended, hang, or don't reach MongoDB: see whether they run, and their network to it. What they held "
+            "is requeued by others; if they stay listed no scanner runs: see `scanners`"
+        )
+        return warning("workers", Cause.WORKERS_SILENT, found, advice)
     return ok("workers", found)
+
+
+def heartbeats(resources: Resources) -> Check:
+    """Each worker that answers through Redis writes heartbeats as well: one without MongoDB has no record, or an
+    overdue one, and would look as if it had ended."""
+    answering = resources.broker.workers_answering(PING_TIMEOUT)
+    if answering is None:
+        return ok("heartbeats", "not compared with who answers in Redis: this user may not ask")
+    alive = {worker.name for worker in resources.store.overview.workers_alive()}
+    return judge_heartbeats(alive, answering)
+
+
+def judge_heartbeats(alive: Collection[str], answering: Collection[str]) -> Check:
+    """What it means who writes heartbeats and who answers in Redis."""
+    without = [name for name in answering if name not in alive]
+    if without:
+        advice = "look at the network from there to MongoDB, and at their logs; until then they take no task"
+        found = f"run and write no heartbeat to MongoDB: {join_names(without)}"
+        return warning("heartbeats", Cause.WORKER_WITHOUT_MONGODB, found, advice)
+    return ok("heartbeats", f"written by {count(len(alive), 'worker')}")
 
 
 def actors(resources: Resources) -> Check:
@@ -67,9 +94,18 @@ def judge_actors(actors: Sequence[ActorQueue]) -> Check:
     if blocked:
         found.append(f"blocked: {join_names(map(_blocked, blocked))}")
         todo.append("their tasks wait until `recovery actor unblock NAME`")
+    return _of_actors(found, todo, lonely, unserved)
+
+
+def _of_actors(
+    found: Sequence[str], todo: Sequence[str], lonely: Sequence[ActorQueue], unserved: Sequence[ActorQueue]
+) -> Check:
     if lonely:
-        return problem("actors", "; ".join(found), "; ".join(todo))
-    return warning("actors", "; ".join(found), "; ".join(todo)) if todo else ok("actors", f"{found[0]}, all served")
+        return problem("actors", Cause.ACTORS_UNSERVED, "; ".join(found), "; ".join(todo))
+    if todo:
+        cause = Cause.ACTORS_UNSERVED if unserved else Cause.ACTORS_BLOCKED
+        return warning("actors", cause, "; ".join(found), "; ".join(todo))
+    return ok("actors", f"{found[0]}, all served")
 
 
 def queues(resources: Resources) -> Check:
@@ -90,10 +126,13 @@ def queues(resources: Resources) -> Check:
     found += f"; no worker consumes {join_names(names)}"
     waited_for = (actors[name] for name in lonely if name in actors)
     if any(queue.waiting_seconds is not None or queue.waits_for_nobody for queue in waited_for):
-        return problem("queues", found, "start a worker that serves them, see `actors`")
+        return problem("queues", Cause.QUEUES_UNSERVED, found, "start a worker that serves them, see `actors`")
     # Left by processes that were aborted, or by others than us: whoever takes one discards it.
     return warning(
-        "queues", f"{found}; no task waits for them", "nothing is to be done: a worker that serves them discards them"
+        "queues",
+        Cause.MESSAGES_LEFT,
+        f"{found}; no task waits for them",
+        "nothing is to be done: a worker that serves them discards them",
     )
 
 

@@ -14,6 +14,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
@@ -28,7 +29,7 @@ from recovery.queue.clients import client
 from recovery.queue.condition import Condition
 from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
-from recovery.queue.remote import SETTINGS_CHANGED, answers, tell_workers
+from recovery.queue.remote import SETTINGS_CHANGED, answering, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
 from recovery.records.names import is_actor_name
 from recovery.seldom import Seldom
@@ -40,6 +41,9 @@ SCANNED_KEYS = 100_000
 """Up to so many keys, of whomever, are looked through for these: 0.1 s."""
 AWAY_FOR = 10.0
 """Seconds after a message could not be sent, over two connections, in which others are tried once."""
+NUDGED = "recovery.nudge.sent"
+"""A key that is there for an hour from a beat's last nudge."""
+NUDGED_KEPT_MS = 3_600_000
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
@@ -162,6 +166,27 @@ class Broker:
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""
         self._redis.ltrim(queue, 0, most - 1)
+
+    def note_nudge(self) -> None:
+        """Say that a beat nudged just now. A server that does not let its user say so is not told."""
+        with suppress(NoPermissionError):
+            self._redis.set(NUDGED, 1, px=NUDGED_KEPT_MS)
+
+    def nudged_ago(self) -> float | None:
+        """Seconds since a beat nudged, by the server's clock; None where that is over an hour ago, or not told: by
+        beats of an older version, or to this user."""
+        try:
+            left = self._redis.pttl(NUDGED)
+        except NoPermissionError:
+            return None
+        return max(0.0, (NUDGED_KEPT_MS - left) / 1000) if isinstance(left, int) and left >= 0 else None
+
+    def workers_answering(self, timeout: float) -> list[str] | None:
+        """Names of the workers that answer through Redis within so many seconds; None where this user may not ask."""
+        try:
+            return answering(self._url, timeout)
+        except NoPermissionError:
+            return None
 
     def remove(self, queue: str) -> None:
         """Drop all messages of a queue. Does not raise: whoever takes one that is stale drops it."""

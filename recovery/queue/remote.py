@@ -41,6 +41,14 @@ def tell_workers(url: str, command: str) -> bool:
     return sent.is_set()
 
 
+def answering(url: str, timeout: float) -> list[str]:
+    """Names, as `name@host`, of all workers whose main loop answers within `timeout` seconds; waits for so long. Raises
+    what its driver does."""
+    with Celery(set_as_current=False) as app:
+        app.conf.update(celery_settings(url))
+        return [name for answer in app.control.ping(timeout=timeout) or () for name in answer]
+
+
 def answers(url: str, worker: str, timeout: float) -> bool:
     """Whether the main loop of a worker, `name@host`, answers in time. Raises what its driver does."""
     with Celery(set_as_current=False) as app:

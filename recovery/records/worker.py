@@ -80,6 +80,9 @@ class Worker(Record):
     """Of the library that it runs. Absent of versions that did not tell."""
     drill_kill: bool | None = None
     """Whether a drill may have it killed, or a process of its pool; absent if not."""
+    clock_ahead: float | None = None
+    """Seconds by which its machine's clock is ahead of MongoDB's, as it saw with its last heartbeat. Absent of versions
+    that did not tell."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 

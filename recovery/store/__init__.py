@@ -187,7 +187,7 @@ class Store:
         self.disk = Disk(self._database)
         self.calls = Calls(self._database)
         self.custom_ids = CustomIds(self._database)
-        self.server = Server(self._database)
+        self.server = Server(self._database, settings.mongo_uri)
         self.search = Search(self._database)
         self.labels = Labels(self._database)
         self.members = Members(self._database)

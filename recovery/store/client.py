@@ -70,10 +70,10 @@ def _client(uri: str, _pid: int, within: float | None = None) -> MongoClient[Doc
         }
     # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it is
     # read as the last that there is, or the first.
-    return _open(uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options)
+    return open_client(uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options)
 
 
-def _open(uri: str, **options: Any) -> MongoClient[Document]:
+def open_client(uri: str, **options: Any) -> MongoClient[Document]:
     """A client with these options, or SettingsError for an address that pymongo can't use."""
     if (tls := certificates.of_mongodb(uri)) is not None:
         tls.check()
@@ -96,7 +96,7 @@ def wait_for_no_monitor() -> None:
 def check_server(uri: str, timeout: float = 5.0) -> None:
     """Raise ServerUnavailable, ServerRefused, ServerTooOld or ServerSharded unless the server at `uri` answers and can
     serve us."""
-    with _open(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
+    with open_client(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
         try:
             hello = probe.admin.command("hello")
             version = probe.server_info()["versionArray"]

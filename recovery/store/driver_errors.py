@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bson.errors import BSONError, InvalidDocument
-from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
+from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError, _OperationCancelled
 
 from recovery.boundary import boundary
 from recovery.errors import (
@@ -32,7 +32,7 @@ def ours(error: Exception) -> StoreError:
     """Which of our errors this one of the driver's is above the store."""
     if is_denied(error):
         return StoreDenied(denied(error))
-    return _kind(error)(f"{type(error).__name__}: {said(error)}")
+    return _kind(error)(f"{type(error).__name__.removeprefix('_')}: {said(error)}")
 
 
 translated = boundary((PyMongoError, BSONError), ours)
@@ -49,12 +49,21 @@ def _kind(error: Exception) -> type[StoreError]:
     return IndexConflict if is_index_different(error) else StoreRefused
 
 
+_DESCRIBED = re.compile(r",? Timeout: [\d.]+s, Topology Description: .*|,? \(configured timeouts: [^()]*\)", re.DOTALL)
+"""What pymongo adds to an error: all that it knows of the servers, and its own options."""
+_NO_PRIMARY = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})
+
+
 def said(error: Exception) -> str:
     """What an error says: of what MongoDB refused its own words, without the documents that the error's text holds."""
+    if isinstance(error, _OperationCancelled):
+        return "its connection was closed, as the server is away or no longer the primary"
+    if isinstance(error, OperationFailure) and _first(error).get("code", error.code) in _NO_PRIMARY:
+        return f"the primary was lost, or steps down (code {_first(error).get('code', error.code)})"
     if isinstance(error, InvalidDocument) and not isinstance(error, DocumentTooLarge):
         return "a value is of a type that MongoDB has not"
     if not isinstance(error, OperationFailure) or not error.details:
-        return str(error)
+        return _DESCRIBED.sub("", str(error))
     code = _first(error).get("code", error.code)
     return refusal(error) if code is None or "errmsg" not in _first(error) else f"{refusal(error)} (code {code})"
 

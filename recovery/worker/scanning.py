@@ -208,6 +208,8 @@ def keep_short(app: Recovery) -> Callable[..., None]:
         if (queue := {NUDGE: NUDGE, SWEEP: SPARK_QUEUE}.get(sender or "")) is not None:
             try:
                 broker.cut(queue, NUDGES_KEPT)
+                if queue == NUDGE:
+                    broker.note_nudge()
             except BrokerError as error:
                 said.warning("%s not cut (%s); after the next message", queue, error)
 

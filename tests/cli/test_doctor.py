@@ -57,7 +57,7 @@ def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env
     wait_until(lambda: database["scanners"].count_documents({}) == 5, 60, "a note of each scanner")
     well = wait_well(env)
     assert well.returncode == 0
-    assert "last nudge answered" in well.stdout and "1 alive: worker-" in well.stdout
+    assert "last nudge sent" in well.stdout and "1 alive: worker-" in well.stdout
     note = database["scanners"].find_one({"_id": "decisions"})
     assert note["worker"] == database["workers"].find_one()["_id"]
 

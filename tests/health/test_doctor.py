@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from recovery import Recovery
 from recovery.errors import SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
+from recovery.health.model import Cause
 from recovery.health.scanners import NUDGES
 from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
 from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
@@ -31,7 +32,7 @@ from tests.store.writing import put
 from tests.world import World
 
 DAY = timedelta(days=1)
-OK, WARNING, PROBLEM = Level
+OK, WARNING, UNKNOWN, PROBLEM = Level
 
 
 def test_all_is_well(world: World) -> None:
@@ -82,7 +83,7 @@ def age_notes(world: World, *names: str) -> None:
     """Let scanners (all, if none is named) have run an hour ago for the last time."""
     selection = {"_id": {"$in": list(names)}} if names else {}
     hour_ago = world.store.now() - timedelta(hours=1)
-    world.store.database["scanners"].update_many(selection, {"$set": {"ranAt": hour_ago}})
+    world.store.database["scanners"].update_many(selection, {"$set": {"ranAt": hour_ago, "nudgedAt": hour_ago}})
 
 
 def no_worker(world: World) -> None:
@@ -203,9 +204,9 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "waits for an operator": ("actors", waits_for_an_operator, WARNING, ", 3 waiting)"),
     "queue without consumer": ("queues", lonely_queue, PROBLEM, "no worker consumes add (1, polled 60m ago"),
     "messages left behind": ("queues", stale_messages, WARNING, "no worker consumes add (1, polled 60m ago"),
-    "beat silent": ("beat", age_notes, PROBLEM, "last nudge answered 60m"),
-    "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "not known, since no worker is alive"),
-    "workers gone just now": ("beat", no_worker, WARNING, "not known, since no worker is alive"),
+    "beat silent": ("beat", age_notes, PROBLEM, "last nudge taken 60m"),
+    "beat and workers silent": ("beat", beat_gone_and_workers_too, WARNING, "no worker is alive to take a nudge"),
+    "workers gone just now": ("beat", no_worker, WARNING, "no worker is alive to take a nudge"),
     "no scanner without a worker": ("scanners", no_worker, WARNING, "since no worker is alive: the last ran"),
     "no scanner without a beat": ("scanners", age_notes, WARNING, "none runs: the last ran 60m ago"),
     "nudges not answered": ("beat", nudges_wait, WARNING, "7 wait"),
@@ -226,6 +227,27 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "scanners late": ("scanners", lambda w: decision(w, overdue=20), WARNING, "overdue for up to 2"),
     "scanners very late": ("scanners", lambda w: decision(w, overdue=3600), PROBLEM, "overdue for up to 60m"),
 }  # fmt: skip
+CAUSES = {
+    Cause.DEADLINES_MISSING: ["decision without deadline", "process without deadline", "graph without deadline"],
+    Cause.NO_WORKERS: ["no worker", "a worker for sweeps alone", "beat and workers silent", "workers gone just now"],
+    Cause.WORKERS_SILENT: ["worker for ever", "silent worker"],
+    Cause.ACTORS_UNSERVED: [
+        "actor without a worker",
+        "actors without any worker",
+        "waits for nobody",
+        "waits for a new actor",
+    ],
+    Cause.ACTORS_BLOCKED: ["actor blocked", "waits for an operator"],
+    Cause.QUEUES_UNSERVED: ["queue without consumer"],
+    Cause.MESSAGES_LEFT: ["messages left behind"],
+    Cause.NO_BEAT: ["beat silent"],
+    Cause.NO_SCANS: ["no scanner without a worker", "no scanner without a beat"],
+    Cause.NUDGES_NOT_TAKEN: ["nudges not answered", "nudges wait"],
+    Cause.SCHEDULES_DISABLED: ["a schedule disabled"],
+    Cause.SCHEDULES_REFUSED: ["a slot refused"],
+    Cause.SCANNERS_FAIL: ["one scanner fails", "scan cut off"],
+    Cause.RECORDS_OVERDUE: ["scanners late", "scanners very late"],
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -234,6 +256,7 @@ def test_what_is_wrong_is_said_with_what_to_do(world: World, case: str) -> None:
     break_it(world)
     check = asked(world, name)
     assert (check.level, check.asked) == (level, True), check
+    assert case in CAUSES[check.cause], check
     assert said in check.found
     assert check.advice
 
@@ -314,11 +337,13 @@ def test_a_server_that_is_away_hides_only_what_it_alone_tells(world: World) -> N
     away = world.settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
     checks = {check.name: check for check in examine(Recovery(away).resources)}
     assert {name for name, check in checks.items() if not check.asked} == {
-        "redis", "redis memory", "clocks", "queues", "keys", "nudges"
+        "redis", "redis memory", "heartbeats", "queues", "keys", "beat", "nudges"
     }  # fmt: skip
     assert "does not answer" in checks["redis"].found
     assert "since redis did not answer" in checks["queues"].found
-    assert (checks["beat"].level, checks["beat"].found[:19]) == (PROBLEM, "last nudge answered")
+    assert (checks["redis"].level, checks["redis"].cause) == (PROBLEM, Cause.REDIS_UNREACHABLE)
+    unknown = {check.name for check in checks.values() if (check.level, check.cause) == (UNKNOWN, Cause.NOT_ASKED)}
+    assert unknown == {"redis memory", "heartbeats", "queues", "keys", "beat", "nudges"}
     assert "none comes while Redis does not answer" in checks["beat"].found
     assert checks["workers"].level is OK
 
@@ -471,8 +496,8 @@ def test_with_all_workers_dead_nothing_is_advised_but_to_start_some(world: World
 @pytest.mark.parametrize(
     ("collection", "field", "check", "level", "found"),
     [
-        ("queues", "polledAt", "polls", PROBLEM, "polls of add (never)"),
-        ("scanners", "ranAt", "beat", PROBLEM, "no nudge was ever answered"),
+        ("queues", "polledAt", "polls", PROBLEM, "does not answer their polls: w (any queue, never)"),
+        ("scanners", "nudgedAt", "beat", WARNING, "no nudge was ever taken"),
         ("scanners", "ranAt", "scanners", WARNING, "none runs: none ever ran"),
     ],
 )

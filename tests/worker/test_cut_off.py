@@ -13,7 +13,7 @@ from celery import Celery
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
 from recovery.worker.identity import identify
-from recovery.worker.lifeline.lifeline import AGAIN, TRY, UNSEEN, Lifeline
+from recovery.worker.lifeline.lifeline import AGAIN, TRY, Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -24,6 +24,9 @@ from tests.world import World
 TIMEOUT = 2.0
 LATE = 0.4
 """Seconds that a busy machine adds to a limit."""
+
+SCANNED_WITHIN = 5.0
+"""Seconds, by default."""
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ def test_nothing_is_consumed_from_the_first_try_that_failed(
 
 @pytest.mark.parametrize(
     ("interval", "ago", "nudges"),
-    [(1.0, UNSEEN - 1, False), (1.0, UNSEEN + 1, True), (10.0, UNSEEN + 1, False), (10.0, 31.0, True)],
+    [(1.0, SCANNED_WITHIN - 1, False), (1.0, SCANNED_WITHIN + 1, True), (10.0, SCANNED_WITHIN + 1, False), (10.0, 31.0, True)],
 )
 def test_it_nudges_itself_where_nobody_scans(emptied: Settings, interval: float, ago: float, nudges: bool) -> None:
     one = line(emptied, scan_interval=interval)
@@ -105,6 +108,6 @@ def test_it_gives_a_beat_time_to_begin(emptied: Settings) -> None:
     one.nudge = lambda: nudged.append(None)
     one.beat_once()
     assert not nudged, "nobody ever scanned, but it was here for a moment only"
-    one._made_at -= UNSEEN
+    one._made_at -= SCANNED_WITHIN
     one.beat_once()
     assert nudged

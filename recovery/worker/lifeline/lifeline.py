@@ -28,6 +28,7 @@ from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
 from recovery.records import HungSlot, Worker
 from recovery.records.ids import holder
+from recovery.seldom import Seldom
 from recovery.store import Store
 from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
@@ -49,9 +50,8 @@ TRY, AGAIN = 1 / 4, 1 / 4
 """Of a heartbeat timeout, what a heartbeat takes at most, and what its second try may take, which follows at once. With
 the interval between two they leave room for one that fails altogether."""
 
-UNSEEN = 5.0
-"""Seconds without any worker's note of a scan after which a worker nudges itself: a scan is noted within two. Three
-scan intervals where that is longer."""
+SAID_EVERY = 60.0
+"""Seconds between two lines on heartbeats that are not written."""
 
 MANY = 50
 """Of more workers than that each looks at all others with every second heartbeat: somebody does in between."""
@@ -76,7 +76,7 @@ class Lifeline:
         """Has the scanners of this worker run, if it has some."""
         self._served_since: float | None = None
         self._served_last = 0.0
-        self._failed = False
+        self._failed, self._said = False, Seldom(log, SAID_EVERY)
         self._looked: Look | None = None
         """What the last heartbeat saw of the others, if it looked."""
         self._rhythm = Rhythm(worker.id, app.settings.heartbeat_interval)
@@ -189,9 +189,11 @@ class Lifeline:
                 self.nudge()
             self._tell_rest(paused, neighbours)
         except StoreError as error:
-            what = "what follows a heartbeat was not done" if told else "heartbeat not written"
-            log.warning("%s (%s); next in %g s", what, error, self._settings.heartbeat_interval)
-            if not told:
+            if told:
+                self._said.warning("what follows a heartbeat was not done (%s); with the next one", error)
+            else:
+                # One line when it begins, and one a minute: `_tell_back` says when it is over.
+                self._said.warning("no heartbeat is written (%s): until one is, no task and no nudge is taken", error)
                 # What does not pass by itself is no outage: scans must not wait for it.
                 self._served_since, self._failed = None, isinstance(error, StoreUnavailable)
                 self._away_since = self._away_since or time.monotonic()
@@ -207,7 +209,7 @@ class Lifeline:
         """Who read that heartbeats were not written is to read that they are."""
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
-            self._away_since = None
+            self._away_since, self._said = None, Seldom(log, SAID_EVERY)
 
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
         """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of
@@ -247,7 +249,9 @@ class Lifeline:
         """Write this worker's record; when that was, by MongoDB's clock."""
         paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
         polls = self._queues.statistics(paused)
-        record = self.worker.evolve(paused=tuple(sorted(paused)), hung=self.hung(), polls=polls)
+        record = self.worker.evolve(
+            paused=tuple(sorted(paused)), hung=self.hung(), polls=polls, clock_ahead=self._clock.wall_ahead
+        )
         return self._look_at_clock(lambda: self._own.workers.beat(record, timeout))
 
     def _look_at_others(self) -> Look:
@@ -258,7 +262,7 @@ class Lifeline:
             return last
         looked = self._own.members.look(self.worker.host)
         unseen = min(looked.scanned_ago, time.monotonic() - self._made_at)
-        self._nobody_scans = unseen > max(UNSEEN, 3 * self._settings.scan_interval)
+        self._nobody_scans = unseen > self._settings.scanned_within
         # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.
         self._looked = looked if in_turn or self._rhythm.first else None
         self._workers = len(looked.deadlines)

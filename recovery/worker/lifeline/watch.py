@@ -7,6 +7,7 @@ overdue at once, and each worker seems to have been silent for as long as the st
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,11 +26,15 @@ class ServerClock:
     """By how much MongoDB's clock is ahead of ours, between what and what: an answer takes its time."""
 
     _ahead: tuple[float, float] | None = None
+    wall_ahead: float | None = None
+    """Seconds by which this machine's clock that people read is ahead of MongoDB's, to a tenth."""
 
     def look(self, now: datetime, asked: float, answered: float) -> bool:
         """Whether it stepped forward since the last look; `now` was the answer, the rest is by our clock."""
         if answered - asked > STEP:
             return False  # says too little; the next one is compared with the last good one
+        wall = time.time() - (time.monotonic() - (asked + answered) / 2)
+        self.wall_ahead = round(wall - now.timestamp(), 1)
         before, self._ahead = self._ahead, (now.timestamp() - answered, now.timestamp() - asked)
         return before is not None and self._ahead[0] - before[1] > STEP
 

@@ -1,0 +1,84 @@
+"""Told apart: no beat, one whose nudges nobody takes, one whose nudges are eaten, and workers scanning by themselves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from recovery.health import Level
+from recovery.health.model import Cause
+from recovery.health.scanners import SCANNERS, Nudging, judge_beat, judge_scanners
+from recovery.queue.broker import NUDGED
+from recovery.records import ScannerRun
+from recovery.worker.config import NUDGE
+from recovery.worker.scanning import keep_short
+from tests.health.conftest import asked
+from tests.world import World
+
+WITHIN = 5.0
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "cause"),
+    [
+        (Nudging(sent_ago=1, taken_ago=2, scanned_ago=2, waiting=0), Level.OK, Cause.HEALTHY),
+        (Nudging(sent_ago=None, taken_ago=2, scanned_ago=2, waiting=0), Level.OK, Cause.HEALTHY),
+        (Nudging(sent_ago=6, taken_ago=6, scanned_ago=2, waiting=0), Level.WARNING, Cause.SCANS_WITHOUT_BEAT),
+        (Nudging(sent_ago=None, taken_ago=None, scanned_ago=2, waiting=0), Level.WARNING, Cause.SCANS_WITHOUT_BEAT),
+        (Nudging(sent_ago=6, taken_ago=6, scanned_ago=6, waiting=0), Level.PROBLEM, Cause.NO_BEAT),
+        (Nudging(sent_ago=None, taken_ago=None, scanned_ago=None, waiting=0), Level.PROBLEM, Cause.NO_BEAT),
+        (Nudging(sent_ago=1, taken_ago=6, scanned_ago=6, waiting=3), Level.WARNING, Cause.NUDGES_NOT_TAKEN),
+        (Nudging(sent_ago=1, taken_ago=6, scanned_ago=2, waiting=0), Level.WARNING, Cause.NUDGES_LOST),
+        (Nudging(sent_ago=1, taken_ago=None, scanned_ago=None, waiting=0), Level.WARNING, Cause.NUDGES_LOST),
+        (Nudging(sent_ago=None, taken_ago=2, scanned_ago=2, waiting=None), Level.UNKNOWN, Cause.NOT_ASKED),
+    ],
+)
+def test_what_is_known_of_a_beat(seen: Nudging, level: Level, cause: Cause) -> None:
+    check = judge_beat(seen, WITHIN, workers=True)
+    assert (check.level, check.cause) == (level, cause), check
+    if cause in (Cause.NUDGES_LOST, Cause.NUDGES_NOT_TAKEN):
+        assert "recovery beat" not in check.advice, "it runs"
+
+
+def test_without_workers_nothing_is_said_of_a_beat() -> None:
+    check = judge_beat(Nudging(1, 100, 100, 10), WITHIN, workers=False)
+    assert (check.level, check.cause) == (Level.WARNING, Cause.NO_WORKERS)
+
+
+def test_a_beat_leaves_word_in_redis(world: World) -> None:
+    broker = world.app.resources.broker
+    assert broker.nudged_ago() is None
+    keep_short(world.app)(sender=NUDGE)
+    ago = broker.nudged_ago()
+    assert ago is not None and ago < 5
+    world.redis.pexpire(NUDGED, 3_600_000 - 90_000)
+    assert 90 <= (broker.nudged_ago() or 0) < 95
+    assert asked(world, "beat").found.startswith("last nudge sent 90s ago; last nudge taken")
+    assert asked(world, "keys").level is Level.OK, "it is no queue's"
+
+
+def run(name: str, ago: float = 1.0, seconds: float = 0.1, error: str | None = None) -> ScannerRun:
+    return ScannerRun(id=name, ran_at=NOW - timedelta(seconds=ago), seconds=seconds, error=error)
+
+
+@pytest.mark.parametrize(
+    ("overdue", "runs", "level", "cause"),
+    [
+        (2.0, [run(name) for name in SCANNERS], Level.OK, Cause.HEALTHY),
+        (20.0, [run(name, 6) for name in SCANNERS], Level.WARNING, Cause.NO_SCANS),
+        (70.0, [run(name, 6) for name in SCANNERS], Level.PROBLEM, Cause.NO_SCANS),
+        (20.0, [], Level.WARNING, Cause.NO_SCANS),
+        (20.0, [run(name) for name in SCANNERS], Level.WARNING, Cause.RECORDS_OVERDUE),
+        (20.0, [run(name, seconds=1.9) for name in SCANNERS], Level.WARNING, Cause.SCANNERS_BEHIND),
+        (70.0, [run(name, seconds=1.9) for name in SCANNERS], Level.PROBLEM, Cause.SCANNERS_BEHIND),
+        (2.0, [run(name, 30 if name == "graphs" else 1) for name in SCANNERS], Level.PROBLEM, Cause.SCANNERS_FAIL),
+        (2.0, [run(name, 12 if name == "graphs" else 1) for name in SCANNERS], Level.OK, Cause.HEALTHY),
+    ],
+)
+def test_what_overdue_records_mean(overdue: float, runs: list[ScannerRun], level: Level, cause: Cause) -> None:
+    """More workers are advised only where those that scan have no time left."""
+    check = judge_scanners({"decisions": overdue}, {one.id: one for one in runs}, NOW, WITHIN, workers=True)
+    assert (check.level, check.cause) == (level, cause), check
+    assert ("more workers" in check.advice) is (cause is Cause.SCANNERS_BEHIND)
