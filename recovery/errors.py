@@ -4,6 +4,7 @@
     ├── SettingsError            a setting is missing, unknown or has a wrong value
     ├── ServerError              a server that we need
     │   ├── ServerUnavailable    does not answer
+    │   │   └── PrimaryUnavailable   members of a replica set answer, and none of them is its primary
     │   ├── ServerRefused        answers, and does not let us in
     │   │   └── CertificateRefused   or we don't let it tell us more: a certificate doesn't fit, its own or ours
     │   ├── ServerTooOld         answers, with a version that we can't use
@@ -80,6 +81,11 @@ class ServerError(RecoveryError):
 
 class ServerUnavailable(ServerError):
     """A server does not answer."""
+
+
+class PrimaryUnavailable(ServerUnavailable):
+    """Members of MongoDB's replica set answer, and no primary does: an election is on, no majority reaches each other,
+    or the primary can't be reached from here."""
 
 
 class ServerRefused(ServerError):

@@ -21,9 +21,9 @@ done
 umask 077
 cat > "$1" <<ACL
 user default off
-user worker on #$(hash worker) ~* &/0.celery.pidbox -@all +@connection -@dangerous +brpop +llen +lpush +rpush +lrange +rpop +type +watch +unwatch +renamenx +sadd +srem +exists +del +time +zadd +zrem +zrangebyscore +multi +exec +pttl +pexpire +evalsha +script|load +script|exists +publish +psubscribe +punsubscribe
+user worker on #$(hash worker) ~* &/0.celery.pidbox -@all +@connection -@dangerous +brpop +llen +lpush +rpush +lrange +rpop +type +watch +unwatch +renamenx +sadd +srem +exists +del +time +zadd +zrem +zrangebyscore +multi +exec +pttl +pexpire +object|idletime +evalsha +script|load +script|exists +publish +psubscribe +punsubscribe
 user beat on #$(hash beat) ~recovery.nudge* ~spark* ~_kombu.* -@all +@connection -@dangerous +lpush +ltrim +sadd +llen +multi +exec
-user operator on #$(hash operator) ~* &/0.celery.pidbox -@all +@connection -@dangerous +lpush +rpush +llen +del +publish +info +time +type
+user operator on #$(hash operator) ~* &/0.celery.pidbox -@all +@connection -@dangerous +lpush +rpush +llen +del +publish +info +time +type +object|idletime
 user client on #$(hash client) ~* -@all +@connection -@dangerous +lpush +rpush
 ACL
 # Nothing is saved: it holds hints, and what is lost is queued again from MongoDB. Its own protected mode is for a server

@@ -10,16 +10,15 @@ for expired, or never.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 
 from recovery.engine import Resources
-from recovery.errors import BrokerError
 from recovery.health.model import Cause, Check, Level, join_names, ok
 from recovery.records import Worker
 
 APART = timedelta(seconds=1)
 FAR_APART = timedelta(seconds=60)
+REDIS_TIMEOUT = 1.0
 CENTURY = 3e9
 """Seconds: no clock is further off, so another program wrote that."""
 
@@ -28,7 +27,7 @@ def clocks(resources: Resources) -> Check:
     """This machine's clock, the servers' and the workers' show the same time."""
     mongo, uncertain = resources.store.server.clock()
     ahead = {"MongoDB": (mongo, uncertain)}
-    with suppress(BrokerError):  # `redis` tells
+    if resources.broker.is_there(REDIS_TIMEOUT):  # else `redis` tells
         redis = resources.broker.condition()
         ahead["Redis"] = (redis.ahead, redis.uncertain)
     return judge_clocks(ahead, resources.store.overview.workers_alive())

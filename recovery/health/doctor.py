@@ -58,7 +58,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("queues", workers.queues, (MONGODB, REDIS)),
     ("keys", keys.keys, (MONGODB, REDIS)),
     ("polls", polls.polls, (MONGODB,)),
-    ("beat", scanners.beat, (MONGODB,)),
+    ("beat", scanners.beat, (MONGODB, REDIS)),
     ("nudges", scanners.nudges, (REDIS,)),
     ("scanners", scanners.scanners, (MONGODB,)),
     ("schedules", schedules.schedules, (MONGODB,)),
@@ -73,14 +73,17 @@ SERVERS = (MONGODB, REDIS)
 
 def examine(resources: Resources, checks: Sequence[tuple[str, Ask, tuple[str, ...]]] = CHECKS) -> Iterator[Check]:
     """The checks' answers, one after the other. Does not raise."""
-    away: set[str] = set()
+    away: dict[str, str] = {}
     for name, ask, needs in checks:
-        if missing := away.intersection(needs):
-            yield unasked(name, f"not asked, since {' and '.join(sorted(missing))} did not answer", "see there")
+        if missing := [away[server] for server in needs if server in away]:
+            yield unasked(name, f"not asked, since {' and '.join(missing)}", "see there")
             continue
         check = _ask(name, ask, resources)
-        if not check.asked:
-            away.add(name)
+        if name in SERVERS and not check.asked:
+            away[name] = f"{name} did not answer"
+        elif check.cause is Cause.WRITES_NOT_ACKNOWLEDGED:
+            # A primary that no majority follows tells what it had, and would say of all workers that they are silent.
+            away[MONGODB] = "no majority acknowledges writes"
         yield check
 
 

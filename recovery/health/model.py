@@ -63,6 +63,7 @@ class Cause(_Code):
     COLLECTIONS_DIFFERENT = auto()
     NO_WORKERS = auto()
     WORKERS_SILENT = auto()
+    WORKERS_LOST = auto()
     WORKER_WITHOUT_MONGODB = auto()
     SLOTS_HANG = auto()
     ACTORS_UNSERVED = auto()

@@ -15,8 +15,7 @@ from datetime import datetime
 
 from recovery.durations import show_age
 from recovery.engine import Resources
-from recovery.errors import BrokerError
-from recovery.health.model import Cause, Check, Level, join_names, ok, problem, unasked, warning
+from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
 from recovery.store.views.overview import DEADLINES
@@ -40,23 +39,20 @@ class Nudging:
     """What is known of a beat and of who answers it; ages are in seconds."""
 
     sent_ago: float | None
-    """Since a beat nudged; None: not within an hour, or by a beat that does not tell."""
+    """Since a beat nudged; None: no beat did, or none that says so in Redis."""
     taken_ago: float | None
     """Since a worker took a beat's nudge and scanned; None: never."""
     scanned_ago: float | None
     """Since any scan was noted; None: never."""
-    waiting: int | None
-    """Nudges in the queue; None: Redis does not answer."""
+    waiting: int
+    """Nudges in the queue."""
 
 
 def beat(resources: Resources) -> Check:
     """A beat nudges, and workers take its nudges and scan."""
     runs, now = resources.store.scanners.all(), resources.store.now()
     alive = bool(resources.store.overview.workers_alive())
-    try:
-        sent_ago, waiting = resources.broker.nudged_ago(), _waiting(resources)
-    except BrokerError:
-        sent_ago = waiting = None
+    sent_ago, waiting = resources.broker.nudged_ago(), _waiting(resources)
     seen = Nudging(sent_ago, _ago((run.nudged_at for run in runs.values()), now), _ago(_ran(runs), now), waiting)
     return judge_beat(seen, resources.settings.scanned_within, alive)
 
@@ -69,8 +65,6 @@ def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
     found = (
         f"last nudge taken {show_age(seen.taken_ago)} ago" if seen.taken_ago is not None else "no nudge was ever taken"
     )
-    if seen.waiting is None:
-        return unasked("beat", f"{found}; none comes while Redis does not answer", "see `redis`")
     if seen.sent_ago is not None:
         found = f"last nudge sent {show_age(seen.sent_ago)} ago; {found}"
     if not workers:

@@ -6,6 +6,7 @@ import re
 
 from recovery.engine import Resources
 from recovery.errors import (
+    PrimaryUnavailable,
     ServerError,
     ServerRefused,
     ServerTooOld,
@@ -14,14 +15,14 @@ from recovery.errors import (
     StoreDenied,
     StoreUnavailable,
 )
-from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, Level, ok, problem, warning
 from recovery.queue.condition import Condition
 from recovery.store import check_server, roles
 from recovery.store.views.overview import time_limit
 
-ANSWER_TIMEOUT = 3.0
+ANSWER_TIMEOUT = 2.0
 """Seconds that a server has to answer; one that is only slow answers in one."""
-ACKNOWLEDGE_TIMEOUT = 5.0
+ACKNOWLEDGE_TIMEOUT = 3.0
 """Seconds that a majority has for a write. A start and a finish wait for one, so this is what users wait for."""
 SLOW_WRITE = 1.0
 """A hundred times what a write on good disks takes."""
@@ -35,24 +36,16 @@ def mongodb(resources: Resources) -> Check:
     try:
         with time_limit(ANSWER_TIMEOUT):
             check_server(resources.settings.mongo_uri, timeout=ANSWER_TIMEOUT)
+    except PrimaryUnavailable as error:
+        return _away("mongodb", Cause.PRIMARY_UNREACHABLE, error)
     except ServerUnavailable as error:
-        return _without_primary(resources) or _away("mongodb", Cause.MONGODB_UNREACHABLE, error)
+        return _away("mongodb", Cause.MONGODB_UNREACHABLE, error)
     except ServerRefused as error:
         return _away("mongodb", Cause.MONGODB_REFUSES, error)
     except (ServerError, SettingsError) as error:
         return _away("mongodb", Cause.MONGODB_UNFIT, error)
     server = resources.store.server
     return judge_mongodb(server.version(), resources.settings.database, server.takes_zlib())
-
-
-def _without_primary(resources: Resources) -> Check | None:
-    """What is said where members answer, and none of them is the primary."""
-    members = resources.store.server.members()
-    if not members.answering or members.primary is not None:
-        return None
-    found = f"answers, and no primary does; members that answer: {join_names(members.answering)}"
-    cause = Cause.PRIMARY_UNREACHABLE if members.named is not None else Cause.NO_PRIMARY
-    return Check("mongodb", Level.PROBLEM, cause, found, "see `replica set`", asked=False)
 
 
 def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:

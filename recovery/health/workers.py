@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from recovery.drill.orders import CANARY
 from recovery.durations import show_age
 from recovery.engine import Resources
+from recovery.errors import BrokerError
 from recovery.health import waiting
 from recovery.health.model import Cause, Check, join_names, ok, problem, warning
 from recovery.plurals import count
+from recovery.records import ScannerRun
+from recovery.scan import WorkerScanner
 from recovery.store import ActorQueue
 
 START = "start the service that runs your workers, or one by hand: `recovery worker --app package.module:name`"
 
+LOST_TOLD = 120.0
+"""Seconds for which a worker that was lost is told of: by then somebody has looked, or it was not missed."""
 PING_TIMEOUT = 0.7
 """Seconds for which answers of workers are waited for; each takes milliseconds."""
 
@@ -26,6 +32,8 @@ def workers(resources: Resources) -> Check:
     found = f"{len(alive)} alive{f': {join_names(worker.name for worker in alive)}' if alive else ''}"
     if silent:
         found += f"; silent: {join_names(worker.name for worker in silent)}"
+    if not alive and (answering := _answering(resources)):
+        return judge_heartbeats("workers", set(), answering)
     if not alive:
         return problem("workers", Cause.NO_WORKERS, found, START)
     if not any(worker.queues for worker in alive):  # a sweep's, say
@@ -37,7 +45,19 @@ def workers(resources: Resources) -> Check:
             "is requeued by others; if they stay listed no scanner runs: see `scanners`"
         )
         return warning("workers", Cause.WORKERS_SILENT, found, advice)
-    return ok("workers", found)
+    run = store.scanners.all().get(WorkerScanner.name)
+    return judge_lost(found, {worker.name for worker in alive}, run, store.now())
+
+
+def judge_lost(found: str, alive: Collection[str], run: ScannerRun | None, now: datetime) -> Check:
+    """What it means that workers were lost a while ago, as their scanner noted; others live."""
+    if run is None or run.lost_at is None or (ago := (now - run.lost_at).total_seconds()) > LOST_TOLD:
+        return ok("workers", found)
+    if not (lost := [name for name in run.lost if name not in alive]):
+        return ok("workers", found)
+    found += f"; lost {show_age(max(0.0, ago))} ago: {join_names(lost)}"
+    advice = "see whether they run, and their network to MongoDB and Redis; what they held was requeued at once"
+    return warning("workers", Cause.WORKERS_LOST, found, advice)
 
 
 def heartbeats(resources: Resources) -> Check:
@@ -46,18 +66,30 @@ def heartbeats(resources: Resources) -> Check:
     answering = resources.broker.workers_answering(PING_TIMEOUT)
     if answering is None:
         return ok("heartbeats", "not compared with who answers in Redis: this user may not ask")
-    alive = {worker.name for worker in resources.store.overview.workers_alive()}
-    return judge_heartbeats(alive, answering)
+    return judge_heartbeats(
+        "heartbeats", {worker.name for worker in resources.store.overview.workers_alive()}, answering
+    )
 
 
-def judge_heartbeats(alive: Collection[str], answering: Collection[str]) -> Check:
+def _answering(resources: Resources) -> list[str]:
+    """Workers that answer through Redis, as far as that can be known."""
+    try:
+        return resources.broker.workers_answering(PING_TIMEOUT) or []
+    except BrokerError:
+        return []
+
+
+def judge_heartbeats(check: str, alive: Collection[str], answering: Collection[str]) -> Check:
     """What it means who writes heartbeats and who answers in Redis."""
     without = [name for name in answering if name not in alive]
     if without:
-        advice = "look at the network from there to MongoDB, and at their logs; until then they take no task"
+        advice = (
+            "where MongoDB was away until just now, ask again. Else look at the network from there to MongoDB, and at "
+            "their logs: until then they take no task"
+        )
         found = f"run and write no heartbeat to MongoDB: {join_names(without)}"
-        return warning("heartbeats", Cause.WORKER_WITHOUT_MONGODB, found, advice)
-    return ok("heartbeats", f"written by {count(len(alive), 'worker')}")
+        return warning(check, Cause.WORKER_WITHOUT_MONGODB, found, advice)
+    return ok(check, f"written by {count(len(alive), 'worker')}")
 
 
 def actors(resources: Resources) -> Check:

@@ -14,11 +14,17 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from recovery import certificates, handshake
 from recovery.addresses import public, told
@@ -42,8 +48,7 @@ SCANNED_KEYS = 100_000
 AWAY_FOR = 10.0
 """Seconds after a message could not be sent, over two connections, in which others are tried once."""
 NUDGED = "recovery.nudge.sent"
-"""A key that is there for an hour from a beat's last nudge."""
-NUDGED_KEPT_MS = 3_600_000
+"""A list of one entry that each nudge of a beat writes anew: Redis knows how long ago that was."""
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
@@ -168,18 +173,20 @@ class Broker:
         self._redis.ltrim(queue, 0, most - 1)
 
     def note_nudge(self) -> None:
-        """Say that a beat nudged just now. A server that does not let its user say so is not told."""
-        with suppress(NoPermissionError):
-            self._redis.set(NUDGED, 1, px=NUDGED_KEPT_MS)
+        """Say that a beat nudged just now."""
+        with self._redis.pipeline() as pipeline:
+            pipeline.lpush(NUDGED, "1")
+            pipeline.ltrim(NUDGED, 0, 0)
+            pipeline.execute()
 
     def nudged_ago(self) -> float | None:
-        """Seconds since a beat nudged, by the server's clock; None where that is over an hour ago, or not told: by
-        beats of an older version, or to this user."""
+        """Whole seconds since a beat nudged, or since Redis started; None where no beat did that says so, or where this
+        user may not ask, or the server does not know."""
         try:
-            left = self._redis.pttl(NUDGED)
-        except NoPermissionError:
+            idle = self._redis.object("idletime", NUDGED)
+        except ResponseError:
             return None
-        return max(0.0, (NUDGED_KEPT_MS - left) / 1000) if isinstance(left, int) and left >= 0 else None
+        return float(idle) if isinstance(idle, int) else None
 
     def workers_answering(self, timeout: float) -> list[str] | None:
         """Names of the workers that answer through Redis within so many seconds; None where this user may not ask."""

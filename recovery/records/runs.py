@@ -26,6 +26,9 @@ class ScannerRun(Record):
     worker: str | None = None
     error: str | None = None
     """Why the run was cut off."""
+    lost: tuple[str, ...] = ()
+    """Of the scanner of workers: names of those that it found silent last, and forgot."""
+    lost_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

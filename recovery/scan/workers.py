@@ -61,7 +61,12 @@ class WorkerScanner(Scanner[Worker]):
         return _claims(self.resources, [worker.id for worker in page.items])
 
     def postpone_healthy(self, page: Sequence[Worker]) -> None:
-        rescue(self.resources, self.repairer, [worker.id for worker in page], metrics.WORKERS_LOST.inc)
+        def forgotten(count: int) -> None:
+            metrics.WORKERS_LOST.inc(count)
+            if count:
+                self.resources.store.scanners.lost([worker.name for worker in page])
+
+        rescue(self.resources, self.repairer, [worker.id for worker in page], forgotten)
 
 
 def rescue(

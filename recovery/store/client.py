@@ -23,6 +23,7 @@ from recovery import certificates, handshake
 from recovery.addresses import public, told
 from recovery.errors import (
     CertificateRefused,
+    PrimaryUnavailable,
     ServerError,
     ServerRefused,
     ServerTooOld,
@@ -120,6 +121,12 @@ def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) 
         said = told((error.details or {}).get("errmsg", error), uri).rstrip(".")
         return ServerRefused(
             f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in RECOVERY_MONGO_URI"
+        )
+    if answering := [f"{host}:{port}" for (host, port), one in known.server_descriptions().items() if one.is_readable]:
+        return PrimaryUnavailable(
+            f"MongoDB at {public(uri)} has no primary that answers here; members that do: "
+            f"{', '.join(sorted(answering))}. "
+            "An election takes up to 12 s; if it stays, `recovery doctor` tells which members reach each other"
         )
     tls = certificates.of_mongodb(uri)
     if (fault := _fault(known, tls)) is not None:

@@ -60,7 +60,8 @@ def test_members_that_go(own_mongod: Mongod) -> None:
     assert check is not None and check.level is Level.PROBLEM
     assert "no primary; 1 of 3 members answer, not 127.0.0.1:" in check.found
     mongodb = servers.mongodb(resources)
-    assert (mongodb.cause, mongodb.asked) == (Cause.NO_PRIMARY, False), "it is reached, and it is said what it lacks"
+    assert (mongodb.cause, mongodb.asked) == (Cause.PRIMARY_UNREACHABLE, False)
+    assert f"members that do: {own_mongod.address}. An election" in mongodb.found
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
