@@ -48,23 +48,30 @@ class Waits:
             del self._calls[number]
 
     def _watch(self) -> None:
-        with self._lock:
-            if self._watching:
-                return
-            self._watching = True
+        if not self._take_watch():
+            return
         try:
             threading.Thread(target=self._look_on, name="waits", daemon=True).start()
         except RuntimeError:  # no thread can be had: nothing is said, and nothing else depends on it
             self._watching = False
+
+    def _take_watch(self) -> bool:
+        """Whether the caller is the one who watches from now on."""
+        with self._lock:
+            if self._watching:
+                return False
+            self._watching = True
+            return True
 
     def _look_on(self) -> None:
         pause = threading.Event()
         while True:
             pause.wait(min(LOOK_EVERY, self._after))
             self.look()
-            with self._lock:
-                if not self._calls and self._said_at is None:
-                    self._watching = False
+            if not self._calls and self._said_at is None:
+                self._watching = False
+                # Whoever came meanwhile either saw that nobody watches, or is seen here.
+                if not self._calls or not self._take_watch():
                     return
 
     def look(self) -> None:

@@ -76,7 +76,7 @@ def test_what_it_took_is_left_to_the_other_worker(cluster: Cluster, way: Way) ->
     states = {"state": "finished", "_id": {"$in": ids}}
     wait_until(lambda: cluster.database["processes"].count_documents(states) == len(ids), LOST_WITHIN, "all to end")
     print(f"done after {time.monotonic() - at:.1f} s, load {os.getloadavg()[0]:.1f}")
-    wait_until(lambda: "heartbeat not written" in cluster.log(cut_off), 10, "a heartbeat that is not written")
+    wait_until(lambda: "no heartbeat is written" in cluster.log(cut_off), 10, "a heartbeat that is not written")
     other.terminate()
     assert other.wait(15), cluster.log(other)
     late = cluster.app.start("many_quick", cluster.folder, 4, -1, "")

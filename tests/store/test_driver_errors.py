@@ -22,6 +22,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
     WriteError,
     WTimeoutError,
+    _OperationCancelled,
 )
 
 from recovery.errors import (
@@ -91,6 +92,23 @@ def test_it_says_what_the_driver_said() -> None:
     said = str(ours(OperationFailure("exceeded, full error: {…}", 50, details)))
     assert said == "OperationFailure: operation exceeded time limit (code 50)"
     assert SECRET not in str(ours(InvalidDocument(f"cannot encode object: {SECRET!r}")))
+
+
+def test_it_says_what_is_wrong_and_not_all_that_the_driver_knows() -> None:
+    """A lost primary is none of the user's rights, and nobody cancelled anything."""
+    known = "Timeout: 1.5s, Topology Description: <TopologyDescription id: 1, servers: [<ServerDescription (1, 2)>]>"
+    assert str(ours(ServerSelectionTimeoutError(f"No primary available for writes, {known}"))) == (
+        "ServerSelectionTimeoutError: No primary available for writes"
+    )
+    limits = "(configured timeouts: socketTimeoutMS: 750.0ms, connectTimeoutMS: 750.0ms)"
+    assert str(ours(NetworkTimeout(f"a:1: timed out {limits},b:1: timed out {limits}"))) == (
+        "NetworkTimeout: a:1: timed out,b:1: timed out"
+    )
+    details = {"code": 11602, "errmsg": "operation was interrupted"}
+    assert str(ours(OperationFailure("interrupted", 11602, details))) == (
+        "OperationFailure: the primary was lost, or steps down (code 11602)"
+    )
+    assert "closed, as the server is away" in str(ours(_OperationCancelled("operation cancelled")))
 
 
 def test_every_query_and_update_is_inside() -> None:

@@ -10,9 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from celery import Celery
 
+from recovery.health import Level, clocks
+from recovery.health.model import Cause
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
 from recovery.worker.identity import identify
+from recovery.worker.lifeline import lifeline, watch
 from recovery.worker.lifeline.lifeline import AGAIN, TRY, Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.emptied import emptied as emptied
@@ -88,9 +91,48 @@ def test_nothing_is_consumed_from_the_first_try_that_failed(
     assert held == [True], "and it is written at the second"
 
 
+def test_what_is_said_of_heartbeats_that_are_not_written(
+    emptied: Settings, way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line when it begins, short, and one when it is over, however many fail between."""
+    one = line(over(way, emptied))
+    one.beat_once()
+    way.silence(answers_calls=False)
+    caplog.clear()
+    for _ in range(3):
+        one.beat_once()
+    (begun,) = messages(caplog)
+    assert begun.startswith("no heartbeat is written (") and "Topology" not in begun and len(begun) < 250, begun
+    way.speak(remembers=False)
+    wait_until(lambda: (one.beat_once(), len(messages(caplog)) > 1)[1], 20, "that it is over")
+    assert messages(caplog)[1].startswith("MongoDB takes heartbeats again, after")
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == lifeline.__name__]
+
+
+def test_it_tells_by_how_much_its_clock_is_ahead(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    monkeypatch.setattr(watch.time, "time", lambda: real() + 90)
+    one = line(emptied)
+    one.beat_once()
+    one.beat_once()  # the first asks the time before it tells
+    (told,) = World(emptied).store.workers.all()
+    assert told.clock_ahead is not None and 89 < told.clock_ahead < 91
+    check = clocks.judge_clocks({}, [told])
+    assert (check.level, check.cause) == (Level.PROBLEM, Cause.CLOCKS_APART)
+    assert f"{told.name} 90" in check.found or f"{told.name} 89.9" in check.found
+
+
 @pytest.mark.parametrize(
     ("interval", "ago", "nudges"),
-    [(1.0, SCANNED_WITHIN - 1, False), (1.0, SCANNED_WITHIN + 1, True), (10.0, SCANNED_WITHIN + 1, False), (10.0, 31.0, True)],
+    [
+        (1.0, SCANNED_WITHIN - 1, False),
+        (1.0, SCANNED_WITHIN + 1, True),
+        (10.0, SCANNED_WITHIN + 1, False),
+        (10.0, 31.0, True),
+    ],
 )
 def test_it_nudges_itself_where_nobody_scans(emptied: Settings, interval: float, ago: float, nudges: bool) -> None:
     one = line(emptied, scan_interval=interval)
