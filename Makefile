@@ -3,7 +3,7 @@
 # make test-all   everything that CI checks
 # make durations  measures how long tests take, so that the slowest start first
 # make mutants    mutation tests of the pure packages; ten minutes the first time, then only what changed
-# make soak       random processes and faults until MINUTES are over (10); SEED runs one again
+# make soak       random processes, faults and network cuts until MINUTES are over (10); SEED runs one again
 # make demo       a cluster on this machine whose workers are killed while you watch
 # make env        .env with random passwords for docker-compose.yml; SIZE=small for the small cluster
 # make bench      measures, and fails where a bar is not met; ONLY="requeue lag" some of it
@@ -62,7 +62,7 @@ mutants: venv
 	.venv/mutants/bin/python -m tests.mutants $(ONLY)
 
 soak: venv
-	$(BIN)/python -m pytest -m soak
+	MINUTES=$(or $(MINUTES),10) SEED=$(SEED) $(BIN)/python -m pytest -m soak
 	$(BIN)/python -m tests.stateful.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 demo: venv

@@ -131,8 +131,9 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
         messages().print(text)
 
 
-def connect(settings: Settings | None = None) -> Resources:
-    """Connections to servers that were found to answer. Raises ServerUnavailable."""
+def connect(settings: Settings | None = None, *, needs_redis: bool = True) -> Resources:
+    """Connections to servers that were found to answer; unless it `needs_redis`, that one is not asked. Raises
+    ServerUnavailable."""
     from recovery.engine import Resources
     from recovery.store import check_server, wait_for_no_monitor
 
@@ -141,7 +142,8 @@ def connect(settings: Settings | None = None) -> Resources:
     try:
         check_server(settings.mongo_uri, timeout=ANSWER_TIMEOUT)
         resources = Resources.connect(settings)
-        resources.broker.check()
+        if needs_redis:
+            resources.broker.check()
     except ServerUnavailable as error:
         if command := _up(settings):
             error.add_note(f"With these settings: `{command}`")

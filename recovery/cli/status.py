@@ -24,12 +24,16 @@ HELP = """Show the cluster's servers, processes and tasks by state, queues, work
 Tasks are counted while something is to happen to them: [italic]applying[/italic] are finished ones whose effects are on
 the way, [italic]at rest[/italic] are those that wait for others or are done.
 
+If Redis does not answer, all that is in MongoDB is shown, and the command ends with 2.
+
 Costs what is live, not what exists, so it may be asked of a cluster that is busy. What is overdue by more than a few
 seconds is not seen to: no scanner runs, since there is no beat or no worker.
 
 Example: [bold]recovery status --json[/bold]
 """
 LABEL = 13
+AWAY = 2
+"""Exit code where Redis does not answer: what is in MongoDB was shown."""
 RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process", "schedules": "schedule"}
 """{collection: what people call a record of it}."""
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
@@ -41,7 +45,7 @@ def status(json: JsonOption = False) -> None:
     from recovery.cli.output import connect, console
     from recovery.cli.tables import Labelled
 
-    found = look(connect())
+    found = look(connect(needs_redis=False))
     if json:
         print_json("status", found)
     else:
@@ -49,6 +53,8 @@ def status(json: JsonOption = False) -> None:
 
         rows = [(Text(label, style="bold"), text) for label, text in _rows(found)]
         console().print(Labelled(rows, LABEL))
+    if found["redis_problem"]:
+        raise typer.Exit(AWAY)
 
 
 def look(resources: Resources) -> dict[str, Any]:
@@ -93,14 +99,14 @@ def look(resources: Resources) -> dict[str, Any]:
 
 def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int], str | None]:
     """How many messages wait in each queue; and, where Redis does not answer, why that is not known. All else is in
-    MongoDB."""
-    from recovery.addresses import told
-    from recovery.errors import BrokerError
+    MongoDB. Raises ServerRefused."""
+    from recovery.errors import ServerUnavailable
 
     try:
-        return resources.broker.depths(names) if names else {}, None
-    except BrokerError as error:
-        return {}, f"does not answer: {told(error, resources.settings.broker_url)[:200]}"
+        resources.broker.check()
+    except ServerUnavailable as error:
+        return {}, str(error)
+    return resources.broker.depths(names) if names else {}, None
 
 
 def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
@@ -134,8 +140,7 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     from recovery.plurals import count
 
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
-    silent = f", {found['redis_problem']}" if found["redis_problem"] else ""
-    yield "Redis", f"{found['redis']}{silent}"
+    yield "Redis", found["redis_problem"] or found["redis"]
     yield "processes", ", ".join(f"{number:,} {state}" for state, number in found["processes"].items())
     yield "tasks", ", ".join(f"{number:,} {state}" for state, number in found["decisions"].items())
     yield from _labelled("queues", map(_queue, found["queues"].items()), "none: no worker has ever run here")

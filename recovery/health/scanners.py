@@ -70,10 +70,14 @@ def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
     if not workers:
         advice = "start workers, see `workers`; then ask again"
         return warning("beat", Cause.NO_WORKERS, f"no worker is alive to take a nudge; {found}", advice)
-    if taken:
+    # What is still on its way is no older than what a nudge may take.
+    if taken or (sent and seen.taken_ago is not None and seen.taken_ago - (seen.sent_ago or 0.0) <= within):
         return ok("beat", found)
     if seen.waiting:
-        advice = "see `polls`: workers don't reach Redis, or have RECOVERY_SCANNERS off. A beat runs, or did"
+        advice = (
+            "a beat runs, or did. See `polls` and `heartbeats`: workers don't reach Redis or MongoDB, or have "
+            "RECOVERY_SCANNERS off"
+        )
         return warning("beat", Cause.NUDGES_NOT_TAKEN, f"{found}; {seen.waiting} wait in Redis, untaken", advice)
     by_themselves = f"; workers scan by themselves, the last {show_age(seen.scanned_ago)} ago" if scanned else ""
     if sent:

@@ -74,7 +74,8 @@ def concerns(resources: Resources) -> Check:
 def writes(resources: Resources) -> Check:
     """A majority acknowledges writes. What is written matches nothing."""
     try:
-        seconds = resources.store.server.acknowledge(ACKNOWLEDGE_TIMEOUT)
+        with time_limit(ACKNOWLEDGE_TIMEOUT):
+            seconds = resources.store.server.acknowledge(ACKNOWLEDGE_TIMEOUT)
     except StoreDenied:
         advice = f"ask as a user with the role {roles.WORKER} or {roles.OPERATOR}"
         return warning("writes", Cause.WRITES_NOT_TRIED, "not tried: this user of MongoDB may not write", advice)

@@ -102,3 +102,26 @@ def test_nudges_that_nobody_takes_do_not_pile_up(stack: Stack, settings: Setting
         schema.create(Store(settings).database)
         found = levels(recovery("doctor", "--json", env=env))
         assert (found["beat"], found["nudges"]) == ("WARNING", "WARNING")
+
+
+def test_the_status_is_shown_while_redis_does_not_answer(settings: Settings, env: dict[str, str]) -> None:
+    store = Store(settings)
+    schema.create(store.database)
+    store.queues.polled({"add": None})
+    away = env | {"RECOVERY_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0"}
+    done = recovery("status", "--json", env=away)
+    assert done.returncode == 2, done.stderr
+    found = json.loads(done.stdout)
+    assert found["queues"]["add"]["depth"] is None and "processes" in found
+    assert "does not answer" in found["redis_problem"]
+    shown = recovery("status", env=away).stdout
+    assert "does not answer" in shown and "add  0 waiting" in shown
+
+
+def test_what_is_not_asked_is_one_line(env: dict[str, str]) -> None:
+    done = recovery("doctor", env=env | {"RECOVERY_MONGO_URI": f"mongodb://127.0.0.1:{free_port()}"})
+    assert done.returncode == 2
+    unknown = [line for line in done.stdout.splitlines() if line.startswith("UNKNOWN")]
+    assert len(unknown) == 1 and unknown[0].startswith("UNKNOWN not asked    replica set, rights, concerns, writes")
+    problems = [line for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    assert len(problems) == 1 and problems[0].startswith("PROBLEM mongodb")

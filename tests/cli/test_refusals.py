@@ -119,17 +119,17 @@ def test_mongodb_does_not_answer(settings: Settings) -> None:
 
 def test_redis_does_not_answer(settings: Settings) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
-    assert url.removesuffix("/0") in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+    assert url.removesuffix("/0") in refused("init", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
 
 
 def test_servers_of_this_machine_on_other_ports_are_started_there(settings: Settings) -> None:
     mongo, redis = settings.mongo_uri.rpartition(":")[2].partition("/")[0], free_port()
     url = f"redis://127.0.0.1:{redis}/0"
-    said = refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
+    said = refused("init", env=settings.environment() | {"RECOVERY_BROKER_URL": url})
     assert f"`recovery up --mongo-port {mongo} --redis-port {redis}`" in said
     assert ".." not in said
     elsewhere = f"redis://cache.invalid:{redis}/0"
-    assert "--mongo-port" not in refused("status", env=settings.environment() | {"RECOVERY_BROKER_URL": elsewhere})
+    assert "--mongo-port" not in refused("init", env=settings.environment() | {"RECOVERY_BROKER_URL": elsewhere})
 
 
 @pytest.mark.thorough

@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.soak
 
 NAMED_WITHIN = 10.0
+"""Seconds from the cut, beside what a doctor takes on this machine that finds nothing: mostly its imports."""
 LOOKED_ON = 15.0
 """Seconds from the cut for which what is said is looked at: all of it must be so."""
 
@@ -30,6 +31,7 @@ STANDS_STILL = {
     Cause.NO_SCANS,
     Cause.WORKERS_SILENT,
     Cause.NUDGES_LOST,
+    Cause.NUDGES_NOT_TAKEN,
     Cause.RECORDS_OVERDUE,
 }
 """While there is no primary no worker writes heartbeats, or that it scanned."""
@@ -99,21 +101,24 @@ def test_the_cause_is_named(cluster: Cluster, case: Case) -> None:
     # A worker that was lost before is told of for a while.
     of_before = {Cause.WORKERS_LOST} if case.named != {Cause.WORKERS_SILENT, Cause.WORKERS_LOST} else set()
     wait_until(lambda: bad(answered(cluster)) <= HERE | of_before, 180, "a doctor that finds nothing")
+    began = time.monotonic()
+    answered(cluster)
+    usual = time.monotonic() - began
     seen: list[tuple[float, list[dict[str, Any]]]] = []
 
     def ask() -> Iterator[float]:
         steps = case.cut(cluster)
         next(steps)
-        began = time.monotonic()
+        cut_at = time.monotonic()
         while True:
-            seen.append((began, answered(cluster)))
-            seen[-1] = (time.monotonic() - began, seen[-1][1])
+            checks = answered(cluster)
+            seen.append((time.monotonic() - cut_at, checks))
             yield 0.1
 
     play(cluster, ask(), LOOKED_ON)
     told = [(round(at, 1), sorted(bad(checks) - HERE)) for at, checks in seen]
-    print(f"{case.cut.__name__}: {told}")
-    assert [at for at, checks in seen if bad(checks) & case.named and at <= NAMED_WITHIN], told
+    print(f"{case.cut.__name__}, a doctor takes {usual:.1f} s: {told}")
+    assert [at for at, checks in seen if bad(checks) & case.named and at <= NAMED_WITHIN + usual], (usual, told)
     for at, checks in seen:
         others = [one for one in checks if Cause(one["cause"]) not in case.named | case.also | FOLLOWS | HERE]
         assert others == [], f"{at:.1f} s after the cut it was said what is not so"

@@ -39,7 +39,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MemberView:
     """A member as another one sees it."""
 
     name: str
@@ -60,7 +60,7 @@ class Members:
     answering: tuple[str, ...]
     silent: tuple[str, ...]
     """Those that do not answer whoever asks here."""
-    seen: tuple[Seen, ...] | None
+    seen: tuple[MemberView, ...] | None
     """As the primary sees them, or else one that answers; None where nobody may ask for it."""
     majority: int
     """Members that bear data and are needed to acknowledge a write."""
@@ -134,9 +134,9 @@ def put_together(members: Sequence[Member]) -> Members:
     )
 
 
-def _seen(member: Mapping[str, Any]) -> Seen:
+def _seen(member: Mapping[str, Any]) -> MemberView:
     reached, state = member.get("health") == 1, str(member["stateStr"])
-    return Seen(str(member["name"]), state, reached, reached and state in TAKES_PART)
+    return MemberView(str(member["name"]), state, reached, reached and state in TAKES_PART)
 
 
 def _majority(status: Mapping[str, Any]) -> int:
