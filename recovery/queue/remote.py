@@ -36,7 +36,11 @@ def tell_workers(url: str, command: str) -> bool:
 
     # Each answer has its time, and kombu asks for several and tries again.
     sending = threading.Thread(target=send, name="tell workers", daemon=True)
-    sending.start()
+    try:
+        sending.start()
+    except RuntimeError as error:  # the change that workers are told of is saved
+        log.warning("workers not told (%s)", error)
+        return False
     sending.join(TELL_TIMEOUT)
     return sent.is_set()
 

@@ -16,6 +16,7 @@ import pytest
 from recovery.engine.lifecycle import registrar
 from recovery.engine.lifecycle.hand import Hand, Watch
 from recovery.errors import StoreUnavailable
+from recovery.queue.remote import tell_workers
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
 from tests.faults.threads import threads_held
@@ -87,6 +88,23 @@ def test_hands_are_watched_once_a_thread_can_be_begun() -> None:
             pass
         with watch.over(Hand([]), lambda *_: None):
             assert watch._background._thread is not None
+
+
+def test_a_task_is_not_charged_for_a_heartbeat_without_a_thread(world: World) -> None:
+    @world.app.process(auto_heartbeat=True)
+    def beats() -> int:
+        return 1
+
+    world.tell()
+    process_id = world.start(beats)
+    with patch.object(threading.Thread, "start", no_thread_named("heartbeat")):
+        world.pump()
+    assert world.app.result(process_id, timeout=0) == 1
+
+
+def test_a_change_that_is_saved_is_no_error_if_workers_cannot_be_told(world: World) -> None:
+    with patch.object(threading.Thread, "start", no_thread_named("tell workers")):
+        assert not tell_workers(world.settings.broker_url, "reload")
 
 
 def test_what_could_not_be_registered_is_tried_again(world: World, order: Any) -> None:

@@ -13,6 +13,7 @@ from recovery.engine.lifecycle import pace as paces
 from recovery.engine.lifecycle.pace import LEAST_SLOW
 from recovery.queue import MessageId, parse_id
 from recovery.records.ids import new_pass
+from recovery.store.lifecycle.decisions import Decisions
 from tests.world import World, arguments, by_message_only
 
 TASKS, BLOCKS = 5, 1
@@ -90,6 +91,23 @@ def test_it_leaves_the_rest_in_the_queue_once_the_actor_is_blocked(world: World,
     assert run_one(world, queue, 2 * LEAST_SLOW, blocks=BLOCKS) is Result.FINISHED
     ran = BLOCKS + 1
     assert (finished(world), queue.asked, world.redis.llen("order")) == (ran, [1] * BLOCKS, TASKS - ran)
+
+
+def test_a_task_is_not_begun_if_its_actor_was_blocked_while_it_was_claimed(
+    world: World, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Decisions.claim
+
+    def claim(*args: Any, **kwargs: Any) -> Any:
+        claimed = real(*args, **kwargs)
+        world.store.actors.block("order")
+        world.store.preferences.invalidate()
+        return claimed
+
+    monkeypatch.setattr(Decisions, "claim", claim)
+    assert run_one(world, queue, 2 * paces.SHORT) is Result.CLAIM_LOST
+    assert finished(world) == 0
+    assert world.store.database["decisions"].count_documents({"state": "queued"}) == TASKS
 
 
 def test_no_task_of_a_batch_begins_once_its_actor_is_blocked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,10 @@ def beating(attempt: Attempt) -> Iterator[None]:
         return
     done = threading.Event()
     thread = threading.Thread(target=_beat, args=(attempt, done), name="heartbeat", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # no fault of the task's: it may well end before its deadline
+        log.warning("%s: no thread for heartbeats (%s)", attempt.decision.id, error)
     try:
         yield
     finally:

@@ -107,10 +107,21 @@ class Slot:
             raise
 
     def _run_on(self, actor: Actor[..., Any], claimed: Decision, until: float) -> Result:
+        if not self._may_begin(claimed):
+            return Result.CLAIM_LOST
         first, following = self._attempt(actor, ClaimedTask(claimed), until)
-        while following is not None:
+        while following is not None and self._may_begin(following.decision):
             _, following = self._attempt(self.actor(following.decision.actor), following, until)
         return first
+
+    def _may_begin(self, claimed: Decision) -> bool:
+        """Whether a task that was claimed may still be begun. If its actor was blocked meanwhile it is given back,
+        because a worker confirms a block once its slots can read of it."""
+        if not self._resources.store.preferences.is_blocked(claimed.actor):
+            return True
+        self._give_back(claimed)
+        self._held = None
+        return False
 
     def _give_back(self, decision: Decision, error: Exception | None = None) -> None:
         requeue_unrun(self._resources, {decision.id: pass_of(decision)}, self.holder, error)
