@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from recovery.records import ActorPreferences, Decision, DecisionState, ProcessTypePreferences, QueueStatistics
+from recovery.records.ids import record_id
 from recovery.rules import Surroundings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -14,6 +15,10 @@ LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
 JUST_NOW = NOW - timedelta(milliseconds=100)
 CLAIM_MARGIN = timedelta(seconds=0.8)
 TICK = timedelta(milliseconds=1)
+
+
+ID = record_id("0" * 32, "start")
+"""Of the decision that is judged."""
 
 
 def around(**changes: Any) -> Surroundings:
@@ -37,4 +42,4 @@ def around(**changes: Any) -> Surroundings:
 
 def decision(state: DecisionState, **changes: Any) -> Decision:
     """A decision of the actor `add` whose deadline is to come."""
-    return Decision(id="p/t", actor="add", state=state, recovery_time=SOON).evolve(**changes)
+    return Decision(id=ID, actor="add", state=state, recovery_time=SOON).evolve(**changes)

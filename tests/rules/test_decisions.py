@@ -15,6 +15,7 @@ from recovery.rules import Repair, Rule, Surroundings, judge_decision
 from tests.examples import examples
 from tests.rules.surroundings import (
     CLAIM_MARGIN,
+    ID,
     JUST_NOW,
     LONG_AGO,
     MESSAGE_MARGIN,
@@ -252,7 +253,7 @@ def test_found(judged: Decision, around: Surroundings, rule: Rule, repair: Repai
     found = judge_decision(judged, around)
     assert found is not None
     assert (found.rule, found.repair, found.evidence) == (rule, repair, evidence)
-    assert (found.record, found.process_id, found.decision) == ("p/t", "p", judged)
+    assert (found.record, found.process_id, found.decision) == (ID, ID.partition("/")[0], judged)
 
 
 @pytest.mark.parametrize(("judged", "around"), [pytest.param(*case, id=what) for what, *case in HEALTHY])
@@ -354,7 +355,7 @@ MOMENTS = st.none() | st.integers(-7200, 7200).map(lambda seconds: NOW + timedel
 @given(
     judged=st.builds(
         Decision,
-        id=st.just("p/t"), actor=st.just("add"), state=st.sampled_from(DecisionState),
+        id=st.just(ID), actor=st.just("add"), state=st.sampled_from(DecisionState),
         timeouts=st.integers(0, 20), enqueued_at=MOMENTS, queued_at=MOMENTS, recovery_time=MOMENTS,
         worker=st.sampled_from([None, "w1", "w1#7", "w2#7"]),
         outcome=st.sampled_from([None, Outcome(pass_key="k")]),

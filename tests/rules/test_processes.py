@@ -463,13 +463,13 @@ def test_all_that_is_wrong_is_found_that_on_decisions_first() -> None:
 
 @pytest.mark.parametrize("shape", shapes.HEALTHY, ids=lambda shape: shape.__name__)
 def test_large_processes_that_are_healthy(shape: shapes.Shape) -> None:
-    assert judge_process(shape("p", NOW).to_snapshot(), around()) == []
+    assert judge_process(shape("0" * 32, NOW).to_snapshot(), around()) == []
 
 
 @pytest.mark.parametrize("shape", shapes.BROKEN, ids=lambda shape: shape.__name__)
 def test_large_processes_with_one_thing_wrong(shape: shapes.Shape) -> None:
     statistics = shapes.queue_statistics(NOW)
     surroundings = replace(around(), queues={statistics.id: statistics})
-    assert [found.rule for found in judge_process(shape("p", NOW).to_snapshot(), surroundings)] == [
+    assert [found.rule for found in judge_process(shape("0" * 32, NOW).to_snapshot(), surroundings)] == [
         shapes.BROKEN[shape]
     ]
