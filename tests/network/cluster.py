@@ -93,6 +93,22 @@ class Cluster:
             self.children[name].kill_group()
         self.run(name, name, sys.executable, "-m", "recovery", "worker", "--name", name, "--concurrency", "2", **env)
 
+    def shift_clock(self, name: str, seconds: int) -> None:
+        """Have a worker started anew whose clock is ahead by so many seconds; return once it lives."""
+        library = self.folder / "clock.so"
+        if not library.exists():
+            source = Path(__file__).parents[1] / "cluster" / "shifted_clock.c"
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        before = {one["_id"] for one in self.ask(lambda database: list(database["workers"].find()))}
+        self.start_worker(name, LD_PRELOAD=str(library), CLOCK_SHIFT=str(seconds))
+        self.shifts[name] = seconds
+
+        def lives(database: Any) -> bool:
+            found = list(database["workers"].find())
+            return len(found) == len(WORKERS) and any(one["_id"] not in before for one in found)
+
+        wait_until(lambda: self.ask(lives), 60, f"{name}, and the end of the one before")
+
     def run(self, name: str, host: str, *command: str | Path, **env: str) -> Child:
         """Start a program on a host, as on a machine of its own. It ends with the cluster."""
         environment = self._environment(host) | env

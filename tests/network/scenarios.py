@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tests.network.cluster import BEAT, MONGODB, PORT, REDIS, Cluster, secondaries
+from tests.network.cluster import BEAT, CLIENT, MONGODB, PORT, REDIS, Cluster, secondaries
 
 Steps = Iterator[float]
 Scenario = Callable[[Cluster], Steps]
@@ -66,7 +66,12 @@ def primary_does_not_hear(cluster: Cluster) -> Steps:
 
 def worker_from_mongodb(cluster: Cluster) -> Steps:
     """One of two workers does not reach MongoDB, and reaches Redis."""
-    cluster.hosts.cut(WORKER, MONGODB)
+    return from_mongodb(cluster, WORKER)
+
+
+def from_mongodb(cluster: Cluster, worker: str) -> Steps:
+    """The same of this worker."""
+    cluster.hosts.cut(worker, MONGODB)
     yield LONG
 
 
@@ -112,6 +117,20 @@ def _flap(cluster: Cluster, host: str) -> Steps:
         yield 2
 
 
+def client_again_and_again(cluster: Cluster) -> Steps:
+    """The client is cut from MongoDB while it starts processes: both ways, or its requests or the answers get lost."""
+    while True:
+        for to, back in ((True, True), (False, True), (True, False)):
+            for member in MONGODB:
+                if to:
+                    cluster.hosts.drop(CLIENT, member)
+                if back:
+                    cluster.hosts.drop(member, CLIENT)
+            yield 9
+            cluster.hosts.heal()
+            yield 4
+
+
 def dead_connections(cluster: Cluster) -> Steps:
     """Again and again all connections of a worker to MongoDB die without a word, and new ones are served at once."""
     while True:
@@ -144,7 +163,7 @@ ALL: dict[str, Scenario] = {
     for one in (
         primary_from_all, primary_from_secondaries, primary_is_not_heard, primary_does_not_hear,
         worker_from_mongodb, worker_from_redis, worker_from_both, redis_from_all, host_of_beat,
-        flapping_worker, flapping_redis, dead_connections, new_address,
+        flapping_worker, flapping_redis, client_again_and_again, dead_connections, new_address,
     )
 }  # fmt: skip
 ALL["loss_of_5_percent_50_ms"] = slow_and_lossy(5, 50)
