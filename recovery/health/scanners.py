@@ -127,7 +127,7 @@ def judge_scanners(
         since = "none ever ran" if last is None else f"the last ran {show_age(last)} ago"
         found.append(f"none runs{'' if workers else ', since no worker is alive'}: {since}")
         advice = (
-            "see `beat`, `mongodb` and `writes`: workers scan by themselves unless they have RECOVERY_SCANNERS off or "
+            "see `beat`, `redis` and `writes`: without nudges workers scan by themselves, unless they have RECOVERY_SCANNERS off or "
             "don't reach MongoDB"
         )
         return Check(

@@ -84,7 +84,7 @@ CASES = [
     Case(scenarios.worker_from_mongodb, {Cause.WORKER_WITHOUT_MONGODB}, {Cause.WORKERS_SILENT, Cause.WORKERS_LOST}),
     Case(scenarios.worker_from_redis, {Cause.POLLS_UNANSWERED}, set()),
     Case(scenarios.worker_from_both, {Cause.WORKERS_SILENT, Cause.WORKERS_LOST}, set()),
-    Case(scenarios.redis_from_all, {Cause.REDIS_UNREACHABLE}, {Cause.POLLS_UNANSWERED}),
+    Case(scenarios.redis_from_all, {Cause.REDIS_UNREACHABLE}, {Cause.POLLS_UNANSWERED, Cause.NO_SCANS}),
     Case(
         scenarios.host_of_beat, {Cause.SCANS_WITHOUT_BEAT, Cause.NO_BEAT},
         {Cause.NO_SCANS, Cause.RECORDS_OVERDUE, Cause.WORKERS_SILENT, Cause.WORKERS_LOST},
