@@ -127,8 +127,8 @@ def judge_scanners(
         since = "none ever ran" if last is None else f"the last ran {show_age(last)} ago"
         found.append(f"none runs{'' if workers else ', since no worker is alive'}: {since}")
         advice = (
-            "see `beat`, `redis` and `writes`: without nudges workers scan by themselves, unless they have RECOVERY_SCANNERS off or "
-            "don't reach MongoDB"
+            "see `beat`, `redis` and `writes`: without nudges workers scan by themselves, unless they have "
+            "RECOVERY_SCANNERS off or don't reach MongoDB"
         )
         return Check(
             "scanners", level, Cause.NO_SCANS, "; ".join(found),
