@@ -91,7 +91,7 @@ def test_an_actor_that_workers_do_not_know(
         found = {name: check.found for name, check in said(cluster, *names).items()}
         return (
             found["workers"].startswith("0 alive")
-            and found["beat"].startswith("not known, since no worker is alive")
+            and found["beat"].startswith("no worker is alive to take a nudge")
             and "none runs, since no worker is alive" in found["scanners"]
         )
 
