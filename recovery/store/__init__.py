@@ -45,7 +45,6 @@ from recovery.store.operations.aborts import Aborts
 from recovery.store.operations.audit_log import AuditLog
 from recovery.store.operations.destruction import Destruction
 from recovery.store.operations.idle_timeouts import IdleTimeouts
-from recovery.store.operations.imports import Imports
 from recovery.store.operations.interruptions import Group, Interruptions, Selection
 from recovery.store.operations.left_counts import LeftCountRecords
 from recovery.store.operations.mending import Mending
@@ -68,6 +67,7 @@ from recovery.store.views.disk import Disk
 from recovery.store.views.due import Due
 from recovery.store.views.exports import Exports
 from recovery.store.views.hung import Hung
+from recovery.store.views.imports import Imports
 from recovery.store.views.labels import Labels
 from recovery.store.views.members import Members
 from recovery.store.views.overview import Overview
@@ -160,7 +160,6 @@ class Store:
         self.redos = Redos(self._database)
         self.orders = Orders(self._database[schema.ORDERS])
         self.removals = Removals(self._database)
-        self.imports = Imports(self._database)
         self.idle_timeouts = IdleTimeouts(self._database)
         self.mending = Mending(self._database)
         self.setting = Setting(self._database)
@@ -175,6 +174,7 @@ class Store:
     def _open_views(self, settings: Settings) -> None:
         """Open the queries that read across collections, for people and for rules."""
         self.exports = Exports(self._database)
+        self.imports = Imports(self._database)
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
