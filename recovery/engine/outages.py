@@ -28,12 +28,12 @@ from typing import TypeVar
 from recovery import metrics
 from recovery.addresses import public
 from recovery.engine.resources import Resources
-from recovery.engine.waits import waits
 from recovery.retry import BestEffort, Call
 from recovery.retry.breaker import CircuitBreaker
 from recovery.retry.catalogues.servers import by_driver
 from recovery.retry.in_place import call, guarded
 from recovery.retry.strategies import Stop, Until
+from recovery.waits import waits
 
 T = TypeVar("T")
 

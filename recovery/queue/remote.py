@@ -11,6 +11,7 @@ from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from recovery.queue.connection import celery_settings
+from recovery.threads import try_start
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,7 @@ def tell_workers(url: str, command: str) -> bool:
 
     # Each answer has its time, and kombu asks for several and tries again.
     sending = threading.Thread(target=send, name="tell workers", daemon=True)
-    try:
-        sending.start()
-    except RuntimeError as error:  # the change that workers are told of is saved
-        log.warning("workers not told (%s)", error)
+    if not try_start(sending):  # the change that workers are told of is saved
         return False
     sending.join(TELL_TIMEOUT)
     return sent.is_set()

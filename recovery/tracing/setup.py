@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from recovery.threads import try_start
 from recovery.tracing.api import tracer
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def flush() -> None:
     if force is not None:
         # In a thread of its own: what the SDK takes for a timeout it does not keep to.
         sending = threading.Thread(target=force, name="traces", daemon=True)
-        sending.start()
-        sending.join(FLUSH_TIMEOUT)
+        if try_start(sending):
+            sending.join(FLUSH_TIMEOUT)
 
 
 def _exporters(names: Sequence[str]) -> Iterator[Any]:

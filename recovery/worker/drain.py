@@ -30,6 +30,7 @@ from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
+from recovery.threads import try_start
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.slots.board import HUNG, Board
 from recovery.worker.slots.killing import kill_all, kill_descendants, stop_descendants
@@ -62,7 +63,8 @@ class Drain:
             self._begun.set()
             self._board.take_no_more()
             # No daemon: where its threads come back meanwhile, Celery ends only after this one killed what it stopped.
-            threading.Thread(target=self._force, name="drain").start()
+            if not try_start(threading.Thread(target=self._force, name="drain")):
+                self._begun.clear()  # whoever tells the worker once more to end starts the clock
 
     def finish(self) -> None:
         """The pool has ended in time: nothing is left but the worker's record."""

@@ -191,7 +191,7 @@ def test_what_is_done_again_while_it_is_exported_is_in_no_export(
     long_ago(world)
     world.run_through("collect", "state:finished", export=str(tmp_path), export_format=export_format)
     assert sum(world.counts().values()) == 0
-    assert read_back(world.app.resources, [*tmp_path.iterdir()]) == (count, 0)
+    assert read_back(world.app.resources, [*tmp_path.iterdir()]) == (count, 0, 0)
     assert world.process(again).epoch > 1, "in its last life"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from celery import Celery
 from recovery.errors import StoreUnavailable
 from recovery.settings import Settings
 from recovery.store.lifecycle.queues import Queues
+from recovery.store.lifecycle.requeues import Requeues
 from recovery.store.lifecycle.workers import Workers
 from recovery.worker.identity import identify
 from recovery.worker.lifeline import lifeline
@@ -73,7 +75,33 @@ def test_it_says_once_that_mongodb_is_back(
     for _ in range(3):
         one.beat_once()
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert told[3:] == ["MongoDB takes heartbeats again, after 6 s"]
+    assert told[0].startswith("no heartbeat is written (away)")
+    assert told[1:] == ["MongoDB takes heartbeats again, after 6 s"]
+
+
+@pytest.mark.parametrize(("owner", "step"), [(Queues, "polled_again"), (Requeues, "taken_up")])
+def test_a_queue_that_is_polled_again_is_looked_at_though_mongodb_was_away_just_then(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
+    world = World(emptied)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
+    world.store.database["queues"].insert_one({"_id": "order", "polledAt": world.store.now() - timedelta(hours=1)})
+    one._queues._returned.add("order")
+    looked, taken_up = list[str](), Requeues.taken_up
+
+    def note(store: Any, queue: str, *args: Any) -> Any:
+        looked.append(queue)
+        return taken_up(store, queue, *args)
+
+    monkeypatch.setattr(Requeues, "taken_up", note)
+    with monkeypatch.context() as during:
+        during.setattr(owner, step, _away)
+        one.beat_once()
+    assert not looked
+    one.beat_once()
+    one.beat_once()
+    assert looked == ["order"], "once"
 
 
 @pytest.mark.parametrize("cut_off", [False, True], ids=["steps alone", "and outages"])

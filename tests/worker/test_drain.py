@@ -91,6 +91,25 @@ def test_a_pool_that_waits_for_what_nobody_tells(pool: str, told: str) -> None:
     assert time.monotonic() - began < 40
 
 
+def test_a_worker_whose_clock_could_not_be_started_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, forced, refused = threading.Thread.start, threading.Event(), list[str]()
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name == "drain" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    monkeypatch.setattr(Drain, "_force", lambda _: forced.set())
+    nothing: Any = SimpleNamespace(take_no_more=lambda: None)
+    one = Drain(nothing, nothing, nothing, list)
+    one.begin()
+    assert refused and not forced.is_set()
+    one.begin()
+    assert forced.wait(10)
+
+
 def starts(folder: Path) -> subprocess.Popen[bytes]:
     child = subprocess.Popen(["sleep", "600"])
     (folder / "new").write_text(str(child.pid))

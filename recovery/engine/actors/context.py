@@ -15,6 +15,7 @@ from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
 from recovery.records.ids import child_task_id
 from recovery.records.values import MAX_BYTES
 from recovery.store import Store
+from recovery.threads import try_start
 
 log = logging.getLogger(__name__)
 
@@ -186,10 +187,7 @@ def beating(attempt: Attempt) -> Iterator[None]:
         return
     done = threading.Event()
     thread = threading.Thread(target=_beat, args=(attempt, done), name="heartbeat", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:  # no fault of the task's: it may well end before its deadline
-        log.warning("%s: no thread for heartbeats (%s)", attempt.decision.id, error)
+    try_start(thread)  # if there is none, that is no fault of the task's: it may well end before its deadline
     try:
         yield
     finally:

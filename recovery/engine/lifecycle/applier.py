@@ -22,7 +22,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from recovery import tracing
-from recovery.engine.background import Background
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.lifecycle.alone import apply_alone
 from recovery.engine.lifecycle.apply import apply
@@ -34,6 +33,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import BrokerError, StoreError
 from recovery.records import Decision
 from recovery.store import batches
+from recovery.threads import Background
 
 log = logging.getLogger(__name__)
 

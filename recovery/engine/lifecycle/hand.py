@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from recovery.engine.background import Background
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.records import Decision
+from recovery.threads import Background
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from recovery import metrics
 from recovery.engine.lifecycle.fencing import withdraw_unwanted
 from recovery.engine.lifecycle.steps import first_decision, push
 from recovery.engine.resources import Resources
@@ -61,6 +62,19 @@ def register_now(resources: Resources, processes: Sequence[Process]) -> None:
     except StoreError as error:
         told = "%d processes are saved but not yet registered (%s), first %s: each is within its idle timeout"
         log.warning(told, len(processes), error, processes[0].id)
+
+
+def after_saving(processes: Sequence[Process], register: Register) -> None:
+    """Count processes of one type whose start is acknowledged, and have them registered. Does not raise: whoever is
+    told of an error starts them a second time."""
+    if not processes:
+        return
+    kind = processes[0].type
+    try:
+        metrics.PROCESSES_STARTED.labels(kind).inc(len(processes))
+        register(processes)
+    except Exception:
+        log.exception("%d processes of type %s are started; what follows failed", len(processes), kind)
 
 
 def _task(process: Process) -> Task:

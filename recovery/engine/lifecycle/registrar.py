@@ -16,13 +16,13 @@ from dataclasses import replace
 from multiprocessing.util import Finalize
 from typing import Any
 
-from recovery.engine.background import Background
 from recovery.engine.lifecycle.registering import register_all
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.records import Process
 from recovery.store import PORTION_BYTES, Store, portions
 from recovery.store.views.overview import time_limit
+from recovery.threads import Background
 
 log = logging.getLogger(__name__)
 

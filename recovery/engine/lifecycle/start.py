@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from recovery import metrics, tracing
+from recovery import tracing
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists, gives_up, replace
 from recovery.engine.lifecycle.refusal import check_start
-from recovery.engine.lifecycle.registering import Register, register_now
+from recovery.engine.lifecycle.registering import Register, after_saving, register_now
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import CustomIdTaken, DamagedRecord, InputError, ServerUnavailable, StoreError, StoreUnavailable
@@ -142,8 +142,7 @@ def _start(
             _check_arguments(resources, process, wanted)
         _register_as_well(resources, process, beside)
         return Started(process.id, process)
-    metrics.PROCESSES_STARTED.labels(wanted.type).inc()
-    beside([process])
+    after_saving([process], beside)
     return Started(process.id)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from recovery import metrics
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists
 from recovery.engine.lifecycle.refusal import checking
-from recovery.engine.lifecycle.registering import Register
+from recovery.engine.lifecycle.registering import Register, after_saving
 from recovery.engine.lifecycle.registrar import by_size
 from recovery.engine.lifecycle.start import CONFIRMED_TIMEOUT, Started, start_process
 from recovery.engine.outages import through_outage
@@ -111,8 +110,7 @@ class ManyStarts:
                 f"MongoDB did not confirm them ({error}). Start them again with custom_ids, which start each once at "
                 "the most"
             ) from error
-        metrics.PROCESSES_STARTED.labels(some[0].type).inc(len(saved))
-        self.register(saved)
+        after_saving(saved, self.register)
         return {one.id for one in saved}
 
 

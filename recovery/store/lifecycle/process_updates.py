@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from recovery.records import Process, ProcessState, field_name
 from recovery.store.client import Document
-from recovery.store.expressions import after, date_of, literal, past_of, size_of
+from recovery.store.expressions import date_of, literal, past_of, size_of
 
 RUNNING = ProcessState.RUNNING.value
 STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
@@ -36,14 +36,6 @@ def shown(length: int) -> Document:
     text: Document = {"$cond": [{"$eq": [{"$type": "$result"}, "string"]}, "$result", ""]}
     start: Document = {"$cond": [{"$eq": [text, ""]}, "$$REMOVE", {"$substrCP": [text, 0, length]}]}
     return {**dict.fromkeys(names, True), "result": start, "characters": {"$strLenCP": text}}
-
-
-def ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
-    ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
-    if marker is None:
-        return [{"$set": ended}, {"$unset": "recoveryTime"}]
-    due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
-    return [{"$set": {**ended, **due}}]
 
 
 def late(process_type: str, seconds: float) -> Document:

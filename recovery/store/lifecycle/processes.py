@@ -35,7 +35,6 @@ from recovery.store.lifecycle.process_updates import (
     STARTED_BY_NOW,
     MarkerDue,
     end_by_type,
-    ending,
     existing,
     late,
     shown,
@@ -281,7 +280,7 @@ class Processes:
     ) -> bool:
         changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
-            ending(fields, marker),
+            _ending(fields, marker),
         )
         return changed.modified_count == 1
 
@@ -329,7 +328,7 @@ class Processes:
     ) -> int:
         """running for so long → broken with this error, marked as well: one that is set running again is not late
         once more. None that was reopened since they were seen. How many. `marker`: see `break_`."""
-        broken = ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
+        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
         stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
         guard = {**late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
@@ -369,3 +368,11 @@ class Processes:
 
 def brief_of(document: Document) -> Process:
     return from_document(Process, document | {"args": LEFT_OUT})
+
+
+def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
+    ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
+    if marker is None:
+        return [{"$set": ended}, {"$unset": "recoveryTime"}]
+    due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
+    return [{"$set": {**ended, **due}}]

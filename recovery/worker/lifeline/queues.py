@@ -31,6 +31,8 @@ class ServedQueues:
         self._taken = Taken(clock, app.settings.claim_margin)
         self._polled: dict[str, datetime] = {}
         self._returned: set[str] = set()
+        self._woken: set[str] = set()
+        """Queues that are polled again, as MongoDB was told, and whose tasks are yet to be looked at."""
         self._redis_answers = False
 
     def record_taken(self, queue: str, message: MessageId) -> None:
@@ -61,9 +63,12 @@ class ServedQueues:
         full = self._polls.full(consumed - self._polls.recent(consumed))
         # After the heartbeat: none is late for it.
         self._redis_answers = bool(full) and self._broker.is_there(settings.heartbeat_interval / 2)
-        returned, self._returned = self._returned, set()
+        returned = frozenset(self._returned)
         # No longer than that: who beats too rarely does not judge.
         with time_limit(min(settings.heartbeat_timeout / 2, settings.heartbeat_interval)):
             again = store.queues.polled_again(returned, settings.polled_within, self._worker.id)
-            for queue in again if settings.events else ():
+            self._returned -= returned
+            self._woken |= set(again) if settings.events else set()
+            for queue in sorted(self._woken):
                 store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
+                self._woken.remove(queue)

@@ -16,6 +16,16 @@ log = logging.getLogger(__name__)
 _said = Seldom(log, every=60.0)
 
 
+def try_start(thread: threading.Thread) -> bool:
+    """Start a thread: whether it could be. Does not raise."""
+    try:
+        thread.start()
+    except RuntimeError as error:  # no more threads for this user, or container, just now
+        _said.warning("no thread for %s (%s)", thread.name, error)
+        return False
+    return True
+
+
 class Background:
     """One thread that does `work`, which does not end."""
 
@@ -31,10 +41,5 @@ class Background:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # no more threads for this user, or container, just now
-                    _said.warning("no thread for %s (%s): the next work tries again", self._name, error)
-                    return False
-                self._thread = thread
-        return True
+                self._thread = thread if try_start(thread) else None
+            return self._thread is not None

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+from recovery.threads import try_start
+
 log = logging.getLogger(__name__)
 
 SAID_AFTER, SAID_EVERY = 3.0, 60.0
@@ -50,10 +52,8 @@ class Waits:
     def _watch(self) -> None:
         if not self._take_watch():
             return
-        try:
-            threading.Thread(target=self._look_on, name="waits", daemon=True).start()
-        except RuntimeError:  # no thread can be had: nothing is said, and nothing else depends on it
-            self._watching = False
+        if not try_start(threading.Thread(target=self._look_on, name="waits", daemon=True)):
+            self._watching = False  # nothing is said, and nothing else depends on it
 
     def _take_watch(self) -> bool:
         """Whether the caller is the one who watches from now on."""

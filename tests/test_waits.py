@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from recovery.engine import waits
-from recovery.engine.waits import Waits
+from recovery import waits
+from recovery.waits import Waits
 from tests.waiting import wait_until
 
 SOON = 0.1
