@@ -19,6 +19,9 @@ from recovery.errors import StoreUnavailable
 from recovery.queue.remote import tell_workers
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
+from recovery.store.lifecycle.decisions import Decisions
+from recovery.store.lifecycle.graphs import Graphs
+from recovery.store.lifecycle.tasks import Tasks
 from tests.faults.threads import threads_held
 from tests.silence import way_to
 from tests.waiting import wait_until
@@ -110,17 +113,39 @@ def test_a_change_that_is_saved_is_no_error_if_workers_cannot_be_told(world: Wor
 def test_what_could_not_be_registered_is_tried_again(world: World, order: Any) -> None:
     real, tried = registrar.register_all, list[int]()
 
-    def register_all(resources: Any, processes: Any) -> None:
+    def register_all(resources: Any, processes: Any, *, again: bool) -> None:
         tried.append(len(processes))
         if len(tried) < 4:
             raise StoreUnavailable("cut off")
-        real(resources, processes)
+        real(resources, processes, again=again)
 
     with patch.object(registrar, "register_all", register_all):
         for number in range(3):
             world.app.start(order, number)
         wait_until(lambda: world.counts()["decisions"] == 3, 10, "all to be registered")
     assert world.app.registrar.wait(1)
+
+
+@pytest.mark.parametrize(
+    "step", [(Tasks, "insert"), (Graphs, "insert"), (Decisions, "insert_queued")], ids=["task", "graph", "decision"]
+)
+def test_a_registration_whose_answer_was_lost_leaves_a_message(
+    world: World, order: Any, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    """No scan runs here that would find it missing."""
+    real, answers = getattr(*step), iter([StoreUnavailable("the answer is lost")])
+
+    def insert(*args: Any) -> Any:
+        done = real(*args)
+        if (lost := next(answers, None)) is not None:
+            raise lost
+        return done
+
+    monkeypatch.setattr(*step, insert)
+    process_id = world.app.start(order)
+    wait_until(lambda: world.redis.llen("order"), 10, "its message")
+    world.pump()
+    assert world.app.result(process_id, timeout=0) == 1
 
 
 @pytest.mark.thorough
@@ -161,9 +186,9 @@ def test_a_process_of_multiprocessing_registers_before_it_ends(world: World, ord
     """It ends without what `atexit` has; its thread ends with it."""
     real = registrar.register_all
 
-    def slow(resources: Any, processes: Any) -> None:
+    def slow(resources: Any, processes: Any, *, again: bool) -> None:
         threading.Event().wait(0.5)
-        real(resources, processes)
+        real(resources, processes, again=again)
 
     def child() -> None:
         with patch.object(registrar, "register_all", slow):

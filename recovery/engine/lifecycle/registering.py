@@ -18,15 +18,21 @@ from recovery.errors import StoreError
 from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, record_id
+from recovery.store import Queued
 
 log = logging.getLogger(__name__)
 
 Register = Callable[[Sequence[Process]], object]
 
 
-def register(resources: Resources, started: Mapping[str, datetime], processes: Sequence[Process]) -> int:
+def register(
+    resources: Resources, started: Mapping[str, datetime], processes: Sequence[Process], *, again: bool = False
+) -> int:
     """Make the Task, Graph and Decision of the start tasks of processes, as far as they are missing, and push their
     messages. {process: the database's time at its start, or now}. How many records were missing. Raises StoreError.
+
+    `again` after a try whose answer was lost, perhaps: what is there, and queued, gets a message as well. A second one
+    is discarded as stale.
 
     The Decisions come last, queued already: they are what can be claimed, and by then there are graphs to apply their
     results to. Before their messages it is looked whether the processes are still there (`fencing`).
@@ -41,18 +47,24 @@ def register(resources: Resources, started: Mapping[str, datetime], processes: S
     ]
     timeouts = store.preferences.task_timeouts()
     queued = store.decisions.insert_queued(decisions, new_pass(), resources.settings.message_timeout, timeouts)
-    if queued:
+    missing = len(queued)
+    if again:
         new = {one.id for one in queued}
-        unwanted = withdraw_unwanted(resources, {one.id: one.epoch for one in decisions if one.id in new})
+        there = {one.id: one.actor for one in tasks if one.id not in new}
+        passes, now = store.decisions.queued_passes(there), store.now()
+        queued += [Queued(key, there[key], pass_key, now) for key, pass_key in passes.items()]
+    if queued:
+        unverified = {one.id for one in queued}
+        unwanted = withdraw_unwanted(resources, {one.id: one.epoch for one in decisions if one.id in unverified})
         queued = [one for one in queued if one.id not in unwanted]
     push(resources, queued)
-    return made + len(queued)
+    return made + missing
 
 
-def register_all(resources: Resources, processes: Sequence[Process]) -> None:
+def register_all(resources: Resources, processes: Sequence[Process], *, again: bool = False) -> None:
     """The same of processes that were saved not long ago, as far as they tell when. Raises StoreError."""
     started = {one.id: one.started_at for one in processes if one.started_at is not None}
-    register(resources, started, [one for one in processes if one.id in started])
+    register(resources, started, [one for one in processes if one.id in started], again=again)
 
 
 def register_now(resources: Resources, processes: Sequence[Process]) -> None:

@@ -74,18 +74,19 @@ class Registrar:
                 again, self._failed = self._failed, []
             failed = [one for group in by_size(processes) for one in self._try(self._resources, group)]
             if again and not failed:
-                failed += [one for group in by_size(again) for one in self._try(self._connected_anew(), group)]
+                anew = self._connected_anew()
+                failed += [one for group in by_size(again) for one in self._try(anew, group, again=True)]
             else:
                 failed += again
             with self._changed:
                 self._note_failed(failed)
                 self._changed.notify_all()
 
-    def _try(self, resources: Resources, group: Sequence[Process]) -> Sequence[Process]:
+    def _try(self, resources: Resources, group: Sequence[Process], *, again: bool = False) -> Sequence[Process]:
         """Those that are to be tried again."""
         try:
             with time_limit(TRY):
-                register_all(resources, group)
+                register_all(resources, group, again=again)
         except StoreUnavailable as error:
             told = "%d processes are saved but not yet registered (%s), first %s: tried again"
             log.warning(told, len(group), error, group[0].id)
