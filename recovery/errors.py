@@ -15,6 +15,7 @@
     │   │   │   └── StoreTimeout     it did not answer in time, or no majority of its members did
     │   │   └── StoreRefused         it will not do it, however often it is asked
     │   │       ├── StoreDenied      since its user may not do that (a ServerRefused, too)
+    │   │       ├── RecordInvalid    since its validator would refuse the record
     │   │       ├── RecordTooLarge   since a record would be over its limit of 16 MB
     │   │       ├── IndexMissing     since an index is not there
     │   │       └── IndexConflict    since an index is there, and not as it should be
@@ -127,6 +128,10 @@ class StoreRefused(StoreError):
 
 class StoreDenied(StoreRefused, ServerRefused):
     """The user of MongoDB may not do this."""
+
+
+class RecordInvalid(StoreRefused):
+    """The record would be one that its collection's validator refuses: something else stands in it that is odd."""
 
 
 class RecordTooLarge(StoreRefused):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recovery.records.ids import record_id, split_record_id
 from recovery.records.process import Process
@@ -49,8 +49,8 @@ class Mark(NamedTuple):
     process: str
     kind: OrderKind
     key: str
-    epoch: int | None
-    """None: something stands there that is none."""
+    epoch: Any
+    """As it stands there: of what is no number there is no order."""
 
     @property
     def order(self) -> str:
@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
     def is_by(self, order: Order) -> bool:
         """Whether an order is for this process, as it is marked."""
-        return (order.id, order.kind) == (self.order, self.kind) and self.epoch in (order.epoch, None)
+        return (order.id, order.kind) == (self.order, self.kind) and self.epoch == order.epoch
 
 
 def mark_of(process: Process) -> Mark | None:

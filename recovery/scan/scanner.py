@@ -34,7 +34,7 @@ from typing import Any, Generic, TypeVar
 from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line
-from recovery.errors import BrokerError, DamagedRecord, IndexMissing, ServerRefused, StoreError
+from recovery.errors import BrokerError, DamagedRecord, IndexMissing, RecordInvalid, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer, keep_empty
 from recovery.rules import SPOILT, Finding, Repair, Rule, Surroundings, droppable
 from recovery.store.reading import tell
@@ -131,7 +131,7 @@ class Scanner(ABC, Generic[Item]):
             diagnosis = page.diagnosis or self.judge(page)
             keep_empty(self.resources, diagnosis.around)
             return self.repairer.repair(diagnosis.findings, diagnosis.around)
-        except SPOILT as error:
+        except (*SPOILT, RecordInvalid) as error:
             if len(page.items) == 1:
                 key = self.key(page.items[0])
                 self._pass_over(DamagedRecord(key, f"{key}: {type(error).__name__}: {error}"))

@@ -13,6 +13,7 @@ from recovery.boundary import boundary
 from recovery.errors import (
     IndexConflict,
     IndexMissing,
+    RecordInvalid,
     RecordTooLarge,
     StoreDenied,
     StoreError,
@@ -23,6 +24,7 @@ from recovery.errors import (
 from recovery.store.transient import is_transient
 
 _UNAUTHORIZED = 13
+_INVALID = 121  # DocumentValidationFailure
 _TOO_LARGE = (10334, 17419, 17420)
 _INDEX_CONFLICTS = (85, 86)  # IndexOptionsConflict, IndexKeySpecsConflict
 _DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
@@ -46,6 +48,8 @@ def _kind(error: Exception) -> type[StoreError]:
         return RecordTooLarge
     if is_index_missing(error):
         return IndexMissing
+    if isinstance(error, OperationFailure) and _first(error).get("code", error.code) == _INVALID:
+        return RecordInvalid
     return IndexConflict if is_index_different(error) else StoreRefused
 
 

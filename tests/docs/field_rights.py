@@ -45,7 +45,7 @@ EFFECTS: dict[str, dict[str, str]] = {
         "endedAt": f"{_OTHERS}collections by age take it sooner or later, if it is over.",
         "result": f"{_OTHERS}whoever asks for its result is told this.",
         "error": f"{_OTHERS}whoever asks is told this, and so is its marker.",
-        "removing": "Nothing without an order: the mark is taken off (`ORDER_MISSING`).",
+        "removing": "Nothing without an order: when the process is looked at, the mark is taken off (`ORDER_MISSING`).",
         "order": "Nothing without an order of that key, which clients can neither write nor read.",
         "importedEpoch": f"{_OTHERS}an import takes it for later, or earlier, than it is, and is refused, or "
         "replaces it.",
@@ -53,7 +53,7 @@ EFFECTS: dict[str, dict[str, str]] = {
         "redo": "Nothing is carried out without an order; the process waits for an operator (`ORDER_MISSING`).",
         "restartedAt": "As `startedAt`.",
         "lives": _SHOWN,
-        "scheduledBy": f"{_OTHERS}it is not begun, if it was not registered yet and that schedule does not know it.",
+        "scheduledBy": f"{_OTHERS}it is aborted, if nothing of it was begun and that schedule does not know it.",
         "retriedBySchedule": f"{_OTHERS}it leaves no marker for a failure that may pass.",
         "markerDue": "Nothing without an order: no marker is written.",
         "trace": "Spans are told under another one.",

@@ -13,11 +13,13 @@ import pytest
 from recovery.engine import look_at
 from recovery.engine.lifecycle import slots
 from recovery.engine.lifecycle.apply import apply
+from recovery.engine.lifecycle.fencing import STARTED_BEFORE
 from recovery.engine.lifecycle.reading import read_each
 from recovery.engine.lifecycle.removal import remove
 from recovery.engine.operations.schedules import Schedules
 from recovery.health import look, repair
 from recovery.operations.imports import read_back
+from recovery.records import ProcessState
 from recovery.records.schedule import Schedule
 from recovery.settings import Settings
 from tests.documents import database_of
@@ -210,8 +212,32 @@ def test_an_occurrence_of_a_schedule_is_run_once(
     except Died:
         past = others.store.now() - timedelta(seconds=60)
         database_of(others.store)["processes"].update_many({}, {"$set": {"recoveryTime": past, "startedAt": past}})
-    check_nothing_goes_on(others, ran, ["wide", "leaf", "leaf", "total"])
+    polled_and_empty(others.store, *QUEUES, ago=5.0)
+    for _ in range(2):
+        others.pump()
+        others.scan()
+    assert ran == ["wide", "leaf", "leaf", "total"], "nothing is run again"
+    (second,) = database_of(others.store)["processes"].find()
+    assert (second["state"], second["error"]["message"]) == ("aborted", STARTED_BEFORE)
+    assert not look(others.app.resources, second["_id"]).findings and not others.store.removals.live([second["_id"]])
     assert schedule_of(others).starting is None
+
+
+def test_what_a_client_says_of_schedules_removes_nothing(world: World, others: World, ran: list[str]) -> None:
+    """Of a start of somebody else's that nobody has begun: it is aborted at the most, which whoever writes processes
+    can write as well."""
+    world.tell()
+    Schedules(world.app.resources).add("hourly", "wide", {"schedule": "1h"}, "a test")
+    process_id = world.app.start("wide")
+    world.app.registrar.flush()
+    database_of(world.store)["processes"].update_one({"_id": process_id}, {"$set": {"scheduledBy": "hourly"}})
+    past = others.store.now() - timedelta(seconds=60)
+    database_of(others.store)["decisions"].update_many({}, {"$set": {"queuedAt": past, "recoveryTime": past}})
+    world.redis.flushdb()
+    polled_and_empty(others.store, *QUEUES, ago=5.0)
+    others.scan()
+    assert others.process(process_id).state is ProcessState.ABORTED and not ran
+    assert others.counts() == dict.fromkeys(("processes", "graphs", "tasks", "decisions"), 1)
 
 
 def test_an_occurrence_that_is_still_to_be_settled_is_run(world: World, ran: list[str]) -> None:

@@ -21,6 +21,7 @@ from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.ordered import order
+from tests.scan.making import scanner
 from tests.world import World, check_quiet
 
 
@@ -76,6 +77,45 @@ def test_a_removal_that_nobody_ordered(world: World, wrong: Any) -> None:
     assert remove(world.app.resources, [process]) == {process.id}
     assert sum(world.counts().values()) == 0
     assert database_of(world.store)["orders"].count_documents({"_id": {"$regex": process.id}}) <= 1, "but the wrong one"
+
+
+@pytest.mark.parametrize("due", [True, False], ids=["due", "without a deadline"])
+def test_a_mark_on_a_process_that_runs_stops_nobody(world: World, due: bool) -> None:
+    """Nor the scanners of all others, nor what its tasks schedule meanwhile."""
+    marked, other = world.start("quarter", 8), world.start("quarter", 16)
+    fields: dict[str, object] = {"removing": True}
+    if not due:
+        fields["recoveryTime"] = world.store.now() + timedelta(days=1)
+    mark(world, world.process(marked), **fields)
+    past = world.store.now() - timedelta(seconds=1)
+    database_of(world.store)["graphs"].update_many({}, {"$set": {"recoveryTime": past}})
+    for name in ("processes", "graphs"):
+        assert scanner(world, name).run_once().error is None
+    assert not world.process(marked).removing
+    assert [world.bring_to_end(one).result for one in (marked, other)] == ["2", "4"]
+
+
+def test_a_record_that_a_repair_would_make_invalid_is_passed_over(world: World) -> None:
+    """It is one record's fault: the others of its page are repaired, and the scan goes on."""
+    odd, *others = (world.start("quarter", number) for number in (8, 16, 24))
+    database, processes = database_of(world.store), scanner(world, "processes")
+    for name in ("tasks", "graphs", "decisions"):
+        database[name].delete_many({"_id": {"$in": [*others, *(f"{one}/start" for one in others)]}})
+    without_mark: dict[str, Any] = {"_id": odd, "removing": None}
+    database.command("collMod", "processes", validator={"$nor": [without_mark]})
+    try:
+        past = world.store.now() - timedelta(days=1)
+        spoil: Any = [
+            {"q": {}, "u": {"$set": {"recoveryTime": past, "startedAt": past}}, "multi": True},
+            {"q": {"_id": odd}, "u": {"$set": {"removing": True}}},
+        ]
+        database.command("update", "processes", updates=spoil, bypassDocumentValidation=True)
+        result = processes.run_once()
+        assert (result.error, result.repaired) == (None, {Rule.START_NOT_REGISTERED: 2})
+        left = database["processes"].find_one({"_id": odd})
+        assert left is not None and left["recoveryTime"] > world.store.now(), "it is looked at later"
+    finally:
+        world.store.layout.create()
 
 
 def test_a_removal_is_ordered_again_over_a_mark(world: World) -> None:

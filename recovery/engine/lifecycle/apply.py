@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from recovery.engine.lifecycle.breaking import break_process
 from recovery.engine.lifecycle.complete import are_all, finish_process, known_values, lacks_tasks, too_large
+from recovery.engine.lifecycle.fencing import there
 from recovery.engine.lifecycle.interrupt import interrupt
 from recovery.engine.lifecycle.rebuild import is_whole, made_whole, rebuild_graph
 from recovery.engine.lifecycle.reopen import reopen_for
@@ -67,7 +68,7 @@ def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> boo
     if not any(ended.decision.children for ended in together):
         return False
     first = together[0]
-    standing = resources.store.processes.standing([first.process_id]).get(first.process_id)
+    standing = there(resources, [first.process_id]).get(first.process_id)
     if standing is not None and standing.epoch <= first.decision.epoch:
         return False
     for ended in together:

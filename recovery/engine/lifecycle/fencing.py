@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from recovery.engine.lifecycle.abort import abort_as_seen
 from recovery.engine.resources import Resources
 from recovery.records import Graph
 from recovery.records.ids import split_record_id
@@ -26,11 +27,21 @@ from recovery.store import Standing
 
 log = logging.getLogger(__name__)
 
+STARTED_BEFORE = "its schedule had this occurrence started before, by somebody else"
+
+
+def there(resources: Resources, process_ids: Iterable[str]) -> dict[str, Standing]:
+    """Those of these processes that are there, as they are now. One that is being removed is not, if somebody who may
+    has ordered that."""
+    found = resources.store.processes.standing(process_ids)
+    removing = resources.store.orders.standing(one.mark for one in found.values() if one.mark is not None)
+    return {key: one for key, one in found.items() if key not in removing}
+
 
 def gone(resources: Resources, epochs: Mapping[str, int]) -> set[str]:
     """Those of {process: the epoch that its records were made for} that are not there any more, or are just being
     removed, or are of another epoch by now."""
-    standing = resources.store.processes.standing(epochs)
+    standing = there(resources, epochs)
     return {key for key, epoch in epochs.items() if key not in standing or standing[key].epoch != epoch}
 
 
@@ -45,17 +56,25 @@ def withdraw_graphs(resources: Resources, graphs: Iterable[Graph]) -> set[str]:
 
 
 def withdraw_unwanted(resources: Resources, starts: Mapping[str, int]) -> set[str]:
-    """Remove what was just made for {start task's decision: the epoch that it was made for}, as far as it is as it was
-    made, of processes that nobody is to run: they are gone, or occurrences that their schedules do not know. Which
-    those decisions are."""
-    epochs = {split_record_id(key)[0]: epoch for key, epoch in starts.items()}
-    standing = resources.store.processes.standing(epochs)
-    known = {key for key in standing if standing[key].epoch == epochs[key]} - _unknown(resources, standing)
-    unwanted = {key for key in starts if split_record_id(key)[0] not in known}
-    for key in unwanted:
-        _withdraw(resources, key, starts[key])
-        log.warning("%s is not run: its process is gone, or was started before by somebody else", key)
-    return unwanted
+    """Bring to rest what was just made for {start task's decision: the epoch that it was made for} of processes that
+    nobody is to run. Which those decisions are.
+
+    Where the process is gone it is removed, as far as it is as it was made. An occurrence that its schedule does not
+    know is aborted, and stays: what it says of its schedule anybody may have written who may write processes, and so
+    may they its state.
+    """
+    epochs = {split_record_id(key)[0]: (key, epoch) for key, epoch in starts.items()}
+    found = there(resources, epochs)
+    standing = {key: one for key, one in found.items() if one.epoch == epochs[key][1]}
+    for key, epoch in (epochs[one] for one in epochs.keys() - standing.keys()):
+        _withdraw(resources, key, epoch)
+        log.warning("%s is not run: its process is gone", key)
+    unknown = _unknown(resources, standing)
+    if unknown:
+        seen = resources.store.processes.briefs(unknown).values()
+        abort_as_seen(resources, [one for one in seen if one.epoch == epochs[one.id][1]], STARTED_BEFORE)
+        log.warning("%d processes are not run, first %s: %s", len(unknown), min(unknown), STARTED_BEFORE)
+    return {epochs[key][0] for key in (epochs.keys() - standing.keys()) | unknown}
 
 
 def _unknown(resources: Resources, standing: Mapping[str, Standing]) -> set[str]:
@@ -75,4 +94,3 @@ def _withdraw(resources: Resources, start: str, epoch: int) -> None:
     if store.decisions.withdraw(start, epoch):
         store.graphs.withdraw(process_id, epoch)
         store.tasks.withdraw(start, epoch)
-        store.processes.withdraw(process_id, epoch)  # only an occurrence

@@ -41,6 +41,7 @@ def finish_removal(resources: Resources, process_ids: Sequence[str]) -> list[str
     ordered = store.orders.standing(one.mark for one in begun)
     ours = [one for one in begun if one.id in ordered]
     store.removals.finish(ours)
+    store.orders.fulfil(ordered[one.id].id for one in ours)
     return [one.id for one in ours]
 
 

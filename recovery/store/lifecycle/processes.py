@@ -12,7 +12,7 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.errors import DamagedRecord
-from recovery.records import ErrorInfo, Process, ProcessState, from_document, to_document
+from recovery.records import ErrorInfo, Mark, OrderKind, Process, ProcessState, from_document, to_document
 from recovery.records.ids import record_id
 from recovery.store.batches import find_keys
 from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
@@ -54,6 +54,8 @@ class Standing(NamedTuple):
     epoch: int
     scheduled_by: str | None
     custom_id: str | None
+    mark: Mark | None
+    """How it is marked to be removed."""
 
 
 @translated
@@ -217,18 +219,13 @@ class Processes:
         return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
 
     def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
-        """Those of these that are there and are not being removed, as they are now."""
-        fields = dict.fromkeys(("epoch", "removing", "scheduledBy", "customId"), True)
+        """Those of these that are there, as they are now."""
+        fields = dict.fromkeys(("epoch", "removing", "order", "scheduledBy", "customId"), True)
         return {
-            one["_id"]: Standing(one["epoch"], one.get("scheduledBy"), one.get("customId"))
+            one["_id"]: Standing(one["epoch"], one.get("scheduledBy"), one.get("customId"), _removing(one))
             for one in find_keys(self._current, process_ids, fields)
-            if isinstance(one.get("epoch"), int) and not one.get("removing")
+            if isinstance(one.get("epoch"), int)
         }
-
-    def withdraw(self, process_id: str, epoch: int) -> bool:
-        """Remove an occurrence that is none: its schedule had it started before. Nobody was told of it."""
-        guard = {"_id": process_id, "epoch": epoch, "state": RUNNING, "scheduledBy": {"$exists": True}}
-        return self._committed.delete_one(guard).deleted_count == 1
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
@@ -364,6 +361,13 @@ class Processes:
             over = end_by_type(timeouts)
             later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
         return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
+
+
+def _removing(document: Document) -> Mark | None:
+    key = document.get("order")
+    if key is None or not document.get("removing"):
+        return None
+    return Mark(document["_id"], OrderKind.REMOVE, key, document["epoch"])
 
 
 def brief_of(document: Document) -> Process:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pymongo.database import Database
 
@@ -22,15 +22,15 @@ from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, record_range
 
-_MARK = dict.fromkeys(("removing", "order", "recoveryTime"), "")
 _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
 
 class Begun(NamedTuple):
-    """A process that is being removed, as it was seen. Its epoch may be none, where another program has spoilt it."""
+    """A process that is being removed, as it was seen."""
 
     id: str
-    epoch: int | None
+    epoch: Any
+    """As it stands in the record, where another program may have spoilt it."""
     reopened: int
     key: str | None
     """Of the order that its mark names."""
@@ -38,8 +38,7 @@ class Begun(NamedTuple):
     @property
     def mark(self) -> Mark | None:
         """How it is marked; None: by nobody who names an order."""
-        epoch = self.epoch if isinstance(self.epoch, int) else None
-        return Mark(self.id, OrderKind.REMOVE, self.key, epoch) if self.key is not None else None
+        return Mark(self.id, OrderKind.REMOVE, self.key, self.epoch or 0) if self.key is not None else None
 
 
 @translated
@@ -90,22 +89,26 @@ class Removals:
         return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0, one.get("order")) for one in found]
 
     def take_off(self, marks: Iterable[Begun]) -> int:
-        """Take these marks off processes that nobody has ordered to be removed; from how many. As they were seen."""
+        """Take these marks off processes that nobody has ordered to be removed; from how many. As they were seen. What
+        goes on is looked at now, whatever deadline stands in it."""
+        goes_on = {"$or": [{"$eq": ["$state", ProcessState.RUNNING.value]}, {"$eq": ["$markerDue", True]}]}
+        deadline = {"recoveryTime": {"$cond": [goes_on, "$$NOW", "$$REMOVE"]}}
         changed = 0
         for one in marks:
             seen = {"_id": one.id, "removing": True, "order": one.key, "epoch": one.epoch}
-            changed += self._processes.update_one(seen, {"$unset": _MARK}).modified_count
+            stages: list[Document] = [{"$set": deadline}, {"$unset": ["removing", "order"]}]
+            changed += self._processes.update_one(seen, stages).modified_count
         return changed
 
     def finish(self, begun: Iterable[Begun]) -> int:
         """Remove the records of processes that are being removed, and last the processes; how many. Of what is of a
         later epoch by now, nothing."""
-        alike = defaultdict[tuple[int | None, int], list[str]](list)
+        alike = defaultdict[tuple[Any, int], list[str]](list)
         for one in begun:
             alike[one.epoch, one.reopened].append(one.id)
         return sum(self._finish(ids, epoch, reopened) for (epoch, reopened), ids in alike.items())
 
-    def _finish(self, process_ids: Sequence[str], epoch: int | None, reopened: int) -> int:
+    def _finish(self, process_ids: Sequence[str], epoch: Any, reopened: int) -> int:
         of_them: Document = {"$or": [record_range(key) for key in process_ids]}
         among: Document = {"_id": {"$in": list(process_ids)}}
         # Not `$lte`: something that is no number goes as well.
