@@ -46,7 +46,7 @@ class Operating:
     def _run(self) -> None:
         while self._nudged.wait() and not self._ending.is_set():
             self._nudged.clear()
-            if self._lifeline.in_outage_grace():
+            if self._lifeline.judging.in_outage_grace():
                 continue
             try:
                 if self._worker.run_once(TURN):

@@ -69,7 +69,7 @@ class Scanning:
     def __init__(self, app: Recovery, lifeline: Lifeline, operate: Callable[[], object] = lambda: None) -> None:
         resources, applier = app.resources, app.applier
         self._scanners: list[Scanner[Any]] = [
-            WorkerScanner(resources, applier, lifeline.silent),
+            WorkerScanner(resources, applier, lifeline.judging.silent),
             DecisionScanner(resources, applier),
             GraphScanner(resources, applier),
             ProcessScanner(resources, applier),
@@ -120,7 +120,7 @@ class Scanning:
 
     def _in_outage_grace(self) -> bool:
         try:
-            return self._lifeline.in_outage_grace(self._look)
+            return self._lifeline.judging.in_outage_grace(self._look)
         except Exception:  # of what another program wrote: whoever scans says it, and goes on
             log.exception("what is overdue was not seen")
             return False

@@ -15,8 +15,9 @@ from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeues import Requeues
 from recovery.store.lifecycle.workers import Workers
 from recovery.worker.identity import identify
-from recovery.worker.lifeline import lifeline
-from recovery.worker.lifeline.lifeline import HOLD_EVERY, Lifeline
+from recovery.worker.lifeline import judging, lifeline
+from recovery.worker.lifeline.judging import HOLD_EVERY
+from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.lifeline.watch import ServerClock
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.clock import Clock
@@ -28,7 +29,8 @@ from tests.world import World
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(lifeline, "time", made)
+    for module in (lifeline, judging):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 
@@ -43,20 +45,20 @@ def test_scans_are_held_back_after_an_outage_but_not_for_ever(
         with monkeypatch.context() as away:
             away.setattr(Workers, "beat", _away)
             one.beat_once()
-        assert one.in_outage_grace(), "who has just been cut off does not judge, either"
+        assert one.judging.in_outage_grace(), "who has just been cut off does not judge, either"
         one.beat_once()
 
     one.beat_once()
-    assert not one.in_outage_grace(), "a worker that starts has nothing to wait for"
+    assert not one.judging.in_outage_grace(), "a worker that starts has nothing to wait for"
     outage()
-    assert one.in_outage_grace()
+    assert one.judging.in_outage_grace()
     clock.now += 6.1
-    assert not one.in_outage_grace()
+    assert not one.judging.in_outage_grace()
     outage()
-    assert not one.in_outage_grace(), "where one outage follows the other, recovery goes on between them"
+    assert not one.judging.in_outage_grace(), "where one outage follows the other, recovery goes on between them"
     clock.now += 6.0 * HOLD_EVERY
     outage()
-    assert one.in_outage_grace()
+    assert one.judging.in_outage_grace()
 
 
 def test_it_says_once_that_mongodb_is_back(
@@ -120,7 +122,7 @@ def test_a_clock_that_steps_again_and_again_holds_nothing_back_for_ever(
                 away.setattr(Workers, "beat", _away)
                 one.beat_once()
             one.beat_once()
-        held.append(one.in_outage_grace())
+        held.append(one.judging.in_outage_grace())
         clock.now += 1.0
     assert held[:6] == [True] * 6
     assert 3 * 6 <= sum(held) <= 3 * 7, "a heartbeat timeout of each six"
@@ -134,7 +136,7 @@ def test_what_follows_a_heartbeat_holds_nothing_back(emptied: Settings, monkeypa
     monkeypatch.setattr(Queues, "polled_again", _away)
     one.beat_once()
     assert [worker.name for worker in world.store.workers.all()] == ["one"]
-    assert not one.in_outage_grace()
+    assert not one.judging.in_outage_grace()
 
 
 def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings, clock: Clock) -> None:
@@ -149,12 +151,12 @@ def test_who_is_overdue_by_mongodbs_clock_alone_is_not_silent(emptied: Settings,
     for _ in range(5):  # it beats, and each time is overdue at once
         world.store.workers.beat(other, timeout=-60)
         one.beat_once()
-        assert one.silent() == {}
+        assert one.judging.silent() == {}
         clock.now += 2.0
     seen = []
     for _ in range(4):
         one.beat_once()
-        seen.append(other.id in one.silent())
+        seen.append(other.id in one.judging.silent())
         clock.now += 2.0
     assert seen == [False, False, True, True]
 
@@ -169,13 +171,13 @@ def test_who_stood_still_does_not_judge_who_did_so_with_him(emptied: Settings, c
         world.store.workers.beat(other, timeout=6.0)
         one.beat_once()
         clock.now += 2.0
-    assert one.may_judge()
+    assert one.judging.may_judge()
     clock.now += 5.0
-    assert not one.may_judge(), "who has not been heard for so long has not heard others, either"
+    assert not one.judging.may_judge(), "who has not been heard for so long has not heard others, either"
     seen = []
     for _ in range(5):
         one.beat_once()
-        seen.append(other.id in one.silent())
+        seen.append(other.id in one.judging.silent())
         clock.now += 2.0
     assert seen == [False, False, False, False, True], "judged once it was watched for a heartbeat timeout"
 

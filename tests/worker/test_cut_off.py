@@ -60,7 +60,7 @@ def test_a_connection_that_died_is_replaced_at_once(emptied: Settings, way: Way)
     (after,) = records.workers.all()
     assert after.recovery_time > before.recovery_time
     assert not one._consuming.held
-    assert not one.may_judge(), "of others it knows nothing, just now"
+    assert not one.judging.may_judge(), "of others it knows nothing, just now"
 
 
 @pytest.mark.parametrize("answers_calls", [True, False], ids=["it answers calls", "it does not"])

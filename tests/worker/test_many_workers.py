@@ -106,5 +106,5 @@ def test_who_was_cut_off_looks_at_once(world: World, looks: Looks) -> None:
     one = line(world, "one")
     line(world, "other").beat_once()
     assert looked(one, looks, 1) == 1
-    one._served_last -= 1000
+    one.judging._served_last -= 1000
     assert looked(one, looks, 1) == 1

@@ -17,6 +17,7 @@ from recovery.store import Store
 from recovery.store.views.overview import time_limit
 from recovery.worker import scan_notes as notes
 from recovery.worker.scan_notes import ScanNotes
+from tests.waiting import wait_until
 
 DONE = ScanResult("decisions", looked_at=3, repaired=Counter({Rule.DUE: 1, Rule.WORK_TIMEOUT: 1}), seconds=0.5)
 
@@ -70,6 +71,7 @@ def test_when_a_beat_nudged(settings: Settings, monkeypatch: pytest.MonkeyPatch)
     noting.by_beat = True
     nudged = told()
     assert nudged.nudged_at == nudged.ran_at is not None
+    wait_until(lambda: Store(settings).now() != nudged.ran_at, 5, "the next millisecond")
     later = told()
     assert later.nudged_at == nudged.ran_at != later.ran_at
     scanners._current.update_one({}, {"$unset": {"nudgedAt": ""}})

@@ -16,12 +16,10 @@ for a while (no beat runs, or its nudges get lost) it nudges its own scanners.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
@@ -33,17 +31,15 @@ from recovery.store import Store
 from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
+from recovery.worker.lifeline.judging import Judging
 from recovery.worker.lifeline.queues import ServedQueues
 from recovery.worker.lifeline.rescue import Rescue
 from recovery.worker.lifeline.rhythm import Rhythm
-from recovery.worker.lifeline.watch import ServerClock, Watch
 from recovery.worker.messages.polls import POLLS, Polls
 from recovery.worker.messages.queue_consumption import QueueConsumption
 
 log = logging.getLogger(__name__)
 
-HOLD_EVERY = 5
-"""Heartbeat timeouts that scans go on at least, between two that they are held back."""
 BEATS_APART = 0.1
 """Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
 TRY, AGAIN = 1 / 4, 1 / 4
@@ -74,9 +70,7 @@ class Lifeline:
         self._beat_soon, self._scan_soon = threading.Event(), threading.Event()
         self.nudge: Callable[[], None] = _nothing
         """Has the scanners of this worker run, if it has some."""
-        self._served_since: float | None = None
-        self._served_last = 0.0
-        self._failed, self._said = False, Seldom(log, SAID_EVERY)
+        self._said = Seldom(log, SAID_EVERY)
         self._looked: Look | None = None
         """What the last heartbeat saw of the others, if it looked."""
         self._rhythm = Rhythm(worker.id, app.settings.heartbeat_interval)
@@ -85,11 +79,10 @@ class Lifeline:
         self._asked_to_look = False
         self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
-        self._hold_until = -math.inf
-        self._clock, self._clock_lock = ServerClock(), threading.Lock()
-        self._queues = ServedQueues(app, self._own, worker, polls, self._clock)
         self._stepped = False
-        self._watch = Watch(app.settings.heartbeat_timeout)
+        self.judging = Judging(app.settings, self._rhythm, self._own.now, self._clock_stepped)
+        """Whether this worker may call others lost, and scan."""
+        self._queues = ServedQueues(app, self._own, worker, polls, self.judging.clock)
         self._rescue = Rescue(app)
         self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
 
@@ -137,32 +130,6 @@ class Lifeline:
             self._app.resources.store.preferences.invalidate()
             self._look_soon()
 
-    def may_judge(self) -> bool:
-        """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
-        if not self._settings.events or not self._is_served():
-            return False
-        since = self._served_since  # read after `_served_last`, and written before it, by another thread
-        return since is not None and time.monotonic() - since > self._settings.heartbeat_timeout
-
-    def _is_served(self) -> bool:
-        """Whether its last heartbeat is recent: one that was held up does not know what it missed."""
-        return time.monotonic() - self._served_last < 2 * self._settings.heartbeat_interval
-
-    def silent(self) -> Mapping[str, Any]:
-        """Workers that this one may call lost by their silence, and the deadlines in their records."""
-        silent = self._watch.silent(time.monotonic())
-        return silent if self.may_judge() else {}  # asked last: one that stands still in between must not judge
-
-    def in_outage_grace(self, ask: Callable[[], datetime] | None = None) -> bool:
-        """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
-        then is so for that: its workers are given the time to write what they could not, before others are set to do
-        it again. Asked before each scan; asks the database, by what is given."""
-        try:
-            self._look_at_clock(ask)
-        except StoreError as error:
-            log.debug("MongoDB's clock not seen (%s)", error)  # the scan says it
-        return self._failed or time.monotonic() < self._hold_until
-
     def _beat_always(self) -> None:
         next_beat = time.monotonic()
         while True:
@@ -194,8 +161,7 @@ class Lifeline:
             else:
                 # One line when it begins, and one a minute: `_tell_back` says when it is over.
                 self._said.warning("no heartbeat is written (%s): until one is, no task and no nudge is taken", error)
-                # What does not pass by itself is no outage: scans must not wait for it.
-                self._served_since, self._failed = None, isinstance(error, StoreUnavailable)
+                self.judging.was_not_served(outage=isinstance(error, StoreUnavailable))
                 self._away_since = self._away_since or time.monotonic()
         except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
@@ -222,9 +188,9 @@ class Lifeline:
                 neighbours = looked.neighbours
                 if self._consuming.pause(looked.blocked):
                     self._app.resources.store.preferences.invalidate()  # before we tell: a slot's own look may be older
-                if self._clock.least(0.0) is None:
-                    self._look_at_clock()
-                self._watch.look(looked.deadlines, self._write(), time.monotonic())
+                if self.judging.clock.least(0.0) is None:
+                    self.judging.look_at_clock()
+                self.judging.saw(looked.deadlines, self._write())
         except StoreUnavailable as error:
             # Nothing is taken that could not be done. What others do can be seen later; that we live, they must see.
             self._consuming.hold()
@@ -232,17 +198,8 @@ class Lifeline:
             again = True
             with time_limit(AGAIN * self._settings.heartbeat_timeout):
                 self._write()
-        now = time.monotonic()
-        if again or now - began > self._settings.heartbeat_interval:
-            self._served_since = None  # the database was away for a while, and so for all
-        elif self._served_since is None or not self._is_served():
-            # One that stood still (its machine was paused, say) did so with others, perhaps. Whoever goes on first must
-            # not judge those that are about to.
-            self._served_since = now
-        self._served_last = now
-        if self._failed:
-            self._hold_back()
-        self._failed = False
+        smoothly = not again and time.monotonic() - began <= self._settings.heartbeat_interval
+        self.judging.was_served(smoothly)
         return self._consuming.paused, neighbours
 
     def _write(self) -> datetime:
@@ -250,14 +207,14 @@ class Lifeline:
         paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
         polls = self._queues.statistics(paused)
         record = self.worker.evolve(
-            paused=tuple(sorted(paused)), hung=self.hung(), polls=polls, clock_ahead=self._clock.wall_ahead
+            paused=tuple(sorted(paused)), hung=self.hung(), polls=polls, clock_ahead=self.judging.clock.wall_ahead
         )
-        return self._look_at_clock(lambda: self._own.workers.beat(record, timeout))
+        return self.judging.look_at_clock(lambda: self._own.workers.beat(record, timeout))
 
     def _look_at_others(self) -> Look:
         last, self._looked, self._nobody_scans = self._looked, None, False
         asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
-        in_turn = self._is_served() and not asked
+        in_turn = self.judging.is_served() and not asked
         if last is not None and len(last.deadlines) > MANY and in_turn:
             return last
         looked = self._own.members.look(self.worker.host)
@@ -276,21 +233,9 @@ class Lifeline:
         if self._settings.events:
             self._look_around(neighbours)
 
-    def _look_at_clock(self, ask: Callable[[], datetime] | None = None) -> datetime:
-        """The time by MongoDB's clock, as what is asked tells it. Where it stepped, scans are held back for as long as
-        others take to notice."""
-        asked = time.monotonic()
-        # Not under the lock: a scan's question may wait for long, and a heartbeat must not.
-        now = (ask or self._own.now)()
-        answered = time.monotonic()
-        with self._clock_lock:
-            self._rhythm.saw(now, asked, answered)
-            if self._clock.look(now, asked, answered):
-                log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
-                self._hold_back()
-                self._stepped = True
-                self._beat_soon.set()
-        return now
+    def _clock_stepped(self) -> None:
+        self._stepped = True
+        self._beat_soon.set()
 
     def _beat_for_claims(self) -> None:
         """A heartbeat for each attempt that this worker runs: a step is none of their time."""
@@ -299,13 +244,6 @@ class Lifeline:
             holds = preferences.actor(self._app.actors[queue].preferences)
             decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
         self._stepped = False
-
-    def _hold_back(self) -> None:
-        """Hold scans back for a heartbeat timeout. Where one outage or step follows the other, recovery has to go on
-        between them, though it may do again what somebody is still at: so not for a while after the last time."""
-        now, timeout = time.monotonic(), self._settings.heartbeat_timeout
-        if now > self._hold_until + HOLD_EVERY * timeout:
-            self._hold_until = now + timeout
 
     def _look_around(self, neighbours: Sequence[Worker]) -> None:
         """Have what workers of this host had claimed requeued whose process is gone."""
