@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -18,22 +18,22 @@ from recovery.schedule.grid import first_slot
 def print_slots(schedule: str, number: int, time_zone: str | None, after: str | None, json: bool) -> None:
     """Print so many slots, in the order of time."""
     is_name = schedule[:1].isalpha() or schedule[:1] == "_"
-    plan, start = _named(schedule, time_zone, after) if is_name else _given(schedule, time_zone, after)
-    slots = list(islice(slots_from(plan, first_slot(plan, start) if start else None), number))
+    plan, first = _named(schedule, time_zone, after) if is_name else _given(schedule, time_zone, after)
+    slots = list(islice(slots_from(plan, first), number))
     zone = ZoneInfo(plan.time_zone or "UTC")
     if json:
-        told = [{"slot": slot, "local": slot.astimezone(zone).isoformat()} for slot in slots]
+        told = [{"slot": slot, "local": _local(slot, zone).isoformat()} for slot in slots]
         found = {"name": schedule if is_name else None, "schedule": plan.schedule, "time_zone": zone.key}
         print_json("schedule next", {**found, "slots": told})
         return
     for slot in slots:
-        console().print(f"{slot.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}  {slot:%Y-%m-%dT%H:%M:%SZ}")
+        console().print(f"{_local(slot, zone):%a %Y-%m-%d %H:%M:%S %Z}  {slot:%Y-%m-%dT%H:%M:%SZ}")
     if not slots:
         console().print("none: it is paused, disabled, or past its end")
 
 
 def _named(name: str, time_zone: str | None, after: str | None) -> tuple[Plan, datetime | None]:
-    """The plan of a schedule, and after when its slots are to be shown; None where it has none."""
+    """Return the plan of a schedule, and the first slot to show; None if there is none."""
     if time_zone is not None:
         raise InputError(
             f"--time-zone goes with a crontab; {name} has its own: `recovery schedule set {name} time_zone=…`"
@@ -44,16 +44,23 @@ def _named(name: str, time_zone: str | None, after: str | None) -> tuple[Plan, d
         # An interval keeps its places, from whenever they are asked.
         anchor = schedule.next_slot if plan.starts_at is None else plan.starts_at
         moment = plan_of({"starts_at": after, "time_zone": plan.time_zone}, "--from").starts_at
-        return plan.evolve(starts_at=anchor), moment
-    if schedule.state != "active" or schedule.next_slot is None:
-        return plan, None
-    return plan.evolve(starts_at=schedule.next_slot), schedule.next_slot - timedelta(microseconds=1)
+        return plan, None if moment is None else first_slot(plan.evolve(starts_at=anchor), moment)
+    return plan, schedule.next_slot if schedule.state == "active" else None
 
 
 def _given(text: str, time_zone: str | None, after: str | None) -> tuple[Plan, datetime | None]:
-    """The same of a crontab or an interval, of which nothing is asked."""
+    """Return the same for a crontab or an interval. No server is asked."""
     said = {"schedule": text, "time_zone": time_zone}
     plan = plan_of(said, "recovery schedule next").over(DEFAULTS)
     if after is None:
-        return plan, datetime.now(UTC)
-    return plan, plan_of({"starts_at": after, "time_zone": plan.time_zone}, "--from").starts_at
+        return plan, first_slot(plan, datetime.now(UTC))
+    moment = plan_of({"starts_at": after, "time_zone": plan.time_zone}, "--from").starts_at
+    return plan, None if moment is None else first_slot(plan, moment)
+
+
+def _local(slot: datetime, zone: ZoneInfo) -> datetime:
+    """Return a slot as the time in a zone; in UTC if the zone's calendar does not have it."""
+    try:
+        return slot.astimezone(zone)
+    except OverflowError:
+        return slot

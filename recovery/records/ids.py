@@ -24,6 +24,7 @@ HOLDER_SEPARATOR, HOLDER_END = "#", "$"
 
 _HEX = "[0-9a-f]{32}"
 _PROCESS_ID, _PASS = re.compile(_HEX), re.compile(_HEX)
+_LAST_MOMENT = round(datetime.max.replace(tzinfo=UTC, microsecond=999_000).timestamp() * 1000)
 _RECORD_ID = re.compile(f"{_HEX}{SEPARATOR}(?:{START_TASK}|[a-z2-7]{{16}})")
 
 
@@ -33,8 +34,9 @@ def new_process_id() -> str:
 
 
 def started_at(process_id: str) -> datetime:
-    """When a process of this id was started, by the clock of whoever started it. Raises ValueError for another id."""
-    return datetime.fromtimestamp(int(process_id[:12], 16) / 1000, UTC)
+    """Return when a process of this id was started, by the clock of whoever started it: in the year 9999 at the
+    latest, since an id can name a later one. Raises ValueError for another id."""
+    return datetime.fromtimestamp(min(int(process_id[:12], 16), _LAST_MOMENT) / 1000, UTC)
 
 
 def new_pass() -> str:

@@ -153,7 +153,8 @@ def _state(
     found: Classified,
     before: RetryCycle | None,
 ) -> RetryState:
-    since = before.since if before is not None else now
+    # A cycle is as old as its `Cycle`: 0 s where a record says that it began later than now.
+    since = min(before.since, now) if before is not None else now
     assert decision.pass_key is not None, "a claimed decision has a pass"
     return RetryState(
         count=request.retry_attempts,

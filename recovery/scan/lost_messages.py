@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
@@ -30,6 +30,8 @@ from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.reading import Read
 
 _MOMENT = timedelta(milliseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC) + _MOMENT
+"""The first date that has one before it."""
 AGAIN_FOR = 30.0
 """Seconds for which a range is looked through again: longer than from a scanner's look at a queue until it has
 postponed what it found waiting."""
@@ -105,7 +107,7 @@ class LostMessages:
                 actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience, share=ours
             ):
                 # As many may have been queued in the same moment: they are looked at again.
-                self._reached = (actor, moment - _MOMENT) if moment is not None else self._reached
+                self._reached = (actor, max(moment, _FIRST) - _MOMENT) if moment is not None else self._reached
                 yield page
             # What others have in hand is behind us when they are.
             if ours == ALL and not goes_on:

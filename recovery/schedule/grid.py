@@ -37,6 +37,8 @@ MAX_COUNTED = 1000
 number."""
 FIRST_WINDOW = timedelta(hours=1)
 _FIELDS = 5
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+"""The first moment that is a time on the wall in every zone."""
 
 
 class Grid(ABC):
@@ -104,7 +106,10 @@ class Crontab(Grid):
 
     def after(self, slot: datetime) -> Iterator[datetime]:
         last = slot
-        times = CronSim(self.text, slot.astimezone(ZoneInfo(self.zone)))
+        try:
+            times = CronSim(self.text, max(slot, _FIRST).astimezone(ZoneInfo(self.zone)))
+        except OverflowError:  # the calendar ends before that time is on the wall
+            return
         while True:
             try:
                 moment = next(times).astimezone(UTC)
@@ -125,7 +130,7 @@ class Crontab(Grid):
             return found[-most:], len(found)
         # So many that the last are looked for from the end: in a window that holds few, twice as long each time.
         window = FIRST_WINDOW
-        while until - window > slot:
+        while until - slot > window:
             recent = list(takewhile(lambda one: one <= until, self.after(until - window)))
             if len(recent) >= most:
                 return recent[-most:], counted

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from recovery.records import Process, ProcessState
@@ -33,6 +33,7 @@ BESIDE = 100
 """Instances at a time whose ends are looked at, where several may run: of the oldest above that nothing is learned."""
 KEPT = 20
 """Slots of which is kept what became of them: as many as a terminal shows."""
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Decided:
 
 def due_at(schedule: Schedule, slot: datetime) -> datetime:
     """When a slot is to be started: later than its time by its share of the jitter, the same whoever asks."""
-    jitter = schedule.plan.jitter or 0.0
+    jitter = min(schedule.plan.jitter or 0.0, (_LAST - slot).total_seconds())
     digest = blake2b(f"{schedule.id}\0{slot.isoformat()}".encode(), digest_size=4).digest()
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -237,6 +237,14 @@ def test_no_retry_begins_after_the_tasks_own_time(world: World) -> None:
         "ConnectionRefusedError",
         "its task_timeout comes before the next retry",
     )
+
+
+def test_a_task_that_was_queued_at_the_end_of_the_calendar_is_retried(world: World) -> None:
+    process_id = world.start(world.app.process("order", retry=LATER, task_timeout=50)(failing(1)))
+    last = datetime.max.replace(tzinfo=UTC)
+    world.store.database["decisions"].update_one({"_id": f"{process_id}/start"}, {"$set": {"enqueuedAt": last}})
+    world.pump()
+    assert retry_of(only(world, process_id)).count == 1
 
 
 def test_a_time_that_is_cut_while_it_waits_ends_it(world: World) -> None:

@@ -44,6 +44,7 @@ def test_a_process_id_tells_when_its_process_was_started() -> None:
     assert started_at(f"018bcfe5687b{'f' * 20}") == moment
     before = datetime.now(UTC)
     assert abs((started_at(new_process_id()) - before).total_seconds()) < 5
+    assert started_at("f" * 32).year == 9999, "the calendar ends before what an id can name"
     with pytest.raises(ValueError, match="invalid literal"):
         started_at("order-17")
 

@@ -306,6 +306,12 @@ def test_a_clock_that_was_set_back_does_not_lengthen_a_cycle() -> None:
     assert said.refusal is Refusal.EXHAUSTED
 
 
+def test_a_cycle_that_began_at_the_end_of_the_calendar_begins_now() -> None:
+    ahead = held(2).evolve(since=datetime.max.replace(tzinfo=UTC))
+    state = ask(ahead, CODES[0], steady(), BEGAN, 6).state
+    assert state is not None and (state.since, state.until) == (BEGAN, BEGAN + timedelta(seconds=100))
+
+
 @pytest.mark.parametrize(("retry_after", "delay"), [(5.0, 10.0), (29.0, 29.0), (30.0, None), (31.0, None)])
 def test_what_a_server_asks_for_is_waited_for_within_the_tasks_time(retry_after: float, delay: float | None) -> None:
     said = ask(None, CODES[0], steady(remaining=30.0), BEGAN, 1, retry_after)

@@ -4,7 +4,7 @@ record still answer."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,10 +12,12 @@ from bson import DatetimeMS
 from typer.testing import CliRunner
 
 from recovery.cli.main import app as command
+from recovery.engine import Keys, declare_schedules
 from recovery.health import examine, look
 from recovery.limits import FAR_OFF
 from recovery.records import ProcessState
 from recovery.rules import Rule
+from recovery.scan import ScheduleScanner
 from recovery.store import schema
 from recovery.store.views.overview import Overview
 from tests.health.conftest import worker
@@ -113,6 +115,29 @@ def test_whoever_looks_is_answered(
     for arguments in (["check", pair[0]], ["check", pair[0], "--json"], ["check", pair[0], "--repair"]):
         done = CliRunner().invoke(command, arguments)
         assert done.exit_code in (0, 1) and isinstance(done.exception, SystemExit | None), (arguments, done.exception)
+
+
+@pytest.mark.parametrize("moment", [datetime.min, datetime.max])
+def test_a_schedule_at_an_end_of_the_calendar(
+    world: World, moment: datetime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asks for it is answered, and its scanner can work with it."""
+    at, zones = moment.replace(tzinfo=UTC, microsecond=0), {"east": "Asia/Tokyo", "west": "Pacific/Honolulu"}
+    for name, zone in zones.items():
+        world.app.process(name, schedule="30 2 * * *", time_zone=zone, jitter="1h")(lambda: "done")
+    world.tell()
+    declare_schedules(world.app.resources, world.app.actors, world.app.schedules)
+    monkeypatch.setenv("COLUMNS", "300")
+    for name, value in world.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    due = {"$set": {"nextSlot": at, "recoveryTime": world.store.now()}}
+    assert world.store.database["schedules"].update_many({}, due).modified_count == 2
+    for name in zones:
+        for arguments in (["next", name], ["next", name, "--json"], ["list"], ["show", name], ["show", name, "--json"]):
+            done = CliRunner().invoke(command, ["schedule", *arguments])
+            assert done.exit_code == 0 and f"{at:%Y-%m-%d}" in done.output, (arguments, done.exception, done.output)
+    assert ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once().error is None
+    assert "can't be processed" not in caplog.text
 
 
 @pytest.mark.parametrize("idle", [1e12, 1e15, 1e30, 10**18])

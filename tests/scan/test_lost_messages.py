@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -182,6 +182,19 @@ def test_who_ends_before_the_last_page_goes_on_with_the_rest(resources: Resource
     clock.now += 2 * lost_messages.AGAIN_FOR
     polled_and_empty(store, "add")
     assert found(lost, 3) == [str(number) for number in range(3, 10)]
+
+
+def test_a_date_at_the_beginning_of_the_calendar_stops_nobody(
+    resources: Resources, store: Store, now: datetime
+) -> None:
+    """Whoever may add decisions may add one that was queued then, and there is no moment before it."""
+    queued(store, datetime.min.replace(tzinfo=UTC), "first of all", deadline=now + DAY)
+    queued(store, now - 60 * SECOND, "old", deadline=now + DAY)
+    polled_and_empty(store, "add")
+    assert found(LostMessages(resources), 1) == ["first of all", "old"]
+    cut_off = LostMessages(resources)
+    next(cut_off.pages(1))
+    assert "old" in found(cut_off, 1), "and so does who goes on from there"
 
 
 def test_one_that_another_scanner_postponed_meanwhile(resources: Resources, store: Store, now: datetime) -> None:

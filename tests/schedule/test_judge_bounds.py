@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from recovery.records.schedule import Disabled, SlotOutcome, SlotResult
 from recovery.schedule import Instance, decide, settle
+from recovery.schedule.grid import next_slot
 from recovery.schedule.judge import due_at
 from tests.schedule.test_judge import HOUR, NOON, Life, process, schedule
 
@@ -25,6 +26,20 @@ def test_a_share_of_the_jitter_is_whole_milliseconds() -> None:
     made = schedule(jitter="10m")
     parts = {due_at(made, NOON + HOUR * hour).microsecond for hour in range(100)}
     assert len(parts) > 50 and all(part % 1000 == 0 for part in parts)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Honolulu", "Asia/Tokyo"])
+@pytest.mark.parametrize("when", ["1h", "0 * * * *", "0 0 1 1 *"])
+def test_slots_at_both_ends_of_the_calendar(when: str, zone: str) -> None:
+    """What such a slot has of the jitter, and what comes before and after it, is no date."""
+    plan = {"schedule": when, "jitter": "10m"} | ({"time_zone": zone} if " " in when else {})
+    made = schedule(**plan)
+    now = NOON + HOUR * 1.5
+    early = decide(made.evolve(next_slot=datetime.min.replace(tzinfo=UTC)), [], now).schedule
+    assert early.next_slot is not None and early.next_slot > now
+    late = made.evolve(next_slot=datetime.max.replace(tzinfo=UTC))
+    assert decide(late, [], now).schedule.starting is None
+    assert late.next_slot is not None and next_slot(late.plan, late.next_slot) is None
 
 
 def test_a_slot_is_skipped_while_the_operation_before_is_under_way() -> None:

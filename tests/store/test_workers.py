@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson import DatetimeMS, MaxKey
 
-from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
+from recovery.limits import LONGEST, LONGEST_SILENCE, SILENCE_FAR_OFF
 from recovery.records import QueueStatistics, ScannerRun, Worker
 from recovery.store import Store
 from recovery.store.views.overview import Overview
@@ -54,6 +54,14 @@ def test_who_lives(store: Store, deadline: Any, alive: bool) -> None:
     assert [*(worker.id for worker in found.records), *(damage.record for damage in found.damaged)] == ["w1"]
     store.workers.beat(WORKER, 60)
     assert len(store.workers.unchanged(seen)) == 0
+
+
+@pytest.mark.parametrize("ran_at", [datetime.min.replace(tzinfo=UTC), DatetimeMS(-(2**63))], ids=str)
+def test_a_scan_before_all_years_was_long_ago(store: Store, ran_at: Any) -> None:
+    store.database["scanners"].insert_one({"_id": "graphs", "ranAt": ran_at})
+    assert store.members.look("").scanned_ago == LONGEST
+    store.database["scanners"].insert_one({"_id": "decisions", "ranAt": store.now()})
+    assert 0 <= store.members.look("").scanned_ago < 60
 
 
 def test_silence_is_told(store: Store) -> None:

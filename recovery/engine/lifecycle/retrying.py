@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from recovery import metrics
@@ -135,7 +135,7 @@ def _remaining(actor: Actor[..., Any], decision: Decision, now: datetime) -> flo
     if limit is None:
         return None
     began = decision.enqueued_at or now  # one that was claimed on the spot is as old as its attempt
-    return (began + timedelta(seconds=limit.seconds) - now).total_seconds()
+    return limit.seconds - (now - began).total_seconds()
 
 
 def _extra(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from recovery.records.ids import HOLDER_END
 from recovery.store.briefs import CLAIMED
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, literal, record_range, task_end
+from recovery.store.expressions import after, age, literal, record_range, task_end
 from recovery.store.lifecycle.decision_queries import DecisionQueries
 from recovery.store.lifecycle.decision_updates import (
     FINISHED,
@@ -292,9 +292,7 @@ class Decisions(DecisionQueries):
         least and at most so many seconds. Whoever finished it is forgotten, or it would be found by his name before.
         False: it is no longer finished, or was postponed before.
         """
-        finished_at = "$outcome.finishedAt"
-        since = {"$cond": [{"$eq": [{"$type": finished_at}, "date"]}, finished_at, "$$NOW"]}
-        wait = {"$min": [{"$max": [{"$subtract": ["$$NOW", since]}, round(least * 1000)]}, round(most * 1000)]}
+        wait = {"$min": [{"$max": [age("$outcome.finishedAt"), round(least * 1000)]}, round(most * 1000)]}
         stages: list[Document] = [{"$set": {"recoveryTime": {"$add": ["$$NOW", wait]}}}, {"$unset": "worker"}]
         finished: Document = {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}}
         anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(least / 2)]}}]}

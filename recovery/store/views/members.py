@@ -14,13 +14,13 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import past_or_null
+from recovery.store.expressions import age, past_or_null
 from recovery.store.reading import readable
 
 _BRIEF: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidStarted"), True)
 
-_RAN_AT = past_or_null("$ranAt")
-_AGO: Document = {"$divide": [{"$subtract": ["$$NOW", _RAN_AT]}, 1000]}
+_HAS_RUN = {"$ne": [past_or_null("$ranAt"), None]}
+_AGO: Document = {"$cond": [_HAS_RUN, {"$divide": [age("$ranAt"), 1000]}, None]}
 
 
 @dataclass(frozen=True, slots=True)
