@@ -53,6 +53,8 @@ class Mongod(Server):
             *("--wiredTigerCacheSizeGB", str(self.cache_gb)),
             # Not zlib: 6.0 before 6.0.27 shows its memory then, without a login (CVE-2025-14847).
             *("--networkMessageCompressors", "snappy,zstd"),
+            # No JavaScript in queries: nothing of ours needs any, and a reader could keep the server busy by it.
+            "--noscripting",
         ]
 
     def _written_by(self) -> tuple[str, str]:

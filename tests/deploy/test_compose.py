@@ -181,7 +181,7 @@ def test_mongod_takes_its_options(full: dict[str, Service], tmp_path: Path) -> N
     mongod = Mongod(tmp_path, tmp_path).binary
     for name in ("mongo1", "mongo2", "mongo3"):
         program, *options = full[name].command
-        assert program == "mongod"
+        assert program == "mongod" and "--noscripting" in options
         # `--help` ends it, but not before all options were read.
         run = subprocess.run([mongod, *options, "--help"], capture_output=True, text=True, timeout=30, check=False)
         assert run.returncode == 0, run.stderr

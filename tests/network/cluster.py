@@ -68,7 +68,7 @@ class Cluster:
             self.run(
                 name, name, mongod, "--replSet", SET, "--bind_ip", "0.0.0.0", "--port", str(PORT),
                 "--dbpath", self.folder / name, "--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "256",
-                "--nounixsocket", "--quiet", "--networkMessageCompressors", "snappy,zstd",
+                "--nounixsocket", "--quiet", "--networkMessageCompressors", "snappy,zstd", "--noscripting",
             )  # fmt: skip
         self.run(REDIS, REDIS, valkey, "--port", str(REDIS_PORT), "--protected-mode", "no", "--save", "")
         wait_until(self._form_replica_set, 60, "the replica set")

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import redis
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 from recovery.errors import DataDirectoryError, InputError, PortTaken, ServerUnavailable
 from recovery.settings import Settings
@@ -229,6 +230,22 @@ def test_settings_are_of_an_empty_database(settings: Settings) -> None:
         assert mongo[settings.database].list_collection_names() == []
     with redis.Redis.from_url(settings.broker_url) as broker:
         assert broker.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"$where": "true"},
+        {"$expr": {"$function": {"body": "function() { return true; }", "args": [], "lang": "js"}}},
+    ],
+)
+def test_no_script_is_run(stack: Stack, expression: dict[str, Any]) -> None:
+    """Whoever may read could have MongoDB run one else, for as long as it takes."""
+    with MongoClient[dict[str, Any]](stack.mongo_uri) as client:
+        client.scripts.things.insert_one({})
+        with pytest.raises(OperationFailure):
+            client.scripts.things.find_one(expression)
+        client.drop_database("scripts")
 
 
 def test_messages_compressed_by_zlib_are_not_taken(stack: Stack) -> None:
