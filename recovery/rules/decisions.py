@@ -25,7 +25,9 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.DELAYED:
         return task_timeout(decision, around) or due(decision, around)
     if decision.state is DecisionState.QUEUED:
-        return task_timeout(decision, around) or id_damaged(decision, around) or message_lost(decision, around)
+        # What no worker takes is not pushed again, whatever is known of its queue.
+        judge = message_lost if is_record_id(decision.id) else id_damaged
+        return task_timeout(decision, around) or judge(decision, around)
     return not_applied(decision, around)
 
 
@@ -112,12 +114,10 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
 
 def id_damaged(decision: Decision, around: Surroundings) -> Finding | None:
     """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
-    if is_record_id(decision.id):
+    if not _past(decision, around):
         return None
     evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
-    return (
-        Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision) if _past(decision, around) else None
-    )
+    return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)
 
 
 def blocked(decision: Decision, around: Surroundings) -> Finding | None:

@@ -32,6 +32,8 @@ WORKING, FINISHED = DecisionState.WORKING, DecisionState.FINISHED
 LOST = around(lost_workers=frozenset({"w1"}))
 LOST_CHILD = around(lost_workers=frozenset({"w1#7"}))
 
+STRANGE_IDS = ["", "p/t", f"{'0' * 32}/Start", f"{'0' * 32}", f"{ID}\n"]
+
 FOUND: list[tuple[str, Decision, Surroundings, Rule, Repair, str]] = [
     (
         "deadline past",
@@ -395,3 +397,21 @@ def test_whatever_is_overdue_gets_a_repair_that_fits_its_state(
     if found is not None:
         missing = judged.recovery_time is None
         assert found.repair in ({Repair.STAMP} if missing else fitting[judged.state])
+
+
+@pytest.mark.parametrize("key", STRANGE_IDS)
+def test_a_queued_task_whose_id_is_none_of_ours_is_damaged_and_not_requeued(key: str) -> None:
+    """No worker takes its message, however often it is pushed: whatever proves that the last one is lost."""
+    lost = (
+        around(queue={"taken_queued_at": JUST_NOW}),
+        around(queue={"found_empty_at": JUST_NOW}),
+        around(queue={"lost_before": JUST_NOW}),
+    )
+    for surroundings in lost:
+        ours = decision(QUEUED, queued_at=LONG_AGO)
+        found = judge_decision(ours, surroundings)
+        assert found is not None and found.rule is Rule.MESSAGE_LOST
+        assert judge_decision(ours.evolve(id=key), surroundings) is None, "its deadline is to come"
+        overdue = judge_decision(ours.evolve(id=key, recovery_time=LONG_AGO), surroundings)
+        assert overdue is not None and (overdue.rule, overdue.repair) == (Rule.RECORD_DAMAGED, Repair.WAIT)
+        assert f"its id {key!r} is not of the form PROCESS/TASK" in overdue.evidence
