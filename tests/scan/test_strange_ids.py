@@ -1,5 +1,6 @@
 """Decisions whose ids are none of ours, which a client can insert: they are named, no worker is handed them, and
-nothing else is held up. The id "" was once that of a record which was not there, and an update of it the majority's barrier."""
+nothing else is held up. The id "" was once that of a record which was not there, and an update of it the majority's
+barrier."""
 
 from __future__ import annotations
 
