@@ -8,6 +8,7 @@ Arguments and results are taken as they are: nothing shows what they were.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -25,28 +26,31 @@ from recovery.store.views.exports import Whole
 
 _OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 _EPOCHS = ("epoch", "importedEpoch", "importedAs")
-MAX_EPOCH = 10**15
-"""Milliseconds, as what was read back has them: until the year 33658. A later one could not be added to."""
+CLOCKS_DIFFER = timedelta(days=1)
+"""By how much the clock of the database that an export is of may be ahead."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 R = TypeVar("R", bound=Record)
 
 
-def check(whole: Whole) -> None:
+def check(whole: Whole, now: datetime) -> None:
     """Raise InputError, which names the process, the record and the field, unless the process may be saved."""
     try:
-        _check(whole)
+        _check(whole, now)
     except InputError as error:
         raise InputError(f"process {whole.id}: {error}") from None
 
 
-def _check(whole: Whole) -> None:
+def _check(whole: Whole, now: datetime) -> None:
     if whole.graph is None:
         raise InputError("it has no graph")
     process, graph = _decoded(Process, whole.process), _decoded(Graph, whole.graph)
     tasks = _by_id(Task, whole.tasks)
     decisions = _by_id(Decision, whole.decisions)
     _check_at_rest(process, graph, decisions)
-    _check_epochs(process, graph, [*tasks.values(), *decisions.values()])
+    for record in whole.records:
+        if isinstance(epoch := record.get("epoch"), float):
+            raise InputError(f"record {record['_id']}: its epoch is {given.shown(epoch)}, not a whole number")
+    _check_epochs(process, graph, [*tasks.values(), *decisions.values()], now)
     _check_names(process)
     _check_task_ids(process, graph, tasks, decisions)
     for what, text in _json_texts(process, tasks.values(), decisions.values()):
@@ -80,6 +84,10 @@ def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decis
         _refuse("graph", "notFinished", f"has tasks of a process that is {process.state}")
     if process.start_task not in decisions:
         _refuse("process", "startTask", f"is {given.shown(process.start_task)}, of which there is no decision")
+    _check_ended(process, decisions)
+
+
+def _check_ended(process: Process, decisions: Mapping[str, Decision]) -> None:
     for task, decision in decisions.items():
         if decision.state is not DecisionState.FINISHED:
             _refuse(f"decision {task}", "state", f"is {decision.state}, and the process is {process.state}")
@@ -87,10 +95,13 @@ def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decis
             _refuse(f"decision {task}", "recoveryTime", "is set, so it is not at rest")
         if decision.outcome is None:
             _refuse(f"decision {task}", "outcome", "is missing, and the decision is finished")
+        if decision.outcome.value is None and decision.outcome.error is None:
+            _refuse(f"decision {task}", "outcome", "has neither a value nor an error")
 
 
-def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decision]) -> None:
-    """Check counters, too, that grow by one with what an operator does."""
+def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decision], now: datetime) -> None:
+    """Check counters, too, that grow by one with what an operator does. An epoch is such a counter, or of what was read
+    back before the database's time in milliseconds and so many more: a later one would never be replaced."""
     if graph.epoch != process.epoch:
         _refuse("graph", "epoch", f"is {graph.epoch}, and that of the process is {process.epoch}")
     for record in records:
@@ -100,7 +111,7 @@ def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decis
     counters = {"epoch": process.epoch, "reopened": process.times_reopened, "version": graph.version}
     counters |= {"importedEpoch": process.imported_epoch or 0, "importedAs": process.imported_as or 0}
     for field, count in counters.items():
-        most = MAX_EPOCH if field in _EPOCHS else MAX_COUNT
+        most = round((now + CLOCKS_DIFFER).timestamp() * 1000) if field in _EPOCHS else MAX_COUNT
         if not 0 <= count <= most:
             _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {most:,}")
 
@@ -171,7 +182,7 @@ def _check_json(what: str, text: str | None) -> None:
     if text is None:
         return
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -180,6 +191,12 @@ def _check_json(what: str, text: str | None) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number} is more than a number can be")
+    return value
 
 
 def _check_by_rules(

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from recovery.engine import Resources
 from recovery.engine.lifecycle.breaking import OVER
-from recovery.engine.lifecycle.removal import remove
+from recovery.engine.lifecycle.removal import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check
+from recovery.operations.memory_limit import memory_limited
+from recovery.plurals import count
 from recovery.records import Process
 from recovery.store import PORTION_BYTES
 from recovery.store.views.exports import MAX_LINE, Whole
@@ -19,7 +21,10 @@ from recovery.store.views.exports import MAX_LINE, Whole
 BATCH = 500
 """Processes that are saved together: about a dozen round trips for all of them."""
 
-_WHAT_TO_DO = "Nothing was read back: leave this process out of the file, or have the file as it was exported"
+_WHAT_TO_DO = "leave this process out of the file, or have the file as it was exported"
+MEMORY, EXPANSION = 64 * 1024 * 1024, 16
+"""Bytes of address space that a process may take while it is checked, and bytes for each of its line. An export's takes
+about five; a text of nothing but brackets takes fifty."""
 
 
 class Brought(NamedTuple):
@@ -39,38 +44,46 @@ def read_back(resources: Resources, files: Iterable[Path]) -> Brought:
     the file, the place in it, the process and the field; and for one that is there of a later epoch, or is live.
     """
     files, latest, brought = list(files), dict[str, int](), Brought()
-    for file in files:
-        for batch in _batches(resources, file):
-            _check_against(resources, batch)
-            for one in batch:
-                latest[one.id] = max(latest.get(one.id, one.exported_epoch), one.exported_epoch)
-    for file in files:
-        for batch in _batches(resources, file):
-            # Of several exports of a process the latest, once.
-            wanted = {one.id: one for one in reversed(batch) if latest.get(one.id) == one.exported_epoch}
-            for key in wanted:
-                del latest[key]
-            saved, replaced = _save(resources, list(wanted.values()))
-            there = len(batch) - saved
-            brought = Brought(brought.saved + saved, brought.there + there, brought.replaced + replaced)
+    try:
+        for file in files:
+            for batch in _batches(resources, file):
+                _check_against(resources, batch)
+                for one in batch:
+                    latest[one.id] = max(latest.get(one.id, one.exported_epoch), one.exported_epoch)
+    except InputError as error:
+        raise InputError(f"{error}. Nothing was read back: {_WHAT_TO_DO}") from None
+    try:
+        for file in files:
+            for batch in _batches(resources, file):
+                # Of several exports of a process the latest, once.
+                wanted = {one.id: one for one in reversed(batch) if latest.get(one.id) == one.exported_epoch}
+                for key in wanted:
+                    del latest[key]
+                saved, replaced = _save(resources, list(wanted.values()))
+                there = len(batch) - saved
+                brought = Brought(brought.saved + saved, brought.there + there, brought.replaced + replaced)
+    except InputError as error:
+        told = f"{count(brought.saved, 'process')} at least had been read back by then"
+        raise InputError(f"{error}. That came after the files were checked, and {told}: run it again") from None
     return brought
 
 
 def _check_against(resources: Resources, batch: Sequence[Whole]) -> dict[str, Process]:
     """What is there of these processes, of which each may be left as it is or replaced. Raises InputError."""
     there = resources.store.imports.there([one.id for one in batch])
+    removing = being_removed(resources, there.values())
     for one in batch:
         if (found := there.get(one.id)) is None:
             continue
-        if found.removing:
+        if one.id in removing:
             raise InputError(f"process {one.id} is just being removed; import it again once that is over")
         told = f"process {one.id} is there of epoch {found.exported_epoch}"
         if one.exported_epoch < found.exported_epoch:
             lost = f"and in the file of the earlier epoch {one.exported_epoch}: what it came to since would be lost"
-            raise InputError(f"{told}, {lost}. {_WHAT_TO_DO}")
+            raise InputError(f"{told}, {lost}")
         if one.exported_epoch > found.exported_epoch and not _is_at_rest(found):
             later = f"that of epoch {one.exported_epoch} replaces it once it is over and at rest"
-            raise InputError(f"{told}, and {found.state}: {later}. {_WHAT_TO_DO}")
+            raise InputError(f"{told}, and {found.state}: {later}")
     return there
 
 
@@ -104,12 +117,16 @@ def _batches(resources: Resources, file: Path) -> Iterator[list[Whole]]:
 
 def _processes(resources: Resources, file: Path) -> Iterator[tuple[Whole, int]]:
     """The processes of a file, and how long each is as a line."""
+    now = resources.store.now()
     for where, line in _lines(file):
         try:
-            process = resources.store.exports.parsed(line)
-            check(process)
+            with memory_limited(MEMORY + EXPANSION * len(line)):
+                process = resources.store.exports.parsed(line)
+                check(process, now)
+        except MemoryError:
+            raise InputError(f"{file}, {where}: takes more memory than a process of its length") from None
         except InputError as error:
-            raise InputError(f"{file}, {where}: {error}. {_WHAT_TO_DO}") from None
+            raise InputError(f"{file}, {where}: {error}") from None
         yield process, len(line)
 
 
@@ -124,7 +141,7 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
         with file.open("rb") as opened:
             for number, line in enumerate(iter(lambda: opened.readline(MAX_LINE + 1), b""), 1):
                 if len(line) > MAX_LINE:
-                    raise InputError(f"{file}, line {number}: is longer than {MAX_LINE:,} bytes. {_WHAT_TO_DO}")
+                    raise InputError(f"{file}, line {number}: is longer than {MAX_LINE:,} bytes")
                 yield f"line {number}", line.decode()
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"

@@ -15,7 +15,7 @@ from typing import IO, Any
 from recovery.errors import InputError
 from recovery.operations.memory_limit import memory_limited
 from recovery.store import PORTION_BYTES
-from recovery.store.views.exports import MAX_LINE, Whole
+from recovery.store.views.exports import MAX_LINE, Line, Whole
 from recovery.store.views.tables import TABLES, Table
 
 ENDING = ".parquet"
@@ -37,20 +37,21 @@ def check() -> None:
     _driver()
 
 
-def write(file: IO[bytes], wholes: Iterable[Whole]) -> None:
-    """Write these processes, some at a time."""
+def write(file: IO[bytes], processes: Iterable[Line]) -> int:
+    """Write these processes, some at a time; how many."""
     pyarrow, parquet = _driver()
     schema = _schema(pyarrow)
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        rows, size = list[dict[str, Any]](), 0
-        for whole in wholes:
-            rows.append(_row(whole))
-            size += len(rows[-1][RECORD])
+        rows, size, written = list[dict[str, Any]](), 0, 0
+        for whole, line in processes:
+            rows.append({**_row(whole), RECORD: line})
+            size, written = size + len(line), written + 1
             if size > PORTION_BYTES:
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema))
                 rows, size = [], 0
         if rows:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+    return written
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -103,10 +104,18 @@ def _too_large(path: Path, why: str) -> str:
     return f"{path}: {why}; if you trust it, write its column `{RECORD}` to a file of lines that ends in .jsonl"
 
 
-def copy(path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> None:
-    """Write those rows of a file to another whose lines are to be kept."""
+def copy(path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> int:
+    """Write those rows of a file that we have written to another whose lines are to be kept; how many. Raises
+    InputError for what is no Parquet. Without the limits of `lines`, which are the whole program's."""
     pyarrow, parquet = _driver()
-    schema = _schema(pyarrow)
+    try:
+        return _copy(pyarrow, parquet, path, to, is_kept)
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{path}: can't be read: it is no Parquet: {error}") from None
+
+
+def _copy(pyarrow: Any, parquet: Any, path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> int:
+    schema, written = _schema(pyarrow), 0
     with (
         path.open("rb") as opened,
         parquet.ParquetFile(opened) as file,
@@ -114,7 +123,9 @@ def copy(path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> None:
     ):
         for batch in file.iter_batches(ROWS_READ):
             kept = pyarrow.array([is_kept(line) for line in batch.column(RECORD).to_pylist()], pyarrow.bool_())
+            written += kept.true_count
             writer.write_table(pyarrow.Table.from_batches([batch.filter(kept)]).cast(schema))
+    return written
 
 
 def _driver() -> tuple[Any, Any]:
@@ -155,4 +166,4 @@ def _row(whole: Whole) -> dict[str, Any]:
     if row["labels"] is not None:
         row["labels"] = list(row["labels"].items())
     tasks = [dict(zip_longest(_TASK_NAMES, _TASKS.row(decision))) for decision in whole.decisions]
-    return {**row, "tasks": tasks, RECORD: whole.line()}
+    return {**row, "tasks": tasks}

@@ -50,7 +50,7 @@ class Mark(NamedTuple):
     kind: OrderKind
     key: str
     epoch: Any
-    """As it stands there: of what is no number there is no order."""
+    """As it stands there. One that another program has spoilt keeps nothing that was ordered from its end."""
 
     @property
     def order(self) -> str:
@@ -59,7 +59,8 @@ class Mark(NamedTuple):
 
     def is_by(self, order: Order) -> bool:
         """Whether an order is for this process, as it is marked."""
-        return (order.id, order.kind) == (self.order, self.kind) and self.epoch == order.epoch
+        is_spoilt = not isinstance(self.epoch, (int, float))
+        return (order.id, order.kind) == (self.order, self.kind) and (is_spoilt or self.epoch == order.epoch)
 
 
 def mark_of(process: Process) -> Mark | None:

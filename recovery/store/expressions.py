@@ -153,6 +153,11 @@ def by_id(values: Mapping[str, Any]) -> Expression:
     return {"$arrayElemAt": [literal(list(values.values())), {"$indexOfArray": [literal(list(values)), "$_id"]}]}
 
 
+def earlier(epoch: int) -> Expression:
+    """Records of an epoch before this one, or of none: of that nothing says that it is of this one."""
+    return {"epoch": {"$not": {"$gte": epoch}}}
+
+
 def record_range(process_id: str) -> Expression:
     """The records `P/...` of a process."""
     return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}

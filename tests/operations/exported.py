@@ -1,12 +1,20 @@
-"""Finished processes as an export has them, made without having run."""
+"""Finished processes that may be exported, and processes as an export has them, made without having run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from recovery.store import Store
+from recovery.engine.lifecycle.removal import remove
+from recovery.operations import parquet
+from recovery.store import Store, schema
+from tests.operations.ordering import Ordering
+from tests.store.writing import contents
+from tests.waiting import wait_until
+
+RECORDS = schema.OF_PROCESSES
 
 
 def made(number: int, **process: Any) -> str:
@@ -31,3 +39,45 @@ def made(number: int, **process: Any) -> str:
 def bring(store: Store, lines: Iterable[str]) -> None:
     """Save processes as an import does."""
     store.imports.save([store.exports.parsed(line) for line in lines])
+
+
+def long_ago(world: Ordering) -> None:
+    """All that has ended has done so two hours ago."""
+    ended = {"endedAt": {"$exists": True}}
+    world.store.database["processes"].update_many(
+        ended, [{"$set": {"endedAt": {"$subtract": ["$endedAt", 7_200_000]}}}]
+    )
+
+
+def at_rest(world: Ordering, *process_ids: str) -> None:
+    def is_so() -> bool:
+        world.pump()
+        world.scan()
+        return not world.store.removals.live(process_ids)
+
+    wait_until(is_so, 10, "all to be at rest")
+
+
+def ended(world: Ordering, count: int) -> list[str]:
+    found = [world.end_of(one) for one in world.orders(count)]
+    at_rest(world, *found)
+    long_ago(world)
+    return found
+
+
+def records(world: Ordering) -> dict[str, dict[str, Any]]:
+    return {name: contents(world.store, name) for name in RECORDS}
+
+
+def lines_of(file: Path) -> list[str]:
+    return [*parquet.lines(file)] if file.suffix == parquet.ENDING else file.read_text().splitlines()
+
+
+def export_of(world: Ordering, key: str, file: Path) -> Path:
+    file.write_text(next(iter(world.store.exports.wholes([key]))).line())
+    return file
+
+
+def removed(world: Ordering, key: str) -> None:
+    at_rest(world, key)
+    assert remove(world.app.resources, [world.process(key)]) == {key}

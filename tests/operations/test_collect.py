@@ -28,49 +28,18 @@ from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store import schema
 from recovery.store.operations.removals import Begun
 from recovery.store.views.exports import Whole
-from tests.operations.exported import made
+from tests.operations.exported import RECORDS, at_rest, ended, export_of, lines_of, long_ago, made, records, removed
 from tests.operations.ordering import Ordering, adds_up
 from tests.ordered import begin_removal
 from tests.store.writing import contents
 from tests.waiting import wait_until
 
-RECORDS = schema.OF_PROCESSES
-
 
 @pytest.fixture
 def world(emptied: Settings) -> Ordering:
     return Ordering(emptied)
-
-
-def long_ago(world: Ordering) -> None:
-    """All that has ended has done so two hours ago."""
-    ended = {"endedAt": {"$exists": True}}
-    world.store.database["processes"].update_many(
-        ended, [{"$set": {"endedAt": {"$subtract": ["$endedAt", 7_200_000]}}}]
-    )
-
-
-def at_rest(world: Ordering, *process_ids: str) -> None:
-    def is_so() -> bool:
-        world.pump()
-        world.scan()
-        return not world.store.removals.live(process_ids)
-
-    wait_until(is_so, 10, "all to be at rest")
-
-
-def ended(world: Ordering, count: int) -> list[str]:
-    found = [world.end_of(one) for one in world.orders(count)]
-    at_rest(world, *found)
-    long_ago(world)
-    return found
-
-
-def records(world: Ordering) -> dict[str, dict[str, Any]]:
-    return {name: contents(world.store, name) for name in RECORDS}
 
 
 def test_what_is_over_goes_and_nothing_else(world: Ordering) -> None:
@@ -251,10 +220,6 @@ def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Order
     assert len(json.loads(file.read_text())["decisions"]) == 3
 
 
-def lines_of(file: Path) -> list[str]:
-    return [*parquet.lines(file)] if file.suffix == parquet.ENDING else file.read_text().splitlines()
-
-
 def test_a_late_removal_takes_nothing_of_what_was_read_back(world: Ordering, tmp_path: Path) -> None:
     """Whoever is paused in the midst of a removal goes on once others have ended it, and the process is back: as it
     was, done again, and just being removed again."""
@@ -313,16 +278,6 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
         read_back(world.app.resources, [file])
 
 
-def export_of(world: Ordering, key: str, file: Path) -> Path:
-    file.write_text(next(iter(world.store.exports.wholes([key]))).line())
-    return file
-
-
-def removed(world: Ordering, key: str) -> None:
-    at_rest(world, key)
-    assert remove(world.app.resources, [world.process(key)]) == {key}
-
-
 @pytest.mark.parametrize("first", [0, 1], ids=["the older file first", "the newer file first"])
 @pytest.mark.parametrize("together", [True, False], ids=["in one import", "one after the other"])
 def test_of_two_exports_the_later_one_is_there(world: Ordering, tmp_path: Path, first: int, together: bool) -> None:
@@ -371,11 +326,11 @@ def test_an_import_leaves_a_live_process_alone(world: Ordering, tmp_path: Path) 
     world.store.imports.save([world.store.exports.parsed(made(1).replace(f"{1:032x}", key))])
     redo_process(world.app.resources, key, "wrong data")
     line = json.loads(later.read_text())
-    by = 10**14
+    by = world.process(key).epoch
     for record in (line["process"], line["graph"], *line["tasks"], *line["decisions"]):
         record["epoch"] += by
     later.write_text(json.dumps(line))
-    with pytest.raises(InputError, match="and running: that of epoch 100000000000001 replaces it once it is over"):
+    with pytest.raises(InputError, match=f"and running: that of epoch {by + 1} replaces it once it is over"):
         read_back(world.app.resources, [later])
 
 
@@ -486,7 +441,7 @@ def test_an_export_of_odd_ids_and_of_what_can_not_be_read(world: Ordering, tmp_p
         key: [f"{key}/start"] for key in keys
     }
     with (tmp_path / "odd.parquet").open("wb") as file:
-        parquet.write(file, wholes.values())
+        parquet.write(file, [(whole, whole.line()) for whole in wholes.values()])
     table = pyarrow.parquet.read_table(tmp_path / "odd.parquet").to_pylist()
     assert {row["process"]: (row["labels"], row["damage"]) for row in table}["b"] == (None, ["labels"])
     assert [*parquet.lines(tmp_path / "odd.parquet")] == [whole.line() for whole in wholes.values()]

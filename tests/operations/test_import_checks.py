@@ -18,7 +18,7 @@ from recovery.errors import InputError
 from recovery.operations.imports import read_back
 from recovery.settings import Settings
 from recovery.store import schema
-from tests.operations.exported import made
+from tests.operations.exported import RECORDS, made
 from tests.operations.ordering import Ordering
 from tests.store.writing import contents
 
@@ -72,6 +72,10 @@ def renamed(name: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def nested(levels: int) -> dict[str, Any]:
+    return {"x": nested(levels - 1)} if levels else {}
+
+
 CHILD = {"_id": TASK, "actor": "pay", "args": "[[],{}]"}
 FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     # What would be run.
@@ -105,7 +109,18 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a graph of another epoch": (graph(epoch=1), "graph: its epoch is 1, and that of the process is 0"),
     "an epoch that can't grow": (
         all_of(process(epoch=2**61), graph(epoch=2**61)),
-        "its epoch is 2305843009213693952, not 0 to 1,000,000,000,000,000",
+        "its epoch is 2305843009213693952, not 0 to 1,",
+    ),
+    "an epoch that would never be replaced": (
+        all_of(process(epoch=10**15), graph(epoch=10**15), decision(epoch=10**15), task(epoch=10**15)),
+        "its epoch is 1000000000000000, not 0 to 1,",
+    ),
+    "an epoch that is no whole number": (process(epoch=0.0), f"record {ID}: its epoch is 0.0, not a whole number"),
+    "a graph's epoch that is a truth": (graph(epoch=False), "its epoch is a boolean, not a whole number"),
+    "a task's epoch that is a text": (task(epoch="0"), "its epoch is a text"),
+    "an outcome of nothing": (
+        decision(outcome={"pass": "k"}),
+        "decision start: its outcome has neither a value nor an error",
     ),
     "reopened without end": (process(reopened=2**62), "its reopened is"),
     # Ids.
@@ -120,7 +135,10 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a graph's task": (graph(finished=["start", "a/b"]), "the graph's finished has 'a/b', which is no id of a task"),
     "a link": (graph(links={TASK: {"x": True}}), "the graph's links has 'x'"),
     "a child": (decision(children=[{**CHILD, "_id": "x"}]), "a child of decision start has 'x'"),
-    "a promise": (decision(outcome={"pass": "k", "waits": ["x"]}), "the outcome of decision start has 'x'"),
+    "a promise": (
+        decision(outcome={"pass": "k", "value": "1", "waits": ["x"]}),
+        "the outcome of decision start has 'x'",
+    ),
     "a parent": (task(parent="x"), "task start has 'x', which is no id"),
     "who replaced it": (process(replacedBy="x"), "its replacedBy is 'x', which is no id of a process"),
     # Fields.
@@ -147,6 +165,11 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "the value of decision start is no",
     ),
     "JSON that is deep": (process(result="[" * 100_000 + "]" * 100_000), "its result is no JSON"),
+    "fields in each other": (process(x=nested(220)), f"record {ID} is nested over 100 levels deep"),
+    "a number that is too large": (
+        process(result="[1e999]"),
+        "its result is no JSON that a value can be: 1e999 is more",
+    ),
     "a number of 65 bits": (process(reopened=2**64), "more than the 64 bits"),
     "a date that is a text": (process(endedAt="2026-01-01"), "its endedAt is a text, not a date"),
 }
@@ -236,6 +259,49 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, make: Callable[[Path],
     said, kilobytes = done.stdout.splitlines()
     assert said.startswith(f"InputError {file}: ") and "if you trust it, write its column `record`" in said
     assert int(kilobytes) < 500_000
+
+
+CHECK = """
+import sys
+from pathlib import Path
+from recovery.operations.imports import _processes
+class Now:
+    def now(self): return __import__("datetime").datetime.now(__import__("datetime").UTC)
+class Resources:
+    class store:
+        from recovery.store.views.exports import Exports as exports
+        now = staticmethod(Now().now)
+before = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+try:
+    print([*_processes(Resources, Path(sys.argv[1]))])
+except Exception as error:
+    print(type(error).__name__, error)
+print(int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) - before)
+"""
+
+
+@pytest.mark.parametrize("junk", ["{},", "[],", '{"a":{}},'])
+def test_a_line_takes_memory_by_its_length(tmp_path: Path, junk: str) -> None:
+    """A text of brackets becomes fifty times as much."""
+    file = tmp_path / "junk.jsonl"
+    file.write_text(made(7)[:-1] + f', "x": [{junk * (15_000_000 // len(junk))} 1]}}')
+    done = subprocess.run([sys.executable, "-c", CHECK, str(file)], capture_output=True, text=True, check=True)
+    said, kilobytes = done.stdout.splitlines()
+    assert said == f"InputError {file}, line 1: takes more memory than a process of its length"
+    assert int(kilobytes) < 350_000
+
+
+def test_a_process_without_epochs_is_of_the_first(world: Ordering, tmp_path: Path) -> None:
+    """An old one. Done again it comes to an end."""
+    whole = json.loads(made(7))
+    for record in (whole["process"], whole["graph"], whole["tasks"][0], whole["decisions"][0]):
+        record["epoch"] = None
+    del whole["graph"]["epoch"], whole["decisions"][0]["epoch"]
+    file = tmp_path / "old.jsonl"
+    file.write_text(json.dumps(whole))
+    assert read_back(world.app.resources, [file]) == (1, 0, 0)
+    epochs = {record["epoch"] for name in RECORDS for record in contents(world.store, name).values()}
+    assert epochs == {world.process(ID).epoch} and 0 not in epochs
 
 
 def test_the_limit_on_memory_is_taken_back(world: Ordering, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ workers and operators can give. A mark by nobody's order is taken off (ORDER_MIS
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from recovery.engine.resources import Resources
-from recovery.records import OrderKind, Process
+from recovery.records import OrderKind, Process, mark_of
 from recovery.records.ids import new_pass, record_id
 
 
@@ -31,6 +31,11 @@ def remove(resources: Resources, processes: Sequence[Process]) -> set[str]:
     gone = finish_removal(resources, [*epochs])
     store.orders.fulfil(record_id(one, key) for one in epochs)
     return {*gone}
+
+
+def being_removed(resources: Resources, processes: Iterable[Process]) -> set[str]:
+    """Those of these that are being removed, by somebody's order: perhaps they are not whole any more."""
+    return {*resources.store.orders.standing(mark_of(one) for one in processes if one.removing)}
 
 
 def finish_removal(resources: Resources, process_ids: Sequence[str]) -> list[str]:

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from recovery.engine.isolation import in_a_line, is_of_servers
-from recovery.engine.lifecycle.removal import remove
+from recovery.engine.lifecycle.removal import being_removed, remove
 from recovery.errors import InputError
-from recovery.operations.export import append, take_out
+from recovery.operations.export import NOTHING, Exported, append, take_out
 from recovery.operations.kinds.base import Kind, Planned, described, ended, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 LATELY = timedelta(hours=1)
 """Whoever started a process asks for its result within this time, or has to keep it from being collected."""
+
+_UNFIT = "it stays, since nobody could read it back from an export: {}. A collect without --export removes it"
 
 
 class Collect(Kind):
@@ -47,24 +49,35 @@ class Collect(Kind):
             if one.process in seen and described(seen[one.process]) == one.before and one.process not in awaited
         ]
         try:
-            # What is being removed already was written before that, and is not whole any more.
-            whole = [process.id for process in ours if not process.removing]
-            export = append(self.resources, operation, whole) if operation.export is not None and whole else None
-            gone = remove(self.resources, ours)
+            export, unfit = self._export(operation, ours)
+            gone = remove(self.resources, [process for process in ours if process.id not in unfit])
             if export is not None:
-                self._take_out(export, [key for key in whole if key not in gone])
+                self._take_out(export, [process.id for process in ours if process.id not in gone])
         except Exception as error:
             if is_of_servers(error):
                 raise
             return [ended(one, ResultState.ERROR, seen.get(one.process), in_a_line(error)) for one in results]
-        return [_ended(one, seen.get(one.process), gone) for one in results]
+        return [
+            ended(one, ResultState.ERROR, seen[one.process], _UNFIT.format(unfit[one.process]))
+            if one.process in unfit
+            else _ended(one, seen.get(one.process), gone)
+            for one in results
+        ]
+
+    def _export(self, operation: Operation, processes: Sequence[Process]) -> Exported:
+        """Write those of these processes to a file that are not being removed already: they were written before that,
+        and are not whole any more."""
+        if operation.export is None:
+            return NOTHING
+        begun = being_removed(self.resources, processes)
+        whole = [process.id for process in processes if process.id not in begun]
+        return append(self.resources, operation, whole) if whole else NOTHING
 
     def _take_out(self, export: Path, process_ids: Sequence[str]) -> None:
         """Take those of these processes out of the export that stay: done again since they were written there, say. Of
         those that somebody else removes or has removed just now, what was written may be all that is left."""
-        stay = {
-            key for key, process in self.resources.store.processes.briefs(process_ids).items() if not process.removing
-        }
+        there = self.resources.store.processes.briefs(process_ids)
+        stay = there.keys() - being_removed(self.resources, there.values())
         if not stay:
             return
         try:

@@ -17,7 +17,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import literal, record_range
+from recovery.store.expressions import earlier, literal, record_range
 from recovery.store.lifecycle.decision_updates import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
 from recovery.store.lifecycle.tasks import insert_missing
@@ -78,7 +78,7 @@ class Aborts:
         made = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}
         self._graphs.update_many(made, [{"$set": {"recoveryTime": IDLE}}])
         closed = {"epoch": epoch, "aborted": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
-        self._graphs.update_many({**among, "$or": [{"epoch": {"$lt": epoch}}, {"aborted": None}]}, [{"$set": closed}])
+        self._graphs.update_many({**among, "$or": [earlier(epoch), {"aborted": None}]}, [{"$set": closed}])
 
     def end_decisions(self, processes: Sequence[Process], epoch: int, pass_key: str) -> None:
         """What is not finished → finished with the process's error, at rest; what is finished is put to rest. A start
@@ -101,7 +101,7 @@ class Aborts:
         at_rest = {"$unset": ["recoveryTime", "worker", "inBatch"]}
         no_value = {"$unset": ["recoveryTime", "worker", "inBatch", "fallible"]}
         of_all = {"$or": [record_range(process.id) for process in processes]}
-        failed = {"outcome.error": {"$exists": True}, "fallible": None, "epoch": {"$lt": epoch}}
+        failed = {"outcome.error": {"$exists": True}, "fallible": None, **earlier(epoch)}
         # What failed first: until then a restart might queue it.
         updates = [UpdateMany({"$and": [of_all, failed]}, [{"$set": {"epoch": epoch}}])]
         updates += [

@@ -22,7 +22,7 @@ from recovery.store.briefs import PROCESS_FIELDS, process_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, literal, record_range
+from recovery.store.expressions import after, earlier, literal, record_range
 from recovery.store.lifecycle.tasks import insert_missing
 
 KEPT_LIVES = 20
@@ -129,7 +129,7 @@ class Redos:
     def drop(self, process_id: str, epoch: int, tasks: Sequence[str]) -> int:
         """Remove the decisions of these tasks, if they are of an epoch before; how many."""
         return sum(
-            self._decisions.delete_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}}).deleted_count
+            self._decisions.delete_many({"_id": {"$in": ids}, **earlier(epoch)}).deleted_count
             for ids in _pages(process_id, tasks)
         )
 
@@ -145,9 +145,9 @@ class Redos:
             epoch = ended.epoch + 1
         held = {"_id": ended.id, "outcome.pass": ended.outcome.pass_key if ended.outcome is not None else None}
         is_kept = self._current.find_one(held, {"_id": True}) is not None
-        of_before: Document = {"$lt": epoch} if is_kept else {"$lte": epoch}
+        of_before = earlier(epoch if is_kept else epoch + 1)
         for ids in _pages(ended.process_id, [child.id for child in ended.children]):
-            late = {"_id": {"$in": ids}, "epoch": of_before}
+            late = {"_id": {"$in": ids}, **of_before}
             waiting = {**late, "state": DecisionState.WAITING.value}
             gone = [found["_id"] for found in self._current.find(waiting, {"_id": True})]
             self._decisions.delete_many({**waiting, "_id": {"$in": gone}})
@@ -158,11 +158,11 @@ class Redos:
         """Remove the Task records of what was dropped, of an epoch before, in this order: until then they tell what
         belonged to what."""
         for ids in _pages(process_id, tasks):
-            self._tasks.delete_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}})
+            self._tasks.delete_many({"_id": {"$in": ids}, **earlier(epoch)})
 
     def move(self, process_id: str, epoch: int) -> int:
         """Take all decisions that are there to this epoch, as they are: how many."""
-        before = {**record_range(process_id), "epoch": {"$lt": epoch}}
+        before = {**record_range(process_id), **earlier(epoch)}
         return self._decisions.update_many(before, {"$set": {"epoch": epoch}}).modified_count
 
     def fail_again(self, process_id: str, epoch: int, passes: Mapping[str, str]) -> int:
@@ -183,7 +183,7 @@ class Redos:
     def set_graph(self, graph: Graph) -> bool:
         """Put this graph in the place of that of an epoch before, or of none; False: there is one of this epoch."""
         document = to_document(graph)
-        before = {"_id": graph.id, "epoch": {"$lt": graph.epoch}}
+        before = {"_id": graph.id, **earlier(graph.epoch)}
         if self._graphs.replace_one(before, document).modified_count == 1:
             return True
         return insert_missing(self._graphs, [document]) == 1
@@ -195,7 +195,7 @@ class Redos:
 
     def _each(self, process_id: str, epoch: int, tasks: Collection[str], stages: list[Document]) -> int:
         return sum(
-            self._decisions.update_many({"_id": {"$in": ids}, "epoch": {"$lt": epoch}}, stages).modified_count
+            self._decisions.update_many({"_id": {"$in": ids}, **earlier(epoch)}, stages).modified_count
             for ids in _pages(process_id, tasks)
         )
 

@@ -73,7 +73,7 @@ class Setting:
         # Read before the process: an abort ends that first, so what it has set by then is not taken for wrong.
         of_it = record_range(process_id)
         epochs = self._decisions.distinct("epoch", of_it)
-        graph = self._graphs.find_one({"_id": process_id, "aborted": None}, {"epoch": True}) or {}
+        graph = self._graphs.find_one({"_id": process_id, "aborted": None}, {"epoch": True})
         goes_on: Document = {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}
         # While tasks of it are put back its records are of two epochs.
         goes_on = {"_id": process_id, "state": goes_on, "redo": None}
@@ -81,14 +81,13 @@ class Setting:
         if process is None:
             return 0
         epoch, changed = process["epoch"], 0
-        if "epoch" in graph and graph["epoch"] != epoch:
-            seen = {"_id": process_id, "epoch": graph["epoch"], "aborted": None}
+        if graph is not None and graph.get("epoch") != epoch:
+            seen = {"_id": process_id, "epoch": graph.get("epoch"), "aborted": None}
             stages: list[Document] = [{"$set": {"epoch": epoch, **TOUCHED}}]
             changed += self._graphs.update_one(seen, stages).modified_count
-        odd = [one for one in epochs if one != epoch]
-        if odd:
-            others = {**of_it, "epoch": {"$in": odd}}
-            changed += self._decisions.update_many(others, {"$set": {"epoch": epoch}}).modified_count
+        # None: of those that have none.
+        others = {**of_it, "epoch": {"$in": [*(one for one in epochs if one != epoch), None]}}
+        changed += self._decisions.update_many(others, {"$set": {"epoch": epoch}}).modified_count
         return changed
 
 

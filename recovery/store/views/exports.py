@@ -8,7 +8,7 @@ records had: whoever began to remove it before, and was paused since, finds noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -31,6 +31,8 @@ _OF_TASKS = {"tasks": schema.TASKS, "decisions": schema.DECISIONS}
 _DUPLICATE = 11000
 MAX_LINE = 512 * 1024 * 1024
 """Bytes of a process as a line. One of 100,000 tasks has about 100 MB. Without a limit a file could take all memory."""
+MAX_DEPTH = 100
+"""Levels of documents and arrays in each other that MongoDB promises to take. Ours have six."""
 _NONE = "it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`"
 
 
@@ -58,12 +60,19 @@ class Whole:
         of, told = self.process["epoch"], self.process.get("importedEpoch")
         return int(told if told is not None and self.process.get("importedAs") == of else of)
 
+    def without_mark(self) -> Whole:
+        """The same, and not marked to be removed."""
+        kept = {
+            name: value for name, value in self.process.items() if name not in ("removing", "order", "recoveryTime")
+        }
+        return replace(self, process=kept)
+
     def begun_anew(self, epoch: int) -> Whole:
         """The same in this epoch, each record moved as far as the others, which tells from which it was read back."""
         by = epoch - self.process["epoch"]
 
         def moved(record: Document) -> Document:
-            return {**record, "epoch": record["epoch"] + by} if _is_whole(record.get("epoch")) else record
+            return {**record, "epoch": record["epoch"] + by}
 
         imported = {"importedEpoch": self.exported_epoch, "importedAs": epoch}
         return Whole(
@@ -75,11 +84,17 @@ class Whole:
 
     def line(self) -> str:
         """All of it, as a text without line breaks. Raises InputError if nobody could read it back."""
+        for record in self.records:
+            _check_storable(record)
         found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
         line = dumps(found, json_options=RELAXED_JSON_OPTIONS)
         if len(line) > MAX_LINE:
-            raise InputError(f"process {self.id} is longer than the {MAX_LINE:,} bytes that an import reads")
+            raise InputError(f"it has {len(line):,} characters, and an import reads {MAX_LINE:,} at the most")
         return line
+
+
+Line = tuple[Whole, str]
+"""A process, and the line that it is."""
 
 
 @translated
@@ -128,15 +143,21 @@ class _Records:
         return self._held.pop(process_id, [])
 
 
-def _parsed(line: str) -> Whole:
+def _loaded(line: str) -> Document:
     try:
         found = loads(line, json_options=RELAXED_JSON_OPTIONS.with_options(tz_aware=True))
+    except MemoryError:
+        raise
     except Exception as error:  # the driver's own, and whatever a text leads to that somebody has changed
         raise InputError(f"it is no JSON: {error}") from None
     if not (isinstance(found, dict) and isinstance(found.get("process"), dict)):
         raise InputError(_NONE)
+    return found
+
+
+def _parsed(line: str) -> Whole:
+    found = _loaded(line)
     process, graph = found["process"], found.get("graph")
-    process.setdefault("epoch", 0)
     key, tasks, decisions = process.get("_id"), found.get("tasks"), found.get("decisions")
     if not (isinstance(tasks, list) and isinstance(decisions, list)):
         raise InputError(_NONE)
@@ -150,16 +171,18 @@ def _parsed(line: str) -> Whole:
             )
     if graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key):
         raise InputError(f"process {key}: its graph is of another process")
-    for name in ("removing", "order", "recoveryTime"):
-        process.pop(name, None)
-    whole = [process, *([graph] if graph else []), *tasks, *decisions]
-    for record in whole:
+    whole = Whole(process, graph, tasks, decisions).without_mark()
+    for record in whole.records:
+        if record.get("epoch") is None:  # of a life that had none before
+            record["epoch"] = 0
         _check_storable(record)
-    return Whole(process, graph, tasks, decisions)
+    return whole
 
 
 def _check_storable(record: Document) -> None:
     """Raise InputError for a record that MongoDB would not take, or would take for an expression."""
+    if _is_deeper(record, MAX_DEPTH):
+        raise InputError(f"record {record['_id']} is nested over {MAX_DEPTH} levels deep")
     try:
         size = len(encode(record, check_keys=True))
     except UnicodeEncodeError:
@@ -178,5 +201,7 @@ def _is_of(record: Any, process_id: str) -> bool:
     return is_record_id(record) and split_record_id(record)[0] == process_id
 
 
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether documents and arrays are in each other on more levels than this."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(most == 0 or _is_deeper(one, most - 1) for one in inner if isinstance(one, (Mapping, list)))

@@ -27,13 +27,15 @@ from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import earlier, record_range
 from recovery.store.operations.orders import Orders
 from recovery.store.views.exports import Whole
 
 _DUPLICATE = 11000
 WITHIN = 300.0
 """Seconds in which a batch is saved: a thousand times what it takes. Of whoever was cut off it is removed then."""
+SPARE = 60.0
+"""Seconds before that deadline from which on none is saved any more: a scanner may see an older record than it is."""
 _MARK = dict.fromkeys(("removing", "order", "recoveryTime"), "")
 
 
@@ -68,8 +70,14 @@ class Imports:
         ):
             self._put(name, records)
         done = self._commit(ours, key)
-        # Not after an error: by its order what was begun is removed.
-        self._orders.fulfil(record_id(one, key) for one in epochs)
+        late = ours - done
+        marked = self._give_up({one: epochs[one] for one in late}, key) if late else set()
+        # Not after an error, and not of what is marked: by its order what was begun is removed.
+        self._orders.fulfil(record_id(one, key) for one in epochs.keys() - marked)
+        if late:
+            raise InputError(
+                f"process {min(late)} was not brought back: it took over {WITHIN - SPARE:.0f} s to save it"
+            )
         return done
 
     def _begin(self, new: Mapping[str, Whole], key: str, now: datetime) -> set[str]:
@@ -86,13 +94,24 @@ class Imports:
         return new.keys() - lost
 
     def _clear(self, epochs: Mapping[str, int]) -> None:
-        """Remove what is left of these processes, of somebody who stood still while they were removed."""
+        """Remove what is left of these processes, of epochs before these: of somebody who stood still while they were
+        removed."""
         if not epochs:
             return
-        before: Document = {"epoch": {"$not": {"$gte": min(epochs.values())}}}
         for name in (schema.DECISIONS, schema.TASKS):
-            self._told[name].delete_many({"$or": [record_range(key) for key in epochs], **before})
-        self._told[schema.GRAPHS].delete_many({"_id": {"$in": list(epochs)}, **before})
+            left = [{**record_range(key), **earlier(epoch)} for key, epoch in epochs.items()]
+            self._told[name].delete_many({"$or": left})
+        self._told[schema.GRAPHS].delete_many(
+            {"$or": [{"_id": key, **earlier(epoch)} for key, epoch in epochs.items()]}
+        )
+
+    def _give_up(self, epochs: Mapping[str, int], key: str) -> set[str]:
+        """Remove what was put of processes that were not saved in time, and that are removed by now; those that are to
+        be, by an order that stands."""
+        mine: Document = {"_id": {"$in": list(epochs)}, "removing": True, "order": key}
+        marked = {one["_id"] for one in self._processes.find(mine, {"_id": True})}
+        self._clear({one: epoch + 1 for one, epoch in epochs.items() if one not in marked})
+        return marked
 
     def _put(self, name: str, documents: Sequence[Document]) -> None:
         """Save records, in place of what somebody made since."""
@@ -100,12 +119,13 @@ class Imports:
         if failed:
             by_id = {one["_id"]: one for one in documents}
             late = [by_id[failure["op"]["_id"]] for failure in failed]
-            puts = [ReplaceOne({"_id": one["_id"], "epoch": {"$not": {"$gte": one["epoch"]}}}, one) for one in late]
+            puts = [ReplaceOne({"_id": one["_id"], **earlier(one["epoch"])}, one) for one in late]
             self._told[name].bulk_write(puts, ordered=False)
 
     def _commit(self, ours: Iterable[str], key: str) -> set[str]:
-        """No longer being removed, of those of these that were not removed meanwhile."""
-        mine: Document = {"_id": {"$in": list(ours)}, "removing": True, "order": key}
+        """No longer being removed, of those of these that nobody has begun to remove: long before their deadline."""
+        in_time = {"$gt": ["$recoveryTime", {"$add": ["$$NOW", 1000 * SPARE]}]}
+        mine: Document = {"_id": {"$in": list(ours)}, "removing": True, "order": key, "$expr": in_time}
         done = {one["_id"] for one in self._processes.find(mine, {"_id": True})}
         self._processes.update_many({**mine, "_id": {"$in": list(done)}}, {"$unset": _MARK})
         return done
