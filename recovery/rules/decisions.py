@@ -25,7 +25,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.DELAYED:
         return task_timeout(decision, around) or due(decision, around)
     if decision.state is DecisionState.QUEUED:
-        # What no worker takes is not pushed again, whatever is known of its queue.
+        # What no worker takes is not requeued, whatever is known of its queue.
         judge = message_lost if is_record_id(decision.id) else id_damaged
         return task_timeout(decision, around) or judge(decision, around)
     return not_applied(decision, around)

@@ -69,6 +69,6 @@ def test_one_task_passes_few_modules_and_the_page_names_them(world: World) -> No
         trace.end()
     assert world.app.result(process_id, timeout=0) == "ring"
     assert threads == {threading.get_ident()}, "else it went where nobody traced it"
-    assert len(trace.modules) <= MOST, trace.modules
+    assert len(trace.modules) <= MOST, " ".join(trace.modules)
     told = PAGE.read_text().partition("## One task's way")[2]
     assert re.findall(r"^\| `([a-z_.]+)` \|", told, re.MULTILINE) == trace.modules

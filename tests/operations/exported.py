@@ -10,6 +10,7 @@ from typing import Any
 from recovery.engine.lifecycle.removal import remove
 from recovery.operations import parquet
 from recovery.store import Store, schema
+from tests.documents import database_of
 from tests.operations.ordering import Ordering
 from tests.store.writing import contents
 from tests.waiting import wait_until
@@ -44,7 +45,7 @@ def bring(store: Store, lines: Iterable[str]) -> None:
 def long_ago(world: Ordering) -> None:
     """All that has ended has done so two hours ago."""
     ended = {"endedAt": {"$exists": True}}
-    world.store.database["processes"].update_many(
+    database_of(world.store)["processes"].update_many(
         ended, [{"$set": {"endedAt": {"$subtract": ["$endedAt", 7_200_000]}}}]
     )
 

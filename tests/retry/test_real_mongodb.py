@@ -71,6 +71,15 @@ def seen(error: Exception) -> Outcome:
     return said
 
 
+def taking(steps: int) -> dict[str, Any]:
+    """A query of which each document takes so many steps, some million in a second."""
+    thousand = {"$reduce": {"input": {"$range": [0, 1000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}}
+    total = {
+        "$reduce": {"input": {"$range": [0, steps // 1000]}, "initialValue": 0, "in": {"$add": ["$$value", thousand]}}
+    }
+    return {"$expr": {"$gte": [total, {"$size": {"$objectToArray": "$$ROOT"}}]}}
+
+
 class Writing:
     """A write that is under way until somebody ends it."""
 
@@ -83,7 +92,7 @@ class Writing:
         wait_until(lambda: self._under_way(admin), 20, "the write")
 
     def _write(self) -> None:
-        slow = {"$where": "sleep(5) || true"}
+        slow = taking(20_000)
         self.error = caught(lambda: self._documents.update_many(slow, {"$inc": {"n": 1}}))
 
     def _under_way(self, admin: Any) -> bool:
@@ -157,7 +166,7 @@ def test_it_is_slow(settings: Settings) -> None:
     with MongoClient[Any](settings.mongo_uri) as client:
         found = client[settings.database]["documents"]
         found.insert_one({})
-        slow = {"$where": "sleep(200) || true"}
+        slow = taking(2_000_000)
         assert seen(caught(lambda: found.find(slow).max_time_ms(20).next())) == TIMED_OUT, "its own time limit"
     with MongoClient[Any](settings.mongo_uri, socketTimeoutMS=50, retryReads=False) as client:
         found = client[settings.database]["documents"]

@@ -114,12 +114,13 @@ def test_a_deadline_years_ahead_is_told_with_its_year() -> None:
 
 def test_nothing_is_applied_to_a_graph_that_is_about_to_be_made_anew() -> None:
     unapplied = finished("b").evolve(recovery_time=LONG_AGO)
-    lost = decision("c", DecisionState.QUEUED, queued_at=None)
-    records = [finished("start", children=["a", "b", "c"]), decision("a"), unapplied, lost]
-    contradicted = snapshot(records, {"not_finished": is_open("b", "c"), "finished": ("start",)})
+    key = "c" * 16
+    lost = decision(key, DecisionState.QUEUED, queued_at=None).evolve(id=f"{0:032x}/{key}")
+    records = [finished("start", children=["a", "b", key]), decision("a"), unapplied, lost]
+    contradicted = snapshot(records, {"not_finished": is_open("b", key), "finished": ("start",)})
     assert [(rule, record) for rule, record, *_ in judged(contradicted)] == [
         (Rule.GRAPH_CONTRADICTED, "p"),
-        (Rule.MESSAGE_LOST, "p/c"),
+        (Rule.MESSAGE_LOST, lost.id),
     ]
 
 

@@ -68,7 +68,9 @@ def _is_of_a_life_before(resources: Resources, together: Sequence[Ended]) -> boo
     if not any(ended.decision.children for ended in together):
         return False
     first = together[0]
-    standing = there(resources, [first.process_id]).get(first.process_id)
+    standing = resources.store.processes.standing([first.process_id]).get(first.process_id)
+    if standing is not None and standing.mark is not None:
+        standing = there(resources, [first.process_id]).get(first.process_id)
     if standing is not None and standing.epoch <= first.decision.epoch:
         return False
     for ended in together:
