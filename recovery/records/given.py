@@ -6,6 +6,7 @@ each is an InputError that says what was given, where, and what is wanted.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from recovery.errors import InputError
@@ -38,6 +39,11 @@ def number(value: Any) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float.__float__(value) if isinstance(value, float) else int.__int__(value)
+
+
+def is_finite(value: int | float) -> bool:
+    """Return whether a float can hold this number. `math.isfinite` raises for an integer that is too large."""
+    return abs(value) <= sys.float_info.max
 
 
 def is_unicode(value: str) -> bool:

@@ -6,7 +6,6 @@ a map, and numbers that are none of ours.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, get_args
 
-from recovery.records.given import shown
+from recovery.records.given import is_finite, shown
 from recovery.records.names import PATTERN, ActorName, is_actor_name
 
 NUMBERS = ("int", "long", "double")
@@ -91,8 +90,8 @@ def _whole(value: Any) -> int:
 def _fraction(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Wrong(f"{kind_of(value)}, not a number")
-    if not math.isfinite(value):
-        raise Wrong(f"{value}, not a number that can be worked with")
+    if not is_finite(value):
+        raise Wrong(f"{shown(value)}, not a number that can be worked with")
     return float(value)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,7 +106,7 @@ async def _asked(request: Request, reason: Reason) -> Ruling:
     if action.duration is None:
         return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} wants no retry")
     delay = given.number(action.duration)
-    if delay is None or not math.isfinite(delay) or delay < 0:
+    if delay is None or not given.is_finite(delay) or delay < 0:
         told = f"the strategy {strategy} wants a retry after {given.shown(action.duration)}; it has to be seconds"
         return Ruling(Verdict.FAIL, 0.0, told)
     return _capped(request, delay, f"the strategy {strategy} says so")

@@ -52,7 +52,7 @@ class Backoff:
             object.__setattr__(self, name, _seconds(name, getattr(self, name)))
         object.__setattr__(self, "jitter", _bounds(self.jitter))
         coefficient = given.number(self.coefficient)
-        if coefficient is None or not math.isfinite(coefficient) or coefficient < 1:
+        if coefficient is None or not given.is_finite(coefficient) or coefficient < 1:
             raise InputError(f"Backoff(coefficient={given.shown(self.coefficient)}): must be a number of at least 1")
         object.__setattr__(self, "coefficient", coefficient)
         if 0 < self.initial < LEAST:
@@ -184,7 +184,7 @@ def check_values(options: RetryOptions, of: str) -> None:
 
 
 def _can_be(name: str, value: float | None) -> bool:
-    if value is None or not math.isfinite(value):
+    if value is None or not given.is_finite(value):
         return False
     if name == "coefficient":
         return value >= 1

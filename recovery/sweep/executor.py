@@ -17,6 +17,7 @@ from recovery.engine import Applier
 from recovery.engine.isolation import in_a_line
 from recovery.metrics.carried import Counted, counted, grown
 from recovery.operations import OperationWorker
+from recovery.records.given import is_finite
 from recovery.settings import Settings
 from recovery.sweep.connections import connected
 
@@ -60,7 +61,7 @@ class Worked:
 
 def _sample(sample: object) -> tuple[tuple[str, tuple[tuple[str, str], ...]], float]:
     match sample:
-        case [str(name), dict(labels), int() | float() as value] if math.isfinite(value):
+        case [str(name), dict(labels), int() | float() as value] if is_finite(value):
             return (name, tuple(sorted((str(key), str(label)) for key, label in labels.items()))), float(value)
     raise ValueError("a sample is a name, labels and a number")
 

@@ -101,6 +101,7 @@ def test_a_value_is_read_as_its_fields_type(hint: Any, value: Any, expected: Any
         (float, "5", "a text, not a number"),
         (float, True, "a boolean, not a number"),
         (float, math.inf, "inf, not a number that can be worked with"),
+        pytest.param(float, 10**400, f"1{'0' * 59}…, not a number that can be worked with", id="400 digits"),
         (bool, "yes", "a text, not a boolean"),
         (Color, "green", "'green', not one of red, blue"),
         (Color, ["red"], "an array, not one of red, blue"),

@@ -98,6 +98,7 @@ class Answers:
         (None, "has to give a RetryAction"),
         (RetryAction(-1), "it has to be seconds"),
         (RetryAction(float("nan")), "it has to be seconds"),
+        (RetryAction(10**400), "it has to be seconds"),
         (RetryAction("soon"), "it has to be seconds"),  # type: ignore[arg-type]
         (RetryAction.no_retry(), "wants no retry"),
     ],

@@ -108,6 +108,7 @@ LONG_TIME = "must be a duration from 0 seconds to 10 years"
     ("wrong", "told"),
     [
         ({"coefficient": 0.99}, "Backoff(coefficient=0.99): must be a number of at least 1"),
+        ({"coefficient": 10**400}, f"Backoff(coefficient=1{'0' * 59}…): must be a number of at least 1"),
         ({"coefficient": math.inf}, "Backoff(coefficient=inf): must be a number of at least 1"),
         ({"coefficient": "2"}, "Backoff(coefficient='2'): must be a number of at least 1"),
         ({"initial": 0.0005}, "Backoff(initial=0.0005s): must be 0 or at least 1ms"),

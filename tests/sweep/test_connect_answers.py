@@ -65,6 +65,7 @@ def test_a_pickle_is_not_loaded(settings: Settings, tmp_path: Path) -> None:
     [
         *("", "[]", "null", '{"counted": []}', '{"counted": {}, "error": null}', '{"counted": [1], "error": null}'),
         *('{"counted": [["x", {}, NaN]], "error": null}', '{"counted": [["x", [], 1]], "error": 3}', "[" * 100_000),
+        f'{{"counted": [["x", {{}}, {10**400}]], "error": null}}',
         None,
     ],
 )

@@ -7,7 +7,6 @@ have no name by their place. Its answer is kept in the process's record, so whoe
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ def key_of(
     if value is None:
         return None
     number = given.number(value)
-    text = str(number) if number is not None and math.isfinite(number) else value
+    text = str(number) if number is not None and given.is_finite(number) else value
     if not isinstance(text, str) or not _is_key(text := given.exact(text)):
         wanted = f"a text of 1 to {MAX_LENGTH} characters that can be seen, a number, or None for the type as a whole"
         raise InputError(
