@@ -26,8 +26,9 @@ MAX_OFFERED = 50
 MAX_VALUES = 1000
 """Of what is broken: so many kinds of errors are looked at."""
 
-_OFFERED = re.compile(r"[A-Za-z0-9._:@/+=][A-Za-z0-9._:@/+=-]*")
-"""A value that means nothing to a shell, and that no command takes for an option."""
+_OFFERED = re.compile(r"[A-Za-z0-9._:@/+](?:[A-Za-z0-9._:@/+-]|(?<![:=])=)*")
+"""A value that means nothing to a shell, and that no command takes for an option. zsh makes a path of `=ls`, and with
+MAGIC_EQUAL_SUBST also of `a==ls` and `a=b:=ls`."""
 _REPEATED = re.compile(r"[A-Za-z0-9._:@/+= ()<>-]*")
 """The earlier terms of a search, as the user typed them in quotes. The shell gets them again with the value."""
 _REPEATED_LITERALLY = re.compile(r"""[A-Za-z0-9._:@/+= ()<>"\\-]*""")

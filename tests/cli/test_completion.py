@@ -147,6 +147,17 @@ def test_where_searches_are_given(labelled: World) -> None:
         (["find", "'type:order @st"], ["find", "'type:order @st"], ""),
         (["show", "web", ":", "1", "--jso"], ["show", "web:1", "--jso"], ""),
         (["find", ""], ["find", ""], ""),
+        (["show", "a", "=", "b"], ["show", "a=b"], "a="),
+        (["show", "a", "="], ["show", "a="], "a="),
+        (["show", "a", "=", ""], ["show", "a=", ""], ""),
+        (["find", "custom", ":", "a", "=", "b"], ["find", "custom:a=b"], "custom:a="),
+        (["find", "custom", ":=", "b"], ["find", "custom:=b"], "custom:="),
+        (["show", "a", "::", "b"], ["show", "a::b"], "a::"),
+        (["find", "custom", ":@", "b"], ["find", "custom:@b"], "custom:"),
+        (["find", "overdue", "@", "stuck"], ["find", "overdue", "@stuck"], ""),
+        (["find", "@", "a", "=", "b"], ["find", "@a=b"], "@a="),
+        (["list", "--state", "=", "f"], ["list", "--state=f"], ""),
+        (["x", "--selection", "=", "state", ":", "f"], ["x", "--selection=state:f"], "state:"),
     ],
 )
 def test_words_that_bash_takes_apart(words: list[str], joined: list[str], kept: str) -> None:
@@ -178,17 +189,21 @@ HOSTILE = [
     "n*",
     "o~",
     "p{q,r}",
+    "=ls",
+    "q==ls",
+    "r:=ls",
     "--reason=because",
     "ünlike",
 ]
 """Custom ids with a meaning to a shell or a command, each with a beginning of its own."""
 PLAIN = "well.known:1/a@b=c+d-e_F"
+WITH_EQUALS = "size=1:x=y"
 
 
 @pytest.fixture
 def hostile(world: World) -> World:
     """With texts in every place from which values are offered."""
-    for text in (*HOSTILE, PLAIN):
+    for text in (*HOSTILE, PLAIN, WITH_EQUALS):
         world.start("order", custom_id=text, labels={"customer": text.replace("\n", " ")})
     world.store.actors.save([ActorPreferences(id=text) for text in HOSTILE])
     world.store.process_types.save([ProcessTypePreferences(id=text) for text in HOSTILE])
@@ -201,7 +216,7 @@ def hostile(world: World) -> World:
     world.store.database["savedSearches"].insert_many(
         [{"_id": text, "text": "overdue"} for text in HOSTILE], bypass_document_validation=True
     )
-    world.store.catch_up(len(HOSTILE) + 1)
+    world.store.catch_up(len(HOSTILE) + 2)
     return world
 
 
@@ -225,6 +240,7 @@ def test_no_parameter_is_offered_a_text_that_a_shell_runs(hostile: World, monkey
         for typed in (*searches, *(text[:1] for text in HOSTILE)):
             offered = [item.value for item in parameter.shell_complete(None, typed)]
             assert all(re.fullmatch(r"[A-Za-z0-9._:@/+=-]+", value.removeprefix("overdue ")) for value in offered), name
+            assert not any(re.search("(^|[ :=])=", value) for value in offered), name
     everything = [item.value for item in found["find query"].shell_complete(None, "custom:")]
     assert f"custom:{PLAIN}" in everything
 
@@ -258,11 +274,18 @@ def test_a_shell_that_completes_runs_no_stored_text(hostile: World, tmp_path: Pa
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed: apt install {name}")
     with Shell(name, tmp_path / "home", hostile.settings.environment()) as shell:
+        (
+            shell.folder / "0"
+        ).touch()  # bash completes files where nothing is offered: those here have no common beginning
         before = {*shell.folder.iterdir()}
         for start in (text[:1] for text in HOSTILE):
             assert shell.complete_and_run(f"recovery show {start}") == ["show", start]
         assert shell.complete_and_run("recovery find custom:b") == ["find", "custom:b"]
         assert shell.complete_and_run("recovery show well") == ["show", PLAIN]
+        assert shell.complete_and_run("recovery show size=") == ["show", WITH_EQUALS]
+        assert shell.complete_and_run("recovery find custom:size=1:x") == ["find", f"custom:{WITH_EQUALS}"]
+        if name == "bash":
+            assert shell.complete_and_run("recovery list --state=f") == ["list", "--state=finished"]
         assert shell.complete_and_run("recovery find @st") == ["find", "@stuck-orders"]
         assert shell.complete_and_run("recovery find state:br") == ["find", "state:broken"]
         for earlier in ("overdue ", "(idle:>1h) type:order-1 "):
