@@ -23,8 +23,7 @@ class Layout:
 
     def create(self) -> None:
         """Create what is missing, leave what is there: see `schema.create`. Raises ServerRefused, IndexConflict."""
-        if schema.ORDERS in schema.create(self._database) and (count := orders.adopt(self._database)):
-            log.info("%d processes were marked before there were orders: what they are marked for is ordered", count)
+        schema.create(self._database, self._adopt)
 
     def missing(self) -> list[str]:
         """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""
@@ -41,6 +40,10 @@ class Layout:
     def create_roles(self) -> None:
         """Make the roles of MongoDB's users, or bring them up to date: for an administrator of its users."""
         roles.create(self._database)
+
+    def _adopt(self) -> None:
+        if count := orders.adopt(self._database):
+            log.info("%d processes were marked before there were orders: what they are marked for is ordered", count)
 
     def drop(self) -> None:
         """Remove the database, with all that is in it: what a demo leaves is nobody's."""

@@ -12,7 +12,7 @@ where the `_id` index examines 1,000), and every batch of ours is such a query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pymongo.database import Database
@@ -263,35 +263,35 @@ def has_graphs(database: Database[Document]) -> bool:
     return bool(database.list_collection_names(filter={"name": GRAPHS}))
 
 
-def create(database: Database[Document]) -> set[str]:
+def create(database: Database[Document], adopt: Callable[[], object] = lambda: None) -> None:
     """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
-    once, as the workers of a cluster do that start together. Which collections were made by this call.
+    once, as the workers of a cluster do that start together.
+
+    Call `adopt` before the collection `orders` gets its first validator. The validator notes that this was done: if it
+    is cut off, the next call of `create` calls `adopt` again.
 
     Where all is there and as it should be no right to create is needed. Raises ServerRefused if one is, and is missing.
     """
     try:
-        return _create(database)
+        _create(database, adopt)
     except OperationFailure as error:
         if not is_denied(error):
             raise
         if lacking := missing(database):
             raise _may_not(lacking) from None
-    return set()
 
 
-def _create(database: Database[Document]) -> set[str]:
-    made = set[str]()
+def _create(database: Database[Document], adopt: Callable[[], object]) -> None:
     existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
     for name, validator in VALIDATORS.items():
-        if name not in existing and _create_collection(database, name, validator):
-            made.add(name)
-        else:
+        if name == ORDERS and not _options(database, name).get("validator"):
+            adopt()
+        if name in existing or not _create_collection(database, name, validator):
             options = existing[name] if name in existing else _options(database, name)
             if not is_validated(options, validator):
                 _change_validator(database, name, validator)
         for keys, options in INDEXES.get(name, []):
             database[name].create_index(keys, **options)
-    return made
 
 
 def missing(database: Database[Document]) -> list[str]:

@@ -3,23 +3,30 @@ followed by an order. What was marked before there were orders is carried out.""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from pymongo.collection import Collection
 
 from recovery.engine.lifecycle.removal import remove
 from recovery.engine.operations.redo import redo_process
 from recovery.errors import InputError
 from recovery.health import look
-from recovery.records import OrderKind, Process, ProcessState
+from recovery.records import OrderKind, Process, ProcessState, mark_of
 from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.store.operations.orders import Orders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.faults import Died
 from tests.ordered import order
 from tests.scan.making import scanner
 from tests.world import World, check_quiet
@@ -164,14 +171,45 @@ def test_the_order_tells_from_where(world: World) -> None:
     assert passes.keys() == world.decisions(process.id).keys() - {last}, "only that was done again"
 
 
-def test_what_was_marked_before_there_were_orders_is_carried_out(world: World) -> None:
-    """By workers of an older version, which are gone: once, when the collection is made."""
+CUTS: dict[str, tuple[Any, str, int]] = {
+    "before anything is ordered": (Orders, "give", 0),
+    "with an order that no process names": (Collection, "update_one", 0),
+    "with one of two ordered": (Orders, "give", 1),
+    "with all ordered": (schema, "_change_validator", 0),
+}
+"""{where whoever makes the collection is killed: whose method it is then about to call, and for which time, from 0}."""
+
+
+@contextmanager
+def killed_before(owner: Any, name: str, time: int) -> Iterator[None]:
+    """Within, whoever calls this function for that time dies."""
+    function, times = getattr(owner, name), count()
+
+    def called(*args: Any, **options: Any) -> Any:
+        if next(times) == time:
+            raise Died
+        return function(*args, **options)
+
+    with patch.object(owner, name, called), pytest.raises(Died):
+        yield
+
+
+@pytest.mark.parametrize("cut", [None, *CUTS])
+def test_what_was_marked_before_there_were_orders_is_carried_out(world: World, cut: str | None) -> None:
+    """By workers of an older version, which are gone: once, when the collection is made, however often that is cut
+    off."""
     database, removed, again, other = database_of(world.store), ended(world), ended(world), ended(world)
     database["orders"].drop()
     mark(world, removed, removing=True)
     mark(world, again, **REDO)
+    if cut is not None:
+        with killed_before(*CUTS[cut]):
+            world.store.layout.create()
+        assert any(missing.endswith(" orders") for missing in world.store.layout.missing()), "recovery doctor tells"
     world.store.layout.create()
-    assert database["orders"].count_documents({}) == 2
+    assert world.store.layout.missing() == []
+    marked = [mark_of(world.process(one.id)) for one in (removed, again)]
+    assert world.store.orders.standing(marked).keys() == {removed.id, again.id}
     mark(world, other, removing=True)
     world.store.layout.create()
     world.scan()

@@ -22,8 +22,11 @@ _MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"
 
 
 def adopt(database: Database[Document]) -> int:
-    """Order what processes are marked for that workers marked which knew no orders yet; for how many. Once, when the
-    collection is made: a mark that comes later without an order may be anybody's. Index `deadline`."""
+    """Order what processes are marked for that workers marked which knew no orders yet. Return for how many.
+
+    Until it was done once, it may be cut off, done again, and done by several at a time. Not after that: a mark that
+    comes later without an order may be anybody's. Index `deadline`.
+    """
     processes, orders = committed(database[schema.PROCESSES]), Orders(database[schema.ORDERS])
     marked: Document = {**_MARKED, "order": None, "recoveryTime": {"$exists": True}}
     now, adopted = told_by(database), 0
@@ -32,7 +35,10 @@ def adopt(database: Database[Document]) -> int:
         if (mark := mark_of(named)) is not None:
             orders.give(mark.kind, {mark.process: found.epoch}, mark.key, now, found.redo)
             seen: Document = {"_id": found.id, "epoch": found.epoch, "order": None, **_MARKED}
-            adopted += processes.update_one(seen, {"$set": {"order": mark.key}}).modified_count
+            if processes.update_one(seen, {"$set": {"order": mark.key}}).modified_count:
+                adopted += 1
+            else:  # somebody else was first
+                orders.fulfil([mark.order])
     return adopted
 
 
