@@ -67,13 +67,16 @@ EFFECTS: dict[str, dict[str, str]] = {
         ),
     },
     schema.DECISIONS: {
-        "_id": f"{_NEW}it belongs to that process. One of another form is told as damage, and never run.",
+        "_id": f"{_NEW}it belongs to that process, which may be another's: the ids of tasks that are not there yet can "
+        "be worked out. One of another form is told as damage, and never run.",
         "actor": f"{_NEW}that actor runs it, with any arguments, as of a process that the client starts.",
-        "state": f"{_NEW}`queued` has it run; `finished` has its children made, if its graph has it open.",
+        "state": f"{_NEW}`queued` has it run; `finished` counts as done: its actor never runs, and its children are "
+        "made, if its graph has it open.",
         "epoch": f"{_NEW}of another than its process it is not accepted.",
         "pass": f"{_NEW}whose message has it claimed.",
         "fresh": f"{_NEW}its process is looked for before it is queued again.",
-        "outcome": f"{_NEW}a value for a task that has no decision yet: whoever waits for it goes on with this.",
+        "outcome": f"{_NEW}a value for a task that has no decision yet, of another's process as well: whoever waits "
+        "for it goes on with this, and the process's result may be another.",
         "children": f"{_NEW}they are made and run, if the graph has the task open.",
         "worker": f"{_NEW}it is taken for that worker's, and requeued when that is gone.",
         "recoveryTime": f"{_NEW}it is looked at then.",
