@@ -86,6 +86,17 @@ def test_what_nobody_could_read_back_stays_and_the_others_go(
     assert read_back(world.app.resources, [*tmp_path.iterdir()]) == (2, 0, 0)
 
 
+def test_what_is_live_is_not_written(world: Ordering, tmp_path: Path) -> None:
+    live, over = ended(world, 2)
+    written(world, "graphs", live, {"$set": {"recoveryTime": world.store.now()}})
+    done = world.run_through("collect", "state:finished", export=str(tmp_path))
+    assert {key: one.state for key, one in world.results(done).items()} == {
+        live: ResultState.CHANGED,
+        over: ResultState.DONE,
+    }
+    assert exported(tmp_path) == {over}
+
+
 def test_without_any_that_is_fit_there_is_no_file(world: Ordering, tmp_path: Path) -> None:
     (unfit,) = ended(world, 1)
     written(world, "processes", unfit, {"$set": {"labels": ["x"]}})

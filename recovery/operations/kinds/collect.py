@@ -49,6 +49,9 @@ class Collect(Kind):
             if one.process in seen and described(seen[one.process]) == one.before and one.process not in awaited
         ]
         try:
+            # Before it is exported: what is live is as it should be, and no export would take it.
+            live = self.resources.store.removals.live([process.id for process in ours])
+            ours = [process for process in ours if process.id not in live]
             export, unfit = self._export(operation, ours)
             gone = remove(self.resources, [process for process in ours if process.id not in unfit])
             if export is not None:
