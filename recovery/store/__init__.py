@@ -27,7 +27,7 @@ from recovery.store.layout import Layout
 from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
 from recovery.store.lifecycle.decision_batches import DecisionBatches
 from recovery.store.lifecycle.decision_queries import Held
-from recovery.store.lifecycle.decisions import Decisions, Queued
+from recovery.store.lifecycle.decisions import Decisions, Queued, queued
 from recovery.store.lifecycle.graph_batches import GraphBatches
 from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
@@ -101,6 +101,7 @@ __all__ = [
     "batches",
     "check_server",
     "portions",
+    "queued",
     "schema",
     "wait_for_no_monitor",
 ]

@@ -113,11 +113,11 @@ def test_a_change_that_is_saved_is_no_error_if_workers_cannot_be_told(world: Wor
 def test_what_could_not_be_registered_is_tried_again(world: World, order: Any) -> None:
     real, tried = registrar.register_all, list[int]()
 
-    def register_all(resources: Any, processes: Any, *, again: bool) -> None:
+    def register_all(resources: Any, processes: Any, passes: Any, *, again: bool) -> None:
         tried.append(len(processes))
         if len(tried) < 4:
             raise StoreUnavailable("cut off")
-        real(resources, processes, again=again)
+        real(resources, processes, passes, again=again)
 
     with patch.object(registrar, "register_all", register_all):
         for number in range(3):
@@ -186,9 +186,9 @@ def test_a_process_of_multiprocessing_registers_before_it_ends(world: World, ord
     """It ends without what `atexit` has; its thread ends with it."""
     real = registrar.register_all
 
-    def slow(resources: Any, processes: Any, *, again: bool) -> None:
+    def slow(resources: Any, processes: Any, passes: Any, *, again: bool) -> None:
         threading.Event().wait(0.5)
-        real(resources, processes, again=again)
+        real(resources, processes, passes, again=again)
 
     def child() -> None:
         with patch.object(registrar, "register_all", slow):

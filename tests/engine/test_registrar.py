@@ -25,10 +25,10 @@ class Rounds:
         self.go_on = threading.Event()
         self._register = registrar.register_all
 
-    def __call__(self, resources: Any, processes: Sequence[Process], *, again: bool) -> None:
+    def __call__(self, resources: Any, processes: Sequence[Process], passes: Any, *, again: bool) -> None:
         self.sizes.append(len(processes))
         assert self.go_on.wait(30)
-        self._register(resources, processes, again=again)
+        self._register(resources, processes, passes, again=again)
 
     def ended(self, world: World) -> None:
         """Wait for the end of the round that goes on, which flushes nothing."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome, Task
-from recovery.store import Held, Queued, Store
+from recovery.store import Held, Queued, Store, queued
 from tests.store.writing import contents, get, is_close, put
 
 DAY = timedelta(days=1)
@@ -267,12 +267,13 @@ def test_inserted_twice_is_inserted_once(store: Store) -> None:
 
 def test_inserted_as_queued(store: Store) -> None:
     now = store.now()
-    given = [Decision(id="p/t", actor="add", queued_at=now)]
-    assert store.decisions.insert_queued(given, MINE, 7, {}) == [Queued("p/t", "add", MINE, now)]
+    given = Decision(id="p/t", actor="add", queued_at=now, pass_key=MINE)
+    assert store.decisions.insert_queued([given], 7, {}) == {"p/t"}
+    assert queued(given) == Queued("p/t", "add", MINE, now)
     found = get(store, "p/t")
     assert (found.state, found.pass_key, found.queued_at) == (DecisionState.QUEUED, MINE, now)
     assert found.recovery_time == now + seconds(7)
-    assert store.decisions.insert_queued(given, NEWER, 7, {}) == []
+    assert store.decisions.insert_queued([given.evolve(pass_key=NEWER)], 7, {}) == set()
     assert get(store, "p/t") == found
 
 

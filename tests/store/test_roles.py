@@ -26,7 +26,15 @@ from recovery.engine.operations.redo import redo_process
 from recovery.engine.operations.restart import restart_process
 from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
 from recovery.engine.operations.schedules import Schedules
-from recovery.errors import CustomIdTaken, DamagedRecord, ServerRefused, ServerUnavailable, StartRefused, StoreDenied
+from recovery.errors import (
+    CustomIdTaken,
+    DamagedRecord,
+    ServerRefused,
+    ServerUnavailable,
+    StartRefused,
+    StoreDenied,
+    StoreUnavailable,
+)
 from recovery.health import Level, examine, look, repair
 from recovery.health.rights import rights
 from recovery.operations import Asked
@@ -38,6 +46,7 @@ from recovery.stack import Stack
 from recovery.stack.mongod import Mongod
 from recovery.store import roles, schema
 from recovery.store.driver_errors import is_denied
+from recovery.store.lifecycle.decisions import Decisions
 from tests.cli import shop
 from tests.waiting import wait_until
 from tests.world import World
@@ -133,6 +142,25 @@ def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
     assert set(operator.counts().values()) == {0}
     with pytest.raises(StoreDenied):
         muster(come_as(roles.CLIENT).app.resources, kill=False)
+
+
+def test_a_client_registers_again_and_reads_no_task(come_as: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer was lost, so whether the task was there is not known, and it may not look."""
+    operator, client, worker = (come_as(role) for role in (roles.OPERATOR, roles.CLIENT, roles.WORKER))
+    schema.create(operator.store.database)
+    worker.tell()
+    real, answers = Decisions.insert_queued, iter([StoreUnavailable("the answer is lost")])
+
+    def insert_queued(*args: Any) -> Any:
+        done = real(*args)
+        if (lost := next(answers, None)) is not None:
+            raise lost
+        return done
+
+    monkeypatch.setattr(Decisions, "insert_queued", insert_queued)
+    process_id = client.app.start("order", 1)
+    wait_until(lambda: client.redis.llen("order"), 10, "its message")
+    assert worker.bring_to_end(process_id).state == "finished"
 
 
 def refused(step: Callable[[], object]) -> bool:

@@ -55,7 +55,7 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
     store.requeues.enqueue_due(["p/due"], "new")
     store.requeues.timed_out(["p/again"], "new")
     taken = store.decisions.claim_ready("add", "p/taken", 0, "new", "w", 60)
-    store.decisions.insert_queued([decision("p/start", WAITING, queued_at=now)], "new", 10, {})
+    store.decisions.insert_queued([decision("p/start", WAITING, queued_at=now, pass_key="new")], 10, {})
     assert is_close(get(store, "p/ready").enqueued_at, now)
     assert get(store, "p/delayed").enqueued_at is None
     assert is_close(get(store, "p/due").enqueued_at, now)
@@ -93,8 +93,10 @@ def test_what_is_queued_is_looked_at_when_its_time_is_over(limited: Store) -> No
     limited.requeues.enqueue_ready(["add/ready", "sum/ready"], "new")
     limited.requeues.timed_out(["add/requeued", "sum/requeued"], "new")
     limited.requeues.postpone_waiting(["add/waits", "sum/waits"])
-    starts = [decision(f"{actor}/start", WAITING, actor=actor, queued_at=now) for actor in ("add", "sum")]
-    limited.decisions.insert_queued(starts, "new", 10, {"add": 3})
+    starts = [
+        decision(f"{actor}/start", WAITING, actor=actor, queued_at=now, pass_key="new") for actor in ("add", "sum")
+    ]
+    limited.decisions.insert_queued(starts, 10, {"add": 3})
     for key, document in contents(limited, "decisions").items():
         after = (document["recoveryTime"] - document["enqueuedAt"]).total_seconds()
         assert after == 3 if key.startswith("add/") else after >= 10, key

@@ -18,7 +18,7 @@ from recovery.errors import StoreError
 from recovery.limits import LONGEST
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, record_id
-from recovery.store import Queued
+from recovery.store import queued
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +26,19 @@ Register = Callable[[Sequence[Process]], object]
 
 
 def register(
-    resources: Resources, started: Mapping[str, datetime], processes: Sequence[Process], *, again: bool = False
+    resources: Resources,
+    started: Mapping[str, datetime],
+    processes: Sequence[Process],
+    passes: Mapping[str, str] | None = None,
+    *,
+    again: bool = False,
 ) -> int:
     """Make the Task, Graph and Decision of the start tasks of processes, as far as they are missing, and push their
     messages. {process: the database's time at its start, or now}. How many records were missing. Raises StoreError.
 
-    `again` after a try whose answer was lost, perhaps: what is there, and queued, gets a message as well. A second one
-    is discarded as stale.
+    {process: the pass that its start task is queued under}; without that, a new one. `again` after a try under the same
+    passes whose answer was lost, perhaps: what is there gets a message as well. Whether it is queued, and under that
+    pass, a client may not read; a message that comes second, or late, is discarded as stale.
 
     The Decisions come last, queued already: they are what can be claimed, and by then there are graphs to apply their
     results to. Before their messages it is looked whether the processes are still there (`fencing`).
@@ -41,30 +47,28 @@ def register(
     tasks = [_task(process) for process in processes]
     made = store.tasks.insert(tasks)
     made += len(store.graphs.insert([_graph(process, started[process.id]) for process in processes]))
+    if passes is None:
+        passes = dict.fromkeys((process.id for process in processes), new_pass())
     decisions = [
-        first_decision(task, trace=process.trace).evolve(queued_at=started[process.id])
+        first_decision(task, trace=process.trace).evolve(queued_at=started[process.id], pass_key=passes[process.id])
         for task, process in zip(tasks, processes, strict=True)
     ]
     timeouts = store.preferences.task_timeouts()
-    queued = store.decisions.insert_queued(decisions, new_pass(), resources.settings.message_timeout, timeouts)
-    missing = len(queued)
-    if again:
-        new = {one.id for one in queued}
-        there = {one.id: one.actor for one in tasks if one.id not in new}
-        passes, now = store.decisions.queued_passes(there), store.now()
-        queued += [Queued(key, there[key], pass_key, now) for key, pass_key in passes.items()]
-    if queued:
-        unverified = {one.id for one in queued}
-        unwanted = withdraw_unwanted(resources, {one.id: one.epoch for one in decisions if one.id in unverified})
-        queued = [one for one in queued if one.id not in unwanted]
-    push(resources, queued)
-    return made + missing
+    new = store.decisions.insert_queued(decisions, resources.settings.message_timeout, timeouts)
+    unverified = {one.id: one for one in decisions if again or one.id in new}
+    if unverified:
+        unwanted = withdraw_unwanted(resources, {key: one.epoch for key, one in unverified.items()})
+        keys = unverified.keys() - unwanted
+        push(resources, [queued(unverified[key]) for key in keys])
+    return made + len(new)
 
 
-def register_all(resources: Resources, processes: Sequence[Process], *, again: bool = False) -> None:
+def register_all(
+    resources: Resources, processes: Sequence[Process], passes: Mapping[str, str] | None = None, *, again: bool = False
+) -> None:
     """The same of processes that were saved not long ago, as far as they tell when. Raises StoreError."""
     started = {one.id: one.started_at for one in processes if one.started_at is not None}
-    register(resources, started, [one for one in processes if one.id in started], again=again)
+    register(resources, started, [one for one in processes if one.id in started], passes, again=again)
 
 
 def register_now(resources: Resources, processes: Sequence[Process]) -> None:

@@ -20,6 +20,7 @@ from recovery.engine.lifecycle.registering import register_all
 from recovery.engine.resources import Resources
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.records import Process
+from recovery.records.ids import new_pass
 from recovery.store import PORTION_BYTES, Store, portions
 from recovery.store.views.overview import time_limit
 from recovery.threads import Background
@@ -50,6 +51,8 @@ class Registrar:
         self._waiting: list[Process] = []
         self._failed: list[Process] = []
         """Those of them that were tried, and are to be tried again."""
+        self._passes: dict[str, str] = {}
+        """{process: the pass that it was tried under}, of those."""
         self._pause, self._try_at = PAUSE, 0.0
         self._again: Resources | None = None
         """With the connections of second tries."""
@@ -72,6 +75,7 @@ class Registrar:
             with self._changed:
                 processes, self._waiting = self._waiting, []
                 again, self._failed = self._failed, []
+            self._passes |= dict.fromkeys((one.id for one in processes), new_pass())
             failed = [one for group in by_size(processes) for one in self._try(self._resources, group)]
             if again and not failed:
                 anew = self._connected_anew()
@@ -86,7 +90,7 @@ class Registrar:
         """Those that are to be tried again."""
         try:
             with time_limit(TRY):
-                register_all(resources, group, again=again)
+                register_all(resources, group, self._passes, again=again)
         except StoreUnavailable as error:
             told = "%d processes are saved but not yet registered (%s), first %s: tried again"
             log.warning(told, len(group), error, group[0].id)
@@ -105,6 +109,7 @@ class Registrar:
 
     def _note_failed(self, failed: Sequence[Process]) -> None:
         self._failed = [*failed, *self._failed][:KEPT]
+        self._passes = {one.id: self._passes[one.id] for one in self._failed}
         self._pause = min(2 * self._pause, LONGEST_PAUSE) if failed else PAUSE
         self._try_at = time.monotonic() + self._pause
 

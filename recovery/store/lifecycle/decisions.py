@@ -61,6 +61,12 @@ class Queued:
     first: bool = False
 
 
+def queued(decision: Decision) -> Queued:
+    """What the message needs of a decision that is queued."""
+    assert decision.pass_key is not None and decision.queued_at is not None
+    return Queued(decision.id, decision.actor, decision.pass_key, decision.queued_at)
+
+
 @translated
 class Decisions(DecisionQueries):
     """The collection `decisions`."""
@@ -73,29 +79,26 @@ class Decisions(DecisionQueries):
         return insert_missing(self._current, [to_document(decision) for decision in decisions])
 
     def insert_queued(
-        self, decisions: Sequence[Decision], pass_key: str, message_timeout: float, task_timeouts: Mapping[str, float]
-    ) -> list[Queued]:
-        """Save new decisions as queued since their `queued_at`; what the messages of those need that were not there.
+        self, decisions: Sequence[Decision], message_timeout: float, task_timeouts: Mapping[str, float]
+    ) -> set[str]:
+        """Save new decisions as queued since their `queued_at`, under their passes; which were not there.
 
         An insert does not know the database's clock: those times were read from it. {actor: its task_timeout}.
         """
-        documents, queued = [], []
+        documents = []
         for one in decisions:
-            assert one.queued_at is not None, "it is queued since then"
+            assert one.queued_at is not None and one.pass_key is not None, "it is queued since then, under that"
             first_look = min(message_timeout, task_timeouts.get(one.actor) or message_timeout)
             documents.append(
                 to_document(one)
                 | {
                     "state": QUEUED,
-                    "pass": pass_key,
                     "fresh": True,
                     "enqueuedAt": one.queued_at,
                     "recoveryTime": one.queued_at + timedelta(seconds=first_look),
                 }
             )
-            queued.append(Queued(one.id, one.actor, pass_key, one.queued_at))
-        there = set(there_already(self._current, documents))
-        return [one for one in queued if one.id not in there]
+        return {one.id for one in decisions} - {*there_already(self._current, documents)}
 
     def withdraw(self, decision_id: str, epoch: int) -> bool:
         """Remove the decision of a start that nobody claimed; False: it is none of those, by now, and is left."""
