@@ -7,15 +7,15 @@ answered, so one that hears nothing is found whatever others hear.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery.durations import show_age
 from recovery.engine import Resources
-from recovery.health.model import Cause, Check, join_names, ok, problem
+from recovery.health.model import Cause, Check, join_names, ok, problem, unasked
 from recovery.plurals import count
-from recovery.records import QueueStatistics, Worker
+from recovery.records import Worker
 
 MISSED = 1.8
 """Heartbeats that a worker wrote without an answered poll: one while its slots fill up is normal."""
@@ -30,7 +30,7 @@ class Bounds:
     missed: timedelta
     """At its last heartbeat, by its own record."""
     within: timedelta
-    """Now, by anybody's word; and a worker has so long for its first one."""
+    """A worker has so long for its first one."""
 
 
 def polls(resources: Resources) -> Check:
@@ -41,19 +41,21 @@ def polls(resources: Resources) -> Check:
         timedelta(seconds=max(MISSED * settings.heartbeat_interval, 1.0)),
         timedelta(seconds=settings.polled_within),
     )
-    return judge_polls(store.overview.workers_alive(), store.queues.all(), store.now(), bounds)
+    return judge_polls(store.overview.workers_alive(), store.now(), bounds)
 
 
-def judge_polls(alive: Iterable[Worker], polled: Mapping[str, QueueStatistics], now: datetime, bounds: Bounds) -> Check:
-    """What the last answers mean; `polled` is of whom a worker's record does not tell."""
+def judge_polls(alive: Sequence[Worker], now: datetime, bounds: Bounds) -> Check:
+    """What the last answers mean."""
+    if not alive:
+        return unasked("polls", "no worker is alive", "see `workers`")
     older = [one for one in alive if one.started_at is not None and one.started_at < now - bounds.within]
     silent, consumed = [], set[str]()
     for worker in older:
         queues = set(worker.queues).difference(worker.paused)
         consumed |= queues
-        unanswered = _unanswered(worker, queues, polled, now, bounds)
+        unanswered = _unanswered(worker, queues, now, bounds)
         if unanswered:
-            silent.append(f"{worker.name} ({_described(unanswered, queues, now)})")
+            silent.append(f"{worker.name} ({_described(unanswered, now)})")
     if not silent:
         return ok("polls", f"{count(len(consumed), 'queue')} polled by {count(len(older), 'worker')}")
     advice = (
@@ -64,25 +66,20 @@ def judge_polls(alive: Iterable[Worker], polled: Mapping[str, QueueStatistics], 
     return problem("polls", Cause.POLLS_UNANSWERED, found, advice)
 
 
-def _unanswered(
-    worker: Worker, queues: Iterable[str], polled: Mapping[str, QueueStatistics], now: datetime, bounds: Bounds
-) -> dict[str, datetime | None]:
-    """{queue: when its poll was last answered} of those that are silent."""
+def _unanswered(worker: Worker, queues: Iterable[str], now: datetime, bounds: Bounds) -> dict[str, datetime | None]:
+    """{queue: when its poll was last answered} of those that are silent: all, or none."""
     told = {one.id: one.polled_at for one in worker.polls}
-    # Of a worker that tells of none, what is known of the queue: some versions told it there alone.
-    moments = {queue: told.get(queue) if told else _last(polled, queue) for queue in queues}
+    # What is still to come is nobody's answer.
+    moments = {
+        queue: moment if (moment := told.get(queue)) and moment < now + bounds.within else None for queue in queues
+    }
     beat_at = min(now, worker.recovery_time - bounds.timeout) if worker.recovery_time is not None else now
-    since = beat_at - bounds.missed if told else now - bounds.within
+    since = beat_at - bounds.missed
     unanswered = {queue: moment for queue, moment in moments.items() if moment is None or moment < since}
     # One that is answered hears Redis: what it does not poll was blocked until just now.
-    return {} if told and len(unanswered) < len(moments) else unanswered
+    return {} if len(unanswered) < len(moments) else unanswered
 
 
-def _last(polled: Mapping[str, QueueStatistics], queue: str) -> datetime | None:
-    return polled[queue].polled_at if queue in polled else None
-
-
-def _described(unanswered: Mapping[str, datetime | None], queues: set[str], now: datetime) -> str:
+def _described(unanswered: Mapping[str, datetime | None], now: datetime) -> str:
     moments = [moment for moment in unanswered.values() if moment is not None]
-    since = f"for {show_age((now - max(moments)).total_seconds())}" if moments else "never"
-    return f"{'any queue' if len(unanswered) == len(queues) else join_names(unanswered, 3)}, {since}"
+    return f"for {show_age((now - max(moments)).total_seconds())}" if moments else "never"

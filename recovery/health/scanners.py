@@ -30,6 +30,8 @@ LATE, VERY_LATE = 10.0, 60.0
 """Seconds that a record may be overdue: a few are normal, a minute is not (docs/metrics.md)."""
 TURNS = 15.0
 """Seconds by which a scanner's note may be older than the freshest: each of the others has its turn before."""
+NOTES_APART = 2.0
+"""Seconds between two notes of scans."""
 BUSY = 1.5
 """Seconds of a scanner's run from which on it had more to do than its turn of two has room for, or nearly."""
 
@@ -70,8 +72,8 @@ def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
     if not workers:
         advice = "start workers, see `workers`; then ask again"
         return warning("beat", Cause.NO_WORKERS, f"no worker is alive to take a nudge; {found}", advice)
-    # What is still on its way is no older than what a nudge may take.
-    if taken or (sent and seen.taken_ago is not None and seen.taken_ago - (seen.sent_ago or 0.0) <= within):
+    # Notes are that far apart: the last nudge was taken, and another one is not due yet.
+    if taken or (sent and seen.taken_ago is not None and seen.taken_ago - (seen.sent_ago or 0.0) <= NOTES_APART):
         return ok("beat", found)
     if seen.waiting:
         advice = (
@@ -82,8 +84,9 @@ def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
     by_themselves = f"; workers scan by themselves, the last {show_age(seen.scanned_ago)} ago" if scanned else ""
     if sent:
         advice = (
-            "a beat runs, and somebody takes its nudges and notes no scan: see `heartbeats`, `polls` and the workers' "
-            "logs for one that hangs or does not reach MongoDB, and whether another cluster shares this Redis"
+            "a beat runs, and somebody takes its nudges and notes no scan. Where MongoDB was away until just now scans "
+            "wait for a heartbeat timeout: ask again. Else see `heartbeats`, `polls` and the workers' logs for one "
+            "that hangs or does not reach MongoDB, and whether another cluster shares this Redis"
         )
         return warning("beat", Cause.NUDGES_LOST, f"{found}{by_themselves}", advice)
     advice = (
@@ -127,8 +130,9 @@ def judge_scanners(
         since = "none ever ran" if last is None else f"the last ran {show_age(last)} ago"
         found.append(f"none runs{'' if workers else ', since no worker is alive'}: {since}")
         advice = (
-            "see `beat`, `redis` and `writes`: without nudges workers scan by themselves, unless they have "
-            "RECOVERY_SCANNERS off or don't reach MongoDB"
+            "where MongoDB was away until just now scans wait for a heartbeat timeout: ask again. Else see `beat`, "
+            "`redis` and `writes`: without nudges workers scan by themselves, unless they have RECOVERY_SCANNERS off "
+            "or don't reach MongoDB"
         )
         return Check(
             "scanners", level, Cause.NO_SCANS, "; ".join(found),

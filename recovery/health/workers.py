@@ -10,7 +10,7 @@ from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health import waiting
-from recovery.health.model import Cause, Check, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.plurals import count
 from recovery.records import ScannerRun
 from recovery.scan import WorkerScanner
@@ -63,7 +63,7 @@ def judge_lost(found: str, alive: Collection[str], run: ScannerRun | None, now: 
 def heartbeats(resources: Resources) -> Check:
     """Each worker that answers through Redis writes heartbeats as well: one without MongoDB has no record, or an
     overdue one, and would look as if it had ended."""
-    answering = resources.broker.workers_answering(PING_TIMEOUT)
+    answering = resources.broker.workers_answering(resources.settings.database, PING_TIMEOUT)
     if answering is None:
         return ok("heartbeats", "not compared with who answers in Redis: this user may not ask")
     return judge_heartbeats(
@@ -74,7 +74,7 @@ def heartbeats(resources: Resources) -> Check:
 def _answering(resources: Resources) -> list[str]:
     """Workers that answer through Redis, as far as that can be known."""
     try:
-        return resources.broker.workers_answering(PING_TIMEOUT) or []
+        return resources.broker.workers_answering(resources.settings.database, PING_TIMEOUT) or []
     except BrokerError:
         return []
 
@@ -88,7 +88,8 @@ def judge_heartbeats(check: str, alive: Collection[str], answering: Collection[s
             "their logs: until then they take no task"
         )
         found = f"run and write no heartbeat to MongoDB: {join_names(without)}"
-        return warning(check, Cause.WORKER_WITHOUT_MONGODB, found, advice)
+        level = Level.WARNING if alive else Level.PROBLEM  # nobody is there who does the work
+        return Check(check, level, Cause.WORKER_WITHOUT_MONGODB, found, advice)
     return ok(check, f"written by {count(len(alive), 'worker')}")
 
 

@@ -10,11 +10,12 @@ from recovery.queue.broker import Broker
 from recovery.queue.kept import Kept
 from recovery.queue.message import MessageId, encode, parse_id, remake
 from recovery.queue.places import Places
-from recovery.queue.remote import SETTINGS_CHANGED
+from recovery.queue.remote import LIVES, SETTINGS_CHANGED
 from recovery.queue.signing import Signer, signer
 from recovery.queue.turns import Turns
 
 __all__ = [
+    "LIVES",
     "SETTINGS_CHANGED",
     "Broker",
     "Kept",

@@ -160,6 +160,8 @@ class Broker:
         try:
             send()
         except (ConnectionError, TimeoutError):
+            # Those that are idle died with it, mostly: what is sent next, by whichever thread, is sent over a new one.
+            self._redis.connection_pool.disconnect(inuse_connections=False)
             if time.monotonic() - self._failed_at < AWAY_FOR:
                 raise
             try:
@@ -167,6 +169,7 @@ class Broker:
             except RedisError:
                 self._failed_at = time.monotonic()
                 raise
+        self._failed_at = -math.inf
 
     def cut(self, queue: str, most: int) -> None:
         """Leave the `most` messages of a queue that were pushed last."""
@@ -188,10 +191,11 @@ class Broker:
             return None
         return float(idle) if isinstance(idle, int) else None
 
-    def workers_answering(self, timeout: float) -> list[str] | None:
-        """Names of the workers that answer through Redis within so many seconds; None where this user may not ask."""
+    def workers_answering(self, database: str, timeout: float) -> list[str] | None:
+        """Names of the workers on this database that answer through Redis within so many seconds; None where this user
+        may not ask."""
         try:
-            return answering(self._url, timeout)
+            return answering(self._url, database, timeout)
         except NoPermissionError:
             return None
 

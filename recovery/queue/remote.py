@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from celery import Celery
+from celery.app.control import Control
+from kombu import Connection
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
@@ -18,6 +22,10 @@ log = logging.getLogger(__name__)
 SETTINGS_CHANGED = "recovery_settings_changed"
 """The control command: settings of actors or process types have changed, or which actors are blocked."""
 
+LIVES = "recovery_lives"
+"""The control command that a worker answers with the name of its database. Other workers at the same Redis, of another
+cluster or product, do not, or with another name."""
+
 TELL_TIMEOUT = 2.0
 """Seconds that it may take; an operator's command waits for it."""
 
@@ -28,9 +36,8 @@ def tell_workers(url: str, command: str) -> bool:
 
     def send() -> None:
         try:
-            with Celery(set_as_current=False) as app:
-                app.conf.update(celery_settings(url))
-                app.control.broadcast(command)
+            with _control(url) as (control, connection):
+                control.broadcast(command, connection=connection)
             sent.set()
         except (KombuError, RedisError, OSError) as error:
             log.warning("workers not told (%s)", error)
@@ -43,16 +50,26 @@ def tell_workers(url: str, command: str) -> bool:
     return sent.is_set()
 
 
-def answering(url: str, timeout: float) -> list[str]:
-    """Names, as `name@host`, of all workers whose main loop answers within `timeout` seconds; waits for so long. Raises
-    what its driver does."""
-    with Celery(set_as_current=False) as app:
-        app.conf.update(celery_settings(url))
-        return [name for answer in app.control.ping(timeout=timeout) or () for name in answer]
+def answering(url: str, database: str, timeout: float) -> list[str]:
+    """Names, as `name@host`, of all workers on this database whose main loop answers within `timeout` seconds; waits
+    for so long. Raises what its driver does."""
+    with _control(url) as (control, connection):
+        answers = control.broadcast(LIVES, reply=True, timeout=timeout, connection=connection) or ()
+        return [name for answer in answers for name, its in answer.items() if its == database]
 
 
 def answers(url: str, worker: str, timeout: float) -> bool:
     """Whether the main loop of a worker, `name@host`, answers in time. Raises what its driver does."""
+    with _control(url) as (control, connection):
+        return bool(control.ping([worker], timeout=timeout, connection=connection))
+
+
+@contextmanager
+def _control(url: str) -> Iterator[tuple[Control, Connection]]:
+    """Remote control over a connection of its own: of those that Celery keeps for all of a program some may have died
+    since."""
     with Celery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
-        return bool(app.control.ping([worker], timeout=timeout))
+        app.control.mailbox.producer_pool = None
+        with app.connection() as connection:
+            yield app.control, connection

@@ -10,10 +10,10 @@ from typing import Any
 
 from celery.worker.control import Panel, control_command
 
-from recovery.queue import SETTINGS_CHANGED
+from recovery.queue import LIVES, SETTINGS_CHANGED
 from recovery.worker.tasks import Running
 
-COMMANDS = frozenset({SETTINGS_CHANGED, "ping"})
+COMMANDS = frozenset({SETTINGS_CHANGED, LIVES, "ping"})
 """All that a worker obeys. By its others Celery lets whoever reaches Redis end workers, take away their queues, or have
 them run code that is theirs; `ping` tells that the main loop answers, to `celery inspect ping` and health checks."""
 
@@ -21,9 +21,15 @@ them run code that is theirs; `ping` tells that the main loop answers, to `celer
 def register() -> None:
     """Have the workers of this process answer these commands, and no others."""
     control_command(name=SETTINGS_CHANGED)(settings_changed)
+    control_command(name=LIVES)(database)
     for known in (Panel.data, Panel.meta):
         for name in known.keys() - COMMANDS:
             del known[name]
+
+
+def database(_state: Any) -> str | None:
+    """Tell on which database this worker works, to who asks which workers are there."""
+    return Running.lifeline.database if Running.lifeline is not None else None
 
 
 def settings_changed(_state: Any) -> None:

@@ -26,6 +26,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
         (Nudging(sent_ago=1, taken_ago=2, scanned_ago=2, waiting=0), Level.OK, Cause.HEALTHY),
         (Nudging(sent_ago=None, taken_ago=2, scanned_ago=2, waiting=0), Level.OK, Cause.HEALTHY),
         (Nudging(sent_ago=4, taken_ago=6, scanned_ago=6, waiting=0), Level.OK, Cause.HEALTHY),
+        (Nudging(sent_ago=5, taken_ago=10, scanned_ago=10, waiting=8), Level.WARNING, Cause.NUDGES_NOT_TAKEN),
         (Nudging(sent_ago=6, taken_ago=6, scanned_ago=2, waiting=0), Level.WARNING, Cause.SCANS_WITHOUT_BEAT),
         (Nudging(sent_ago=None, taken_ago=None, scanned_ago=2, waiting=0), Level.WARNING, Cause.SCANS_WITHOUT_BEAT),
         (Nudging(sent_ago=6, taken_ago=6, scanned_ago=6, waiting=0), Level.PROBLEM, Cause.NO_BEAT),

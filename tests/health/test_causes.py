@@ -66,3 +66,5 @@ def test_a_worker_that_writes_no_heartbeat_and_answers_in_redis() -> None:
     check = judge_heartbeats("heartbeats", {"a@h"}, ["a@h", "b@h"])
     assert (check.level, check.cause) == (Level.WARNING, Cause.WORKER_WITHOUT_MONGODB)
     assert check.found == "run and write no heartbeat to MongoDB: b@h"
+    none = judge_heartbeats("workers", set(), ["a@h"])
+    assert (none.level, none.cause) == (Level.PROBLEM, Cause.WORKER_WITHOUT_MONGODB), "nobody does the work"

@@ -495,7 +495,7 @@ def test_with_all_workers_dead_nothing_is_advised_but_to_start_some(world: World
 @pytest.mark.parametrize(
     ("collection", "field", "check", "level", "found"),
     [
-        ("queues", "polledAt", "polls", PROBLEM, "does not answer their polls: w (any queue, never)"),
+        ("workers", "polls.0.polledAt", "polls", PROBLEM, "does not answer their polls: w (never)"),
         ("scanners", "nudgedAt", "beat", WARNING, "no nudge was ever taken"),
         ("scanners", "ranAt", "scanners", WARNING, "none runs: none ever ran"),
     ],
@@ -504,7 +504,9 @@ def test_what_is_still_to_come_is_no_sign_of_life(
     world: World, collection: str, field: str, check: str, level: Level, found: str
 ) -> None:
     """Another program wrote it, or a clock that was far ahead."""
-    started = {"startedAt": world.store.now() - timedelta(minutes=1), "queues": ["add"]}
+    now = world.store.now()
+    polls = [{"_id": "add", "polledAt": now}]
+    started = {"startedAt": now - timedelta(minutes=1), "queues": ["add"], "polls": polls}
     world.store.database["workers"].update_one({}, {"$set": started})
     world.store.database[collection].update_many({}, {"$set": {field: datetime(9999, 12, 31, tzinfo=UTC)}})
     told = asked(world, check)

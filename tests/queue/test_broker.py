@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +67,36 @@ def test_what_is_sent_in_an_outage_is_tried_once(emptied: Settings, monkeypatch:
     with pytest.raises(redis.exceptions.TimeoutError):
         broker._sent(fail)
     assert len(tried) == 6, "it may be back"
+
+
+def test_an_outage_is_over_with_the_first_that_is_sent(emptied: Settings) -> None:
+    broker, answers = Broker(emptied.broker_url), iter([False, False, True, False, True])
+
+    def send() -> None:
+        if not next(answers):
+            raise redis.exceptions.TimeoutError("silent")
+
+    with pytest.raises(redis.exceptions.TimeoutError):
+        broker._sent(send)
+    broker._sent(send)
+    broker._sent(send)
+    assert next(answers, None) is None, "the last one was tried twice"
+
+
+def test_no_second_message_is_lost_by_a_dead_connection(emptied: Settings) -> None:
+    """Threads share some, which died together; of the first message it is not known that Redis is back."""
+    address = urlsplit(emptied.broker_url)
+    with way_to(address.port or 0) as way:
+        broker = Broker(f"redis://{HOST}:{way.port}{address.path}")
+        pool = broker._redis.connection_pool
+        for connection in [pool.get_connection() for _ in range(3)]:
+            pool.release(connection)
+        way.silence(answers_calls=True)
+        way.speak(remembers=False)
+        broker._failed_at = time.monotonic()
+        assert broker.push([Queued("p/first", "actor0", "k", NOW)]) == 0, "not tried twice just now"
+        assert broker.push([Queued("p/second", "actor0", "k", NOW)]) == 1
+        assert waiting(emptied, "actor0") == ["p/second"]
 
 
 def test_a_batch_is_one_command_per_queue(emptied: Settings) -> None:

@@ -110,9 +110,18 @@ def _ask(uri: str, name: str) -> Member:
         is_primary=bool(hello.get("isWritablePrimary")),
         elected=hello.get("electionId"),
         names_primary=hello.get("primary"),
-        knows=(*hello.get("hosts", ()), *hello.get("passives", ()), *hello.get("arbiters", ())),
+        knows=tuple({*_named(hello, "hosts", "passives", "arbiters"), *_hidden(status)}),
         status=status,
     )
+
+
+def _named(hello: Document, *fields: str) -> list[str]:
+    return [name for field in fields for name in hello.get(field, ())]
+
+
+def _hidden(status: Document | None) -> list[str]:
+    """Members that `hello` does not name, among those that it does."""
+    return [one["name"] for one in (status or {}).get("members", ()) if "name" in one]
 
 
 def put_together(members: Sequence[Member]) -> Members:

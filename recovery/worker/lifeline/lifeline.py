@@ -124,6 +124,11 @@ class Lifeline:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
         self._look_soon()
 
+    @property
+    def database(self) -> str:
+        """On which this worker works."""
+        return self._settings.database
+
     def settings_changed(self) -> None:
         """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
         if self._settings.events:
