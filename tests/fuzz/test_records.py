@@ -14,6 +14,7 @@ from bson import Binary, Code, Decimal128, MaxKey, MinKey, ObjectId, Regex, Time
 
 from recovery import Settings
 from recovery.health import examine, look
+from recovery.health.model import Cause
 from recovery.records import ProcessState, shapes
 from recovery.records.shapes import Shape
 from recovery.repair import look_around
@@ -177,6 +178,7 @@ def check(world: World, caplog: pytest.LogCaptureFixture, collection: str, path:
     checks = {one.name: one for one in examine(world.app.resources)}
     assert not [one for one in checks.values() if "could not be asked" in one.found], checks
     if collection not in OF_PROCESSES:
+        assert checks["damage"].cause is Cause.RECORDS_DAMAGED
         assert f" {key}: its {path.partition('.')[0]} is " in checks["damage"].found, (path, kind, checks["damage"])
 
 

@@ -36,6 +36,13 @@ def test_each_is_made_by_a_check() -> None:
     assert [cause.name for cause in Cause if f"Cause.{cause.name}" not in sources] == []
 
 
+def test_each_is_asserted_by_a_test() -> None:
+    """What watches the checks goes by the codes: none may change unseen."""
+    tests = (path for path in (ROOT / "tests").rglob("*.py") if "docs" not in path.parts)
+    asserted = set(re.findall(r"\bCause\.([A-Z_]+)\b", "\n".join(path.read_text() for path in tests)))
+    assert [cause.name for cause in Cause if cause.name not in asserted] == []
+
+
 @pytest.mark.parametrize(
     ("alive", "ago", "cause"),
     [

@@ -13,10 +13,11 @@ import redis
 from packaging.requirements import Requirement
 
 from recovery import Recovery
-from recovery.errors import SparkUnavailable
+from recovery.errors import ServerRefused, ServerUnavailable, SettingsError, SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
 from recovery.health.model import Cause
 from recovery.health.scanners import NUDGES
+from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
 from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
 from recovery.settings import Settings
@@ -215,6 +216,12 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "a slot refused": (
         "schedules", lambda w: schedule(w, refused=True), WARNING, "refused their last slot: pull: DISABLED: an audit"
     ),
+    "a marker": (
+        "markers",
+        lambda w: w.store.database["markers"].insert_one({"_id": "add", "type": "add", "writtenAt": w.store.now()}),
+        WARNING,
+        "not started: 1 marker of add (1)",
+    ),
     "one scanner fails": (
         "scanners", lambda w: age_notes(w, "graphs"), PROBLEM, "do not run, though others do: graphs"
     ),
@@ -245,6 +252,7 @@ CAUSES = {
     Cause.NUDGES_NOT_TAKEN: ["nudges not answered", "nudges wait"],
     Cause.SCHEDULES_DISABLED: ["a schedule disabled"],
     Cause.SCHEDULES_REFUSED: ["a slot refused"],
+    Cause.STARTS_REFUSED: ["a marker"],
     Cause.SCANNERS_FAIL: ["one scanner fails", "scan cut off"],
     Cause.RECORDS_OVERDUE: ["scanners late", "scanners very late"],
 }
@@ -264,6 +272,7 @@ def test_what_is_wrong_is_said_with_what_to_do(world: World, case: str) -> None:
 def test_a_fresh_database_needs_init_and_workers(settings: Settings) -> None:
     checks = {check.name: check for check in examine(Recovery(settings).resources)}
     assert {name for name, check in checks.items() if check.level is PROBLEM} == {"collections", "workers"}
+    assert checks["collections"].cause is Cause.COLLECTIONS_MISSING
     assert "collection decisions" in checks["collections"].found
 
 
@@ -305,7 +314,7 @@ def test_what_is_at_rest_is_not_read_for_deadlines(own_world: World) -> None:
 def test_without_its_index_a_count_is_not_made(own_world: World, index: str, name: str) -> None:
     own_world.store.database["processes"].drop_index(index)
     check = asked(own_world, name)
-    assert (check.level, check.asked) == (WARNING, False)
+    assert (check.level, check.cause, check.asked) == (WARNING, Cause.INDEX_MISSING, False)
     assert f"not asked without index processes.{index}" in check.found
 
 
@@ -319,14 +328,15 @@ def test_what_stands_in_the_place_of_a_queue(world: World) -> None:
     world.redis.set("add", "theirs")
     world.redis.xadd(NUDGE, {"theirs": "kept"})
     check = asked(world, "keys")
-    assert check.level is PROBLEM and "Then rename or delete it" in check.advice
+    assert (check.level, check.cause) == (PROBLEM, Cause.KEYS_IN_THE_WAY) and "Then rename or delete it" in check.advice
     assert check.found.startswith(f"not a queue: add is a string, {NUDGE} is a stream; set aside by")
 
 
 def test_broken_processes_are_told(world: World) -> None:
     process(world, state=ProcessState.BROKEN, recovery_time=None)
     check = asked(world, "processes")
-    assert (check.level, check.advice) == (WARNING, "run `recovery sweep --repair`, which lists them again")
+    assert (check.level, check.cause) == (WARNING, Cause.BROKEN_NOT_LISTED)
+    assert check.advice == "run `recovery sweep --repair`, which lists them again"
     assert check.found == "0 running, 1 broken, 0 aborted; 1 of the broken ones is not listed as interrupted"
     world.store.database["interruptions"].insert_one({"_id": "p/start"}, bypass_document_validation=True)
     check = asked(world, "processes")
@@ -358,27 +368,28 @@ def test_a_check_that_fails_stands_in_no_others_way(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "name", "level", "said"),
+    ("options", "name", "cause", "said"),
     [
-        ({"maxmemory-policy": "allkeys-lru"}, "redis memory", PROBLEM, "drops messages"),
-        ({"maxmemory-policy": "volatile-lru"}, "redis memory", WARNING, "others' keys"),
-        ({"maxmemory": "1"}, "redis memory", PROBLEM, "takes no messages"),
-        ({"maxmemory": "1gb"}, "redis memory", OK, "of 1,024 MB"),
-        ({"appendonly": "no"}, "redis", OK, "persistence: none"),
-        ({"appendonly": "no", "save": "60 1"}, "redis", OK, "persistence: saves"),
-        ({}, "redis", OK, "persistence: append-only file"),
+        ({"maxmemory-policy": "allkeys-lru"}, "redis memory", Cause.REDIS_DROPS_MESSAGES, "drops messages"),
+        ({"maxmemory-policy": "volatile-lru"}, "redis memory", Cause.REDIS_POLICY, "others' keys"),
+        ({"maxmemory": "1"}, "redis memory", Cause.REDIS_FULL, "takes no messages"),
+        ({"maxmemory": "1gb"}, "redis memory", Cause.HEALTHY, "of 1,024 MB"),
+        ({"appendonly": "no"}, "redis", Cause.HEALTHY, "persistence: none"),
+        ({"appendonly": "no", "save": "60 1"}, "redis", Cause.HEALTHY, "persistence: saves"),
+        ({}, "redis", Cause.HEALTHY, "persistence: append-only file"),
     ],
 )
-def test_redis(world: World, own_valkey: Valkey, options: dict[str, str], name: str, level: Level, said: str) -> None:
+def test_redis(world: World, own_valkey: Valkey, options: dict[str, str], name: str, cause: Cause, said: str) -> None:
     usual = {"maxmemory-policy": "noeviction", "maxmemory": "0", "appendonly": "yes", "save": ""}
     with redis.Redis.from_url(own_valkey.url) as server:
         for option, value in (usual | options).items():
             server.config_set(option, value)
     other = World(world.settings.model_copy(update={"broker_url": own_valkey.url}))
     check = asked(other, name)
-    assert check.level is level, check
+    levels = {Cause.HEALTHY: OK, Cause.REDIS_POLICY: WARNING}
+    assert (check.cause, check.level) == (cause, levels.get(cause, PROBLEM)), check
     assert said in check.found
-    assert bool(check.advice) == (level is not OK)
+    assert bool(check.advice) == (cause is not Cause.HEALTHY)
 
 
 def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) -> None:
@@ -386,7 +397,8 @@ def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) 
         server.replicaof("127.0.0.1", str(free_port()))
         try:
             other = World(world.settings.model_copy(update={"broker_url": own_valkey.url}))
-            assert "it is a replica" in asked(other, "redis").found
+            check = asked(other, "redis")
+            assert check.cause is Cause.REDIS_IS_REPLICA and "it is a replica" in check.found
         finally:
             server.replicaof("NO", "ONE")
 
@@ -394,8 +406,29 @@ def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) 
 def test_a_redis_that_can_not_write_to_its_disk(world: World) -> None:
     now = world.app.resources.broker.condition()
     check = servers.judge_redis(replace(now, writes_well=False))
-    assert (check.level, "takes no messages" in check.advice) == (PROBLEM, True)
+    assert (check.level, check.cause) == (PROBLEM, Cause.REDIS_CAN_NOT_SAVE) and "takes no messages" in check.advice
     assert "persistence: not told" in servers.judge_redis(replace(now, appends=False, saves=None)).found
+
+
+@pytest.mark.parametrize(
+    ("error", "mongodb", "redis_"),
+    [
+        (ServerRefused("it lets nobody in"), Cause.MONGODB_REFUSES, Cause.REDIS_REFUSES),
+        (ServerUnavailable("it does not answer"), Cause.MONGODB_UNREACHABLE, Cause.REDIS_UNREACHABLE),
+        (SettingsError("no replica set"), Cause.MONGODB_UNFIT, Cause.REDIS_REFUSES),
+    ],
+)
+def test_a_server_that_is_of_no_use(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, mongodb: Cause, redis_: Cause
+) -> None:
+    def refuses(*_: object, **__: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(servers, "check_server", refuses)
+    monkeypatch.setattr(Broker, "check", refuses)
+    for check, cause in ((servers.mongodb, mongodb), (servers.redis, redis_)):
+        told = check(world.app.resources)
+        assert (told.level, told.cause, told.asked) == (PROBLEM, cause, False) and str(error) in told.found
 
 
 def test_no_password_is_told(world: World) -> None:
@@ -464,7 +497,8 @@ def test_what_is_missing_is_brought_back_as_advised(own_world: World, case: str)
     break_it, said = MISSHAPEN[case]
     break_it(own_world)
     check = asked(own_world, "collections")
-    assert check.level is PROBLEM
+    cause = Cause.COLLECTIONS_DIFFERENT if case == "another index" else Cause.COLLECTIONS_MISSING
+    assert (check.level, check.cause) == (PROBLEM, cause)
     assert said in check.found
     if case == "another index":
         assert "db.graphs.dropIndex('deadline')" in check.advice
@@ -561,5 +595,6 @@ def test_a_file_that_is_for_everybody_to_read(world: World, tmp_path: Path, monk
     assert secrets.secrets(with_key) == model.ok("secrets", f"not for everybody to read: {key}, {config}")
     key.chmod(0o604)
     found = secrets.secrets(with_key)
-    assert found.level is WARNING and found.found == f"everybody on this machine may read {key}"
+    assert (found.level, found.cause) == (WARNING, Cause.SECRETS_READABLE)
+    assert found.found == f"everybody on this machine may read {key}"
     assert "chmod 600" in found.advice and "secret@" not in str(found)

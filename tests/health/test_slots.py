@@ -9,6 +9,7 @@ import pytest
 
 from recovery.cli.status import look
 from recovery.health import Level
+from recovery.health.model import Cause
 from recovery.health.slots import RECENT, SHOWN
 from recovery.metrics.slots import freed_slots
 from recovery.records import HungSlot
@@ -34,7 +35,7 @@ def test_one_hangs(world: World) -> None:
     """Of a worker that lives: what one told that is gone is gone with it."""
     hangs(world)
     check = asked(world, "slots")
-    assert check.level is Level.WARNING and "give that a time-out" in check.advice
+    assert (check.level, check.cause) == (Level.WARNING, Cause.SLOTS_HANG) and "give that a time-out" in check.advice
     assert check.found.startswith(f"1 of workers that live hang: add {TASK}0 on w for 6")
     (told,) = look(world.app.resources)["hung"]
     assert (told["worker"], told["actor"], told["task"]) == ("w", "add", f"{TASK}0") and 61 <= told["seconds"] < 70

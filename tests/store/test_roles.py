@@ -36,6 +36,7 @@ from recovery.errors import (
     StoreUnavailable,
 )
 from recovery.health import Level, examine, look, repair
+from recovery.health.model import Cause
 from recovery.health.rights import rights
 from recovery.operations import Asked
 from recovery.operations.scheduled import schedule_operation
@@ -244,9 +245,10 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
 
     assert look(reader.app.resources, fine).snapshot.tasks
     assert reader.store.disk.use(100).types["order"].disk
-    levels = {check.name: check.level for check in examine(reader.app.resources)}
+    checks = {check.name: check for check in examine(reader.app.resources)}
+    levels = {name: check.level for name, check in checks.items()}
     assert {levels[name] for name in ("collections", "rights", "deadlines", "processes")} <= {Level.OK, Level.WARNING}
-    assert levels["writes"] is Level.WARNING
+    assert (levels["writes"], checks["writes"].cause) == (Level.WARNING, Cause.WRITES_NOT_TRIED)
 
 
 VALID: dict[str, Any] = {
@@ -363,7 +365,7 @@ def test_doctor_says_which_rights_are_missing(come_as: As, admin: Database[Any])
     admin.command("createRole", "bare", privileges=bare, roles=[])
     admin.client.admin.command("createUser", "bare", pwd=PASSWORD, roles=[{"role": "bare", "db": DATABASE}])
     found = rights(come_as("bare").app.resources)
-    assert found.level is Level.PROBLEM
+    assert (found.level, found.cause) == (Level.PROBLEM, Cause.RIGHTS_MISSING)
     assert found.found.startswith("bare may not do all of any role; of recoveryClient it lacks insert of ")
     for role in roles.ROLES:
         assert role in rights(come_as(role).app.resources).found
