@@ -36,10 +36,10 @@ class Background:
 
     def begin(self) -> bool:
         """Have it work, if it does not: whether it does. Does not raise."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():
             return True
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._thread = thread if try_start(thread) else None
             return self._thread is not None

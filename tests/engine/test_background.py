@@ -15,10 +15,11 @@ import pytest
 
 from recovery.engine.lifecycle import registrar
 from recovery.engine.lifecycle.hand import Hand, Watch
-from recovery.errors import StoreUnavailable
+from recovery.errors import SettingsError, StoreRefused, StoreUnavailable
 from recovery.queue.remote import tell_workers
 from recovery.settings import Settings
 from recovery.stack.ports import HOST
+from recovery.store import Store
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
 from recovery.store.lifecycle.tasks import Tasks
@@ -110,16 +111,34 @@ def test_a_change_that_is_saved_is_no_error_if_workers_cannot_be_told(world: Wor
         assert not tell_workers(world.settings.broker_url, "reload")
 
 
-def test_what_could_not_be_registered_is_tried_again(world: World, order: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "unreadable"),
+    [
+        (StoreUnavailable("cut off"), 0),
+        (StoreRefused("no such name"), 0),
+        (RuntimeError("can't start new thread"), 2),
+        (KeyError("odd"), 0),
+    ],
+    ids=["cut off", "no names", "no threads, and no certificate for a while", "odd"],
+)
+def test_what_could_not_be_registered_is_tried_again(
+    world: World, order: Any, error: Exception, unreadable: int
+) -> None:
     real, tried = registrar.register_all, list[int]()
+    opened = iter([SettingsError("the certificate can't be read")] * unreadable)
+
+    def store(*args: Any, **kwargs: Any) -> Store:
+        if (refusal := next(opened, None)) is not None:
+            raise refusal
+        return Store(*args, **kwargs)
 
     def register_all(resources: Any, processes: Any, passes: Any, *, again: bool) -> None:
         tried.append(len(processes))
         if len(tried) < 4:
-            raise StoreUnavailable("cut off")
+            raise error
         real(resources, processes, passes, again=again)
 
-    with patch.object(registrar, "register_all", register_all):
+    with patch.object(registrar, "register_all", register_all), patch.object(registrar, "Store", store):
         for number in range(3):
             world.app.start(order, number)
         wait_until(lambda: world.counts()["decisions"] == 3, 10, "all to be registered")

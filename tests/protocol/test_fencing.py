@@ -26,6 +26,7 @@ from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.faults import Died, threads_held
+from tests.ordered import begin_removal
 from tests.queues import polled_and_empty
 from tests.waiting import wait_until
 from tests.world import World, check_quiet
@@ -250,6 +251,58 @@ def test_an_occurrence_that_is_still_to_be_settled_is_run(world: World, ran: lis
     assert world.process(told.process or "").scheduled_by == "hourly"
     Schedules(world.app.resources).remove("hourly")
     assert len(ran) == 4
+
+
+FORGOTTEN = ("lastProcess", "accounted", "beside", "recent", "starting")
+
+
+@pytest.mark.parametrize("message", ["lost", "there"])
+def test_an_occurrence_that_its_schedule_has_forgotten_is_run(world: World, ran: list[str], message: str) -> None:
+    """Others came after it, or the schedule was removed and added again: who looks later asks no more."""
+    world.tell()
+    Schedules(world.app.resources).add("hourly", "wide", {"schedule": "1h"}, "a test")
+    look_at(world.app.resources, schedule_of(world), slots.Keys(world.app.actors))
+    told = Schedules(world.app.resources).trigger("hourly", "a test")
+    world.app.registrar.flush()
+    database_of(world.store)["schedules"].update_many({}, {"$unset": dict.fromkeys(FORGOTTEN, "")})
+    if message == "lost":
+        past = world.store.now() - timedelta(seconds=60)
+        database_of(world.store)["decisions"].update_many({}, {"$set": {"queuedAt": past, "recoveryTime": past}})
+        world.redis.flushdb()
+        polled_and_empty(world.store, *QUEUES, ago=5.0)
+        world.scan()
+    assert world.bring_to_end(told.process or "").result == "1"
+    assert len(ran) == 4
+
+
+def test_a_removal_that_ends_between_two_looks(
+    world: World, others: World, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the process, and at the order by which it is being removed: that goes once all is removed."""
+    process_id = world.app.start("wide")
+    database = database_of(world.store)
+    insert, ask = world.store.decisions.insert_queued, world.store.orders.standing
+
+    def insert_queued(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(world.store.decisions, "insert_queued", insert)
+        repair(others.app.resources, look(others.app.resources, process_id))
+        others.bring_to_end(process_id)
+        at_rest(others, process_id)
+        begin_removal(others.store, [(process_id, 0)], 60)
+        for name in ("decisions", "tasks", "graphs"):
+            database[name].delete_many({})
+        return insert(*args, **kwargs)
+
+    def standing(marks: Any) -> Any:
+        monkeypatch.setattr(world.store.orders, "standing", ask)
+        for name in ("processes", "orders"):  # the last steps of a removal
+            assert database[name].delete_many({}).deleted_count == 1
+        return ask(marks)
+
+    monkeypatch.setattr(world.store.decisions, "insert_queued", insert_queued)
+    monkeypatch.setattr(world.store.orders, "standing", standing)
+    world.app.registrar.flush()
+    check_nothing_goes_on(others, ran, ["wide", "leaf", "leaf", "total"])
 
 
 def test_children_of_a_process_that_is_gone(world: World, others: World, ran: list[str], tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from unittest.mock import patch
 import pytest
 from pymongo.collection import Collection
 
+from recovery.engine import break_off
 from recovery.engine.lifecycle.removal import remove
+from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.redo import redo_process
 from recovery.errors import InputError
 from recovery.health import look
-from recovery.records import OrderKind, Process, ProcessState, mark_of
+from recovery.records import ErrorInfo, OrderKind, Process, ProcessState, mark_of
 from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
@@ -123,6 +125,39 @@ def test_a_record_that_a_repair_would_make_invalid_is_passed_over(world: World) 
         assert left is not None and left["recoveryTime"] > world.store.now(), "it is looked at later"
     finally:
         world.store.layout.create()
+
+
+def die() -> None:
+    raise Died
+
+
+def test_a_mark_on_what_is_done_again_leaves_its_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = ended(world)
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(world.store.redos, "put_back", lambda *_: die())
+        with pytest.raises(Died):
+            redo_process(world.app.resources, process.id, "wrong data")
+    past = world.store.now() - timedelta(seconds=1)
+    mark(world, world.process(process.id), removing=True, recoveryTime=past)
+    for _ in range(2):
+        world.scan()
+    assert world.bring_to_end(process.id).state is ProcessState.FINISHED
+    assert len(world.process(process.id).lives) == 1
+
+
+def test_a_process_that_lost_its_epoch_stops_no_other(world: World) -> None:
+    odd, other = world.start("quarter", 8), world.start("quarter", 16)
+    database_of(world.store)["processes"].update_one({"_id": odd}, {"$unset": {"epoch": ""}})
+    assert world.store.processes.committed_epochs([odd, other]) == {odd: 0, other: 0}
+    assert world.store.processes.standing([odd])[odd].epoch == 0
+
+
+def test_an_order_for_a_marker_of_what_did_not_break_goes(world: World) -> None:
+    process = ended(world)
+    ProcessTypeOverrides(world.app.resources).set(process.type, {"markers": True})
+    seen = process.evolve(state=ProcessState.RUNNING)
+    assert not break_off(world.app.resources, seen, ErrorInfo(kind="ValueError", message="late"), restarts=0)
+    assert database_of(world.store)["orders"].count_documents({}) == 0
 
 
 def test_a_removal_is_ordered_again_over_a_mark(world: World) -> None:

@@ -43,6 +43,8 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
             mark(resources, [process.id])
     else:
         remove_superseded(resources, [process.id], error)
+        if marker is not None:
+            resources.store.orders.fulfil([record_id(process.id, marker.key)])
     return ended
 
 

@@ -9,7 +9,8 @@ Others went on meanwhile: the process ended, its result was told, it was removed
     apply    children: Task, Decision: waiting → is the process there? → enqueued, by its graph
 
 The look comes after the records were made, so a removal either sees them or is seen. Both are of the primary, and by
-its own word: what is made on one that is none any more is gone with it. Cut off before the look, a fresh decision has
+its own word: what is made on one that is none any more is gone with it. Orders are read as a majority has them, and
+before they are believed to be none the process is looked at once more. Cut off before the look, a fresh decision has
 no message; who finds that looks first (MESSAGE_LOST). What waits is enqueued by the graph alone, which is gone.
 """
 
@@ -19,6 +20,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from recovery.engine.lifecycle.abort import abort_as_seen
+from recovery.engine.lifecycle.removal import CATCH_UP_TIMEOUT
 from recovery.engine.resources import Resources
 from recovery.records import Graph
 from recovery.records.ids import split_record_id
@@ -33,9 +35,14 @@ STARTED_BEFORE = "its schedule had this occurrence started before, by somebody e
 def there(resources: Resources, process_ids: Iterable[str]) -> dict[str, Standing]:
     """Those of these processes that are there, as they are now. One that is being removed is not, if somebody who may
     has ordered that."""
-    found = resources.store.processes.standing(process_ids)
-    removing = resources.store.orders.standing(one.mark for one in found.values() if one.mark is not None)
-    return {key: one for key, one in found.items() if key not in removing}
+    store = resources.store
+    found = store.processes.standing(process_ids)
+    marked = {key: one for key, one in found.items() if one.mark is not None}
+    unordered = marked.keys() - store.orders.standing(one.mark for one in marked.values())
+    # An order goes once all is removed, so it may be none by now, and so may the process.
+    again = store.processes.standing(unordered) if unordered else {}
+    unordered = {key for key in unordered if key in again and again[key].mark == found[key].mark}
+    return {key: one for key, one in found.items() if key not in marked or key in unordered}
 
 
 def gone(resources: Resources, epochs: Mapping[str, int]) -> set[str]:
@@ -59,9 +66,9 @@ def withdraw_unwanted(resources: Resources, starts: Mapping[str, int]) -> set[st
     """Bring to rest what was just made for {start task's decision: the epoch that it was made for} of processes that
     nobody is to run. Which those decisions are.
 
-    Where the process is gone it is removed, as far as it is as it was made. An occurrence that its schedule does not
-    know is aborted, and stays: what it says of its schedule anybody may have written who may write processes, and so
-    may they its state.
+    Where the process is gone it is removed, as far as it is as it was made. An occurrence that its schedule knows is
+    noted as verified: later it would not know it any more. One that it does not know is aborted, and stays: what it
+    says of its schedule anybody may have written who may write processes, and so may they its state.
     """
     epochs = {split_record_id(key)[0]: (key, epoch) for key, epoch in starts.items()}
     found = there(resources, epochs)
@@ -70,6 +77,12 @@ def withdraw_unwanted(resources: Resources, starts: Mapping[str, int]) -> set[st
         _withdraw(resources, key, epoch)
         log.warning("%s is not run: its process is gone", key)
     unknown = _unknown(resources, standing)
+    if unknown:
+        resources.store.catch_up(CATCH_UP_TIMEOUT)  # a schedule is read as a majority has it
+        unknown = _unknown(resources, {key: standing[key] for key in unknown})
+    # Schedules forget in time what they have started, so they are asked once.
+    scheduled = [key for key, one in standing.items() if one.scheduled_by is not None and key not in unknown]
+    resources.store.decisions.verified(epochs[key][0] for key in scheduled)
     if unknown:
         seen = resources.store.processes.briefs(unknown).values()
         abort_as_seen(resources, [one for one in seen if one.epoch == epochs[one.id][1]], STARTED_BEFORE)

@@ -18,9 +18,10 @@ from typing import Any
 
 from recovery.engine.lifecycle.registering import register_all
 from recovery.engine.resources import Resources
-from recovery.errors import StoreError, StoreUnavailable
+from recovery.errors import RecordInvalid, RecordTooLarge, StoreDenied
 from recovery.records import Process
 from recovery.records.ids import new_pass
+from recovery.seldom import Seldom
 from recovery.store import PORTION_BYTES, Store, portions
 from recovery.store.views.overview import time_limit
 from recovery.threads import Background
@@ -54,6 +55,7 @@ class Registrar:
         self._passes: dict[str, str] = {}
         """{process: the pass that it was tried under}, of those."""
         self._pause, self._try_at = PAUSE, 0.0
+        self._said = Seldom(log)
         self._again: Resources | None = None
         """With the connections of second tries."""
         self._hurry = threading.Event()
@@ -76,30 +78,29 @@ class Registrar:
                 processes, self._waiting = self._waiting, []
                 again, self._failed = self._failed, []
             self._passes |= dict.fromkeys((one.id for one in processes), new_pass())
-            failed = [one for group in by_size(processes) for one in self._try(self._resources, group)]
+            failed = [one for group in by_size(processes) for one in self._try(group)]
             if again and not failed:
-                anew = self._connected_anew()
-                failed += [one for group in by_size(again) for one in self._try(anew, group, again=True)]
+                failed += [one for group in by_size(again) for one in self._try(group, again=True)]
             else:
                 failed += again
             with self._changed:
                 self._note_failed(failed)
                 self._changed.notify_all()
 
-    def _try(self, resources: Resources, group: Sequence[Process], *, again: bool = False) -> Sequence[Process]:
-        """Those that are to be tried again."""
+    def _try(self, group: Sequence[Process], *, again: bool = False) -> Sequence[Process]:
+        """Those that are to be tried again: after whatever may be another time, such as names that can't be looked up,
+        a certificate that can't be read, or a system without threads. Nothing may end the thread that registers."""
         try:
             with time_limit(TRY):
-                register_all(resources, group, self._passes, again=again)
-        except StoreUnavailable as error:
-            told = "%d processes are saved but not yet registered (%s), first %s: tried again"
-            log.warning(told, len(group), error, group[0].id)
-            return group
-        except StoreError as error:
+                register_all(self._connected_anew() if again else self._resources, group, self._passes, again=again)
+        except (StoreDenied, RecordInvalid, RecordTooLarge) as error:
             told = "%d processes are saved but not registered (%s), first %s: each is within its idle timeout"
             log.warning(told, len(group), error, group[0].id)
-        except Exception:  # nothing may end the thread that registers
-            log.exception("%d processes are saved but not yet registered", len(group))
+        except Exception as error:
+            log.debug("not registered", exc_info=True)
+            told = "%d processes are saved but not yet registered (%s: %s), first %s: tried again"
+            self._said.warning(told, len(group), type(error).__name__, error, group[0].id)
+            return group
         return ()
 
     def _connected_anew(self) -> Resources:

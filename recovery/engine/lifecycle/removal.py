@@ -19,6 +19,9 @@ from recovery.engine.resources import Resources
 from recovery.records import OrderKind, Process, mark_of
 from recovery.records.ids import new_pass, record_id
 
+CATCH_UP_TIMEOUT = 5.0
+"""Seconds in which a majority is to have what was written a moment ago; mostly it has within milliseconds."""
+
 
 def remove(resources: Resources, processes: Sequence[Process]) -> set[str]:
     """Remove these processes, as they were seen; which of them are gone. One that is live, or has changed since, is
@@ -54,6 +57,7 @@ def take_off_marks(resources: Resources, process_ids: Sequence[str]) -> int:
     """Take the mark off those of these processes that are marked to be removed, and that nobody has ordered to be; from
     how many. Of what a worker had removed that knows no orders, the rest is removed when that is ordered again."""
     store = resources.store
+    store.catch_up(CATCH_UP_TIMEOUT)  # of an order that was given a moment ago a majority may know nothing yet
     begun = store.removals.begun(process_ids)
     ordered = store.orders.standing(one.mark for one in begun)
     return store.removals.take_off([one for one in begun if one.id not in ordered])

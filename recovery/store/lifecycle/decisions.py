@@ -6,7 +6,7 @@ whether it took place. What they set stands in `decision_updates`, updates of ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -99,6 +99,11 @@ class Decisions(DecisionQueries):
                 }
             )
         return {one.id for one in decisions} - {*there_already(self._current, documents)}
+
+    def verified(self, decision_ids: Iterable[str]) -> None:
+        """Note that those of these that are queued were looked at, and may be claimed: nobody is to look again."""
+        if ids := list(decision_ids):
+            self._current.update_many({"_id": {"$in": ids}, "state": QUEUED, "fresh": True}, {"$unset": {"fresh": ""}})
 
     def withdraw(self, decision_id: str, epoch: int) -> bool:
         """Remove the decision of a start that nobody claimed; False: it is none of those, by now, and is left."""

@@ -215,23 +215,25 @@ class Processes:
 
     def epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch as it is now}, of those of these that have one."""
-        found = {one["_id"]: one.get("epoch") for one in find_keys(self._current, process_ids, {"epoch": True})}
+        found = {one["_id"]: one.get("epoch", 0) for one in find_keys(self._current, process_ids, {"epoch": True})}
         return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
 
     def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
         """Those of these that are there, as they are now."""
         fields = dict.fromkeys(("epoch", "removing", "order", "scheduledBy", "customId"), True)
         return {
-            one["_id"]: Standing(one["epoch"], one.get("scheduledBy"), one.get("customId"), _removing(one))
+            one["_id"]: Standing(one.get("epoch", 0), one.get("scheduledBy"), one.get("customId"), _removing(one))
             for one in find_keys(self._current, process_ids, fields)
-            if isinstance(one.get("epoch"), int)
+            if isinstance(one.get("epoch", 0), int)
         }
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
         goes_on = {"state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
-        found = find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
-        return {document["_id"]: document["epoch"] for document in found}
+        found = {
+            one["_id"]: one.get("epoch", 0) for one in find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
+        }
+        return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
 
     def committed_lives(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{start task, `P/T`: how often its process was set running again}, of those of these that were, as a majority

@@ -92,11 +92,16 @@ class Removals:
         """Take these marks off processes that nobody has ordered to be removed; from how many. As they were seen. What
         goes on is looked at now, whatever deadline stands in it."""
         goes_on = {"$or": [{"$eq": ["$state", ProcessState.RUNNING.value]}, {"$eq": ["$markerDue", True]}]}
-        deadline = {"recoveryTime": {"$cond": [goes_on, "$$NOW", "$$REMOVE"]}}
+        # What is done again, or leaves a marker, goes by an order of its own: a removal never begins at such a one.
+        is_ordered = {"$or": [{"$gt": ["$redo", None]}, {"$eq": ["$markerDue", True]}]}
+        kept = {
+            "recoveryTime": {"$cond": [goes_on, "$$NOW", "$$REMOVE"]},
+            "order": {"$cond": [is_ordered, "$order", "$$REMOVE"]},
+        }
         changed = 0
         for one in marks:
             seen = {"_id": one.id, "removing": True, "order": one.key, "epoch": one.epoch}
-            stages: list[Document] = [{"$set": deadline}, {"$unset": ["removing", "order"]}]
+            stages: list[Document] = [{"$set": kept}, {"$unset": "removing"}]
             changed += self._processes.update_one(seen, stages).modified_count
         return changed
 
