@@ -7,10 +7,10 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from celery import Celery
 from celery.app.control import Control
-from kombu import Connection
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
@@ -65,7 +65,7 @@ def answers(url: str, worker: str, timeout: float) -> bool:
 
 
 @contextmanager
-def _control(url: str) -> Iterator[tuple[Control, Connection]]:
+def _control(url: str) -> Iterator[tuple[Control, Any]]:
     """Remote control over a connection of its own: of those that Celery keeps for all of a program some may have died
     since."""
     with Celery(set_as_current=False) as app:

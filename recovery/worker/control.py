@@ -29,7 +29,7 @@ def register() -> None:
 
 def database(_state: Any) -> str | None:
     """Tell on which database this worker works, to who asks which workers are there."""
-    return Running.lifeline.database if Running.lifeline is not None else None
+    return Running.lifeline.database_name if Running.lifeline is not None else None
 
 
 def settings_changed(_state: Any) -> None:

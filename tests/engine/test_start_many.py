@@ -215,6 +215,7 @@ def test_what_cannot_be_registered_ends_nothing(world: World, order: Any) -> Non
     assert world.app.registrar.wait(10)
     with patch("recovery.engine.lifecycle.registrar.register_all", side_effect=RuntimeError):
         one.add([process])
-        assert one.wait(10)
+        wait_until(lambda: one._failed, 10, "a try that fails")
+    assert one.wait(10), "it is tried again"
     one.add([process])
     assert one.wait(10)

@@ -125,7 +125,7 @@ class Lifeline:
         self._look_soon()
 
     @property
-    def database(self) -> str:
+    def database_name(self) -> str:
         """On which this worker works."""
         return self._settings.database
 
