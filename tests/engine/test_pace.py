@@ -118,6 +118,28 @@ def test_no_further_one_is_begun_after_so_long(monkeypatch: pytest.MonkeyPatch) 
     assert [one.id for one in hand.empty()[1]] == ["p/a", "p/b"]
 
 
+def test_whether_a_task_may_begin_is_asked_while_others_look_at_the_hand() -> None:
+    """It may be asked of a server that does not answer: the one thread that looks at all hands waits for none."""
+    hand, asked, answered = Hand(claimed("a", "b")), threading.Event(), threading.Event()
+    begun: list[ClaimedTask | None] = []
+
+    def may_begin(_: str) -> bool:
+        asked.set()
+        return answered.wait(30)
+
+    runs = threading.Thread(target=lambda: begun.append(hand.next(may_begin)))
+    runs.start()
+    assert asked.wait(10)
+    seen: list[object] = []
+    looks = threading.Thread(target=lambda: seen.extend((hand.slow(), hand.empty())))
+    looks.start()
+    looks.join(10)
+    answered.set()
+    runs.join(30)
+    assert [seen[0], [one.id for one in seen[1][1]]] == [None, ["p/a", "p/b"]]  # type: ignore[index]
+    assert begun == [None], "it was emptied meanwhile"
+
+
 def test_a_watch_relieves_a_hand_in_which_one_is_slow_once() -> None:
     watch, hand, relieved = Watch(), Hand(claimed("a", "b", "c")), threading.Event()
     seen: list[tuple[str, list[str]]] = []

@@ -46,13 +46,20 @@ class Hand:
         self._since = 0.0
 
     def next(self, may_begin: Callable[[str], bool] = lambda _: True) -> ClaimedTask | None:
-        """What is to be run now; None if nothing is left, it is time to end, or of its actor nothing may be begun."""
+        """What is to be run now; None if nothing is left, it is time to end, or of its actor nothing may be begun. That
+        may be asked of a server, and nobody who looks at the hand waits for its answer."""
         with self._lock:
-            self._running, self._since = None, time.monotonic()
-            if not self._left or self._since >= self._until or not may_begin(self._left[0].decision.actor):
+            self._running = None
+            if not self._left or time.monotonic() >= self._until:
+                return None
+            actor = self._left[0].decision.actor
+        if not may_begin(actor):
+            return None
+        with self._lock:
+            if not self._left:  # somebody has emptied it meanwhile
                 return None
             here = self._left.popleft()
-            self._running = here.decision
+            self._running, self._since = here.decision, time.monotonic()
             return here
 
     def keep(self, here: ClaimedTask, ended: Ended) -> None:
