@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from recovery.operations import advance, commands, hold, pages, work
-from recovery.operations.kinds import base, check
-from recovery.records import OperationState, ResultState
+from recovery.operations.kinds import base, check, kind_of
+from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
 from recovery.store import schema
 from tests.faults import Died, Fault, Kind, Plan, installed, under
@@ -131,3 +131,31 @@ def test_at_some_steps(world: Ordering, kind: str) -> None:
         except BaseException:
             print(f"seed {seed}: {fault}")
             raise
+
+
+def test_a_redo_that_an_older_worker_was_cut_off_in_is_ended(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gave no order for it, so no scanner may end that; the operation may, which was ordered."""
+    process_id = world.end_of(world.start("order", 4))
+    wait_until(lambda: not world.store.removals.live([process_id]) or world.scan(), 10, "it to be at rest")
+    planned = world.bring_on(world.ask("restart_from", "state:finished"))
+    (result,) = world.results(planned).values()
+    world.store.operation_results.begin([result])
+    kind = kind_of(planned.kind, world.app.resources, world.app.applier)
+
+    def killed(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(world.store.redos, "put_back", killed)
+        with pytest.raises(Died):
+            kind.apply(planned, [result])
+    database = world.store.database
+    database["orders"].delete_many({})
+    database["processes"].update_one({"_id": process_id}, {"$unset": {"order": ""}})
+    world.scan()
+    assert world.process(process_id).redo, "by nobody's order it is left alone"
+    (done,) = kind.apply(planned, [result.evolve(begun=True)])
+    assert done.state is ResultState.DONE
+    ended = world.bring_to_end(process_id)
+    assert (ended.state, ended.result, len(ended.lives)) == (ProcessState.FINISHED, "6", 1)
+    assert database["orders"].count_documents({}) == 0

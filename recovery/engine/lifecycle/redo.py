@@ -13,11 +13,13 @@ process meanwhile, and cut off anywhere it is found by its deadline (REDO_CUT_OF
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recovery.engine.lifecycle.fencing import withdraw_graphs
 from recovery.engine.lifecycle.steps import enqueue
 from recovery.engine.resources import Resources
-from recovery.records import mark_of
-from recovery.records.ids import record_id
+from recovery.records import OrderKind, Process, mark_of
+from recovery.records.ids import new_pass, record_id
 from recovery.rules import graph_of, redo_of
 
 
@@ -58,3 +60,17 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.
     enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])
     return ended
+
+
+def take_over(resources: Resources, process: Process, tasks: Sequence[str]) -> bool:
+    """Order and carry out what was begun for a process, as it was seen, by a worker that knows no orders and was cut
+    off. The caller knows that somebody wants these tasks done again. False where there is nothing to be taken over, or
+    somebody else was first. Raises DamagedRecord."""
+    store, key = resources.store, new_pass()
+    if not process.redo or store.orders.standing([mark_of(process)]):
+        return False
+    store.orders.give(OrderKind.REDO, {process.id: process.epoch}, key, store.now(), tasks)
+    if not store.redos.order(process, key):
+        store.orders.fulfil([record_id(process.id, key)])
+        return False
+    return carry_out(resources, process.id)

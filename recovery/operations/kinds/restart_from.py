@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from recovery.engine.lifecycle.redo import take_over
 from recovery.engine.operations.redo import redo
 from recovery.operations.kinds.base import Kind, Planned, found, totals_of
 from recovery.plurals import count
@@ -48,6 +49,10 @@ class RestartFrom(Kind):
         return _told(gone, gone + done.kept, done.thrown_away)
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
+        if process.lives and process.lives[-1].operation == operation.id and process.redo:
+            # Begun and cut off. Scanners end it by its order, but a worker of an older version gave none.
+            decisions = dict(self.resources.store.decisions.of_processes([process.id])).get(process.id, {})
+            take_over(self.resources, process, _roots(operation, process, decisions))
         return any(life.operation == operation.id for life in process.lives)
 
 

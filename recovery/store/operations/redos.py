@@ -76,6 +76,18 @@ class Redos:
         gone = ["error", "result", "endedAt", "timedOutAt", "markerDue", "removing"]
         return self._processes.update_one(guard, [{"$set": fields}, {"$unset": gone}]).modified_count == 1
 
+    def order(self, seen: Process, key: str) -> bool:
+        """Have what was begun for a running process, as it was seen, be carried out by the order of this key; False: it
+        is not as it was seen."""
+        guard = {
+            "_id": seen.id,
+            "state": ProcessState.RUNNING.value,
+            "epoch": seen.epoch,
+            "redo": list(seen.redo),
+            "order": seen.order,
+        }
+        return self._processes.update_one(guard, {"$set": {"order": key}}).modified_count == 1
+
     def pending(self, process_id: str) -> Process | None:
         """A process that has tasks to be done again, briefly; None: it has none, or does not run."""
         guard = {"_id": process_id, "state": ProcessState.RUNNING.value, "redo": {"$exists": True}}
