@@ -369,7 +369,7 @@ def _removing(document: Document) -> Mark | None:
     key = document.get("order")
     if key is None or not document.get("removing"):
         return None
-    return Mark(document["_id"], OrderKind.REMOVE, key, document["epoch"])
+    return Mark(document["_id"], OrderKind.REMOVE, key, document.get("epoch", 0))
 
 
 def brief_of(document: Document) -> Process:
