@@ -85,11 +85,11 @@ def test_there_was_something_to_be_searched(places: dict[str, bytes], place: str
 def test_each_part_had_the_rights_that_it_needs(cluster: Cluster, places: dict[str, bytes]) -> None:
     """The beat has no login to MongoDB at all, and the sweep none but its certificate."""
     log = places["file logs/mongod.log"].decode(errors="replace")
-    refused = set(re.findall(r"not authorized on \w+ to execute command \{ (aggregate: [^,]+|\w+)[:,]", log))
+    refused = set(re.findall(r"not authorized on \w+ to execute command \{ ((?:aggregate|find): [^,]+|\w+)[:,]", log))
     # Nobody has a user yet who ends the first session; workers look whether they may make an index; doctor asks for the
     # members and the defaults of concerns, which takes a role of MongoDB's own; and a client that waits for more than
-    # two seconds for what tasks wait. All go without.
-    waits = r"aggregate: \"decisions\""
+    # two seconds which workers there are. All go without.
+    waits = r"find: \"workers\""
     assert refused <= {"endSessions", "createIndexes", "replSetGetStatus", "getDefaultRWConcern", waits}
     with redis.Redis.from_url(cluster.servers.broker_url(ADMIN), decode_responses=True) as client:
         acl = {(one["username"], one["reason"], one["object"]) for one in client.acl_log(100)}
