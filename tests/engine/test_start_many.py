@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 from unittest.mock import patch
@@ -43,6 +44,13 @@ def test_all_come_to_their_ends(world: World, order: Any, ordered: bool) -> None
     assert [world.app.result(one.id, timeout=0) for one in started] == expected
     for one in started:
         check_quiet(world, one.id)
+
+
+def test_their_messages_are_in_their_order(world: World, order: Any) -> None:
+    started = world.start_many(order, [[number] for number in range(50)])
+    texts: Any = world.redis.lrange("order", 0, -1)
+    queued = [json.loads(text)["headers"]["id"] for text in reversed(texts)]
+    assert [text.partition("/")[0] for text in queued] == [one.id for one in started]
 
 
 def test_what_one_start_writes_many_write(world: World, order: Any) -> None:

@@ -50,7 +50,7 @@ def register(
     if passes is None:
         passes = dict.fromkeys((process.id for process in processes), new_pass())
     decisions = [
-        first_decision(task, trace=process.trace).evolve(queued_at=started[process.id], pass_key=passes[process.id])
+        first_decision(task, trace=process.trace, pass_key=passes[process.id], queued_at=started[process.id])
         for task, process in zip(tasks, processes, strict=True)
     ]
     timeouts = store.preferences.task_timeouts()
@@ -58,8 +58,7 @@ def register(
     unverified = {one.id: one for one in decisions if again or one.id in new}
     if unverified:
         unwanted = withdraw_unwanted(resources, {key: one.epoch for key, one in unverified.items()})
-        keys = unverified.keys() - unwanted
-        push(resources, [queued(unverified[key]) for key in keys])
+        push(resources, [queued(one) for key, one in unverified.items() if key not in unwanted])
     return made + len(new)
 
 

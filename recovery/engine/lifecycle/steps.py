@@ -139,13 +139,22 @@ def records_of_children(
     return tasks, decisions
 
 
-def first_decision(task: Task, child: Child | None = None, trace: Trace | None = None) -> Decision:
-    """A task's Decision as it is first written: waiting."""
+def first_decision(
+    task: Task,
+    child: Child | None = None,
+    trace: Trace | None = None,
+    *,
+    pass_key: str | None = None,
+    queued_at: datetime | None = None,
+) -> Decision:
+    """A task's Decision as it is first written: waiting; a start task's is written as queued, under its pass."""
     return Decision(
         id=task.id,
         actor=task.actor,
         epoch=task.epoch,
         fallible=task.fallible,
+        pass_key=pass_key,
+        queued_at=queued_at,
         call=task.call(),
         eta=child.eta if child is not None else None,
         delay=child.delay if child is not None else None,

@@ -14,7 +14,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, Mark, OrderKind, Process, ProcessState, from_document, to_document
 from recovery.records.ids import record_id
-from recovery.store.batches import find_keys
+from recovery.store.batches import batches, find_keys
 from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed, current
@@ -217,6 +217,14 @@ class Processes:
         """{process: its epoch as it is now}, of those of these that have one."""
         found = {one["_id"]: one.get("epoch", 0) for one in find_keys(self._current, process_ids, {"epoch": True})}
         return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
+
+    def count_as_started(self, process_ids: Iterable[str]) -> int:
+        """How many of these are there, in their first epoch, by no schedule, and not marked to be removed."""
+        untouched = {"epoch": 0, "scheduledBy": None, "removing": None}
+        return sum(
+            self._current.count_documents({"_id": {"$in": batch}, **untouched}, hint="_id_")
+            for batch in batches(process_ids)
+        )
 
     def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
         """Those of these that are there, as they are now."""
