@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 TOGETHER = 1000
 """Processes that are registered at once."""
-GATHERED_FOR = 0.01
+GATHERED_FOR = 0.015
 """Seconds that what is started on and on waits for more of it: some dozens cost little more than one to register, and
 each round takes the processor from the starts. Whoever starts once in a while waits for nobody."""
 AT_EXIT = 5.0
