@@ -33,8 +33,13 @@ _KEPT_WHEN_EMPTY = {
     (Operation, "cuts"),  # one range has none, and is planned
     (Operation, "sums"),  # nothing was found, and it was asked
 }
-# Always written, so that one without was not written by us: by its default a decided task would be taken to wait.
-_ALWAYS: Mapping[Any, frozenset[str]] = {Decision: frozenset({"state"}), Process: frozenset({"state"})}
+# Always written, so a record without one of them is damaged. Their defaults would contradict what updates compare: a
+# process without an epoch would be read as of epoch 0, and no update of epoch 0 would ever match it.
+_ALWAYS: Mapping[Any, frozenset[str]] = {
+    Decision: frozenset({"state", "epoch"}),
+    Process: frozenset({"state", "epoch"}),
+    Graph: frozenset({"epoch", "version", "not_finished", "links", "finished", "failed"}),
+}
 _PLAIN = frozenset({str, int, float, bool, datetime, dict})
 """Types of what stands in a document as it stands in a record: most of it."""
 

@@ -12,11 +12,11 @@ import re
 from base64 import b32encode
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 import uuid_utils
 
-START_TASK = "start"
+START_TASK: Final = "start"
 SEPARATOR = "/"
 # The character after the separator: `P/` <= ids of P's records < `P0`.
 AFTER_SEPARATOR = "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from recovery.records import ids
 from recovery.records.decision import ErrorInfo
@@ -47,7 +48,8 @@ class Process(Record):
     """What of its type it is for, by the type's key function: its marker's."""
     labels: tuple[str, ...] = ()
     """What its starter gave it to be searched by, each `NAME=VALUE`, in order."""
-    start_task: str = ids.START_TASK
+    start_task: Literal["start"] = ids.START_TASK
+    """Always the same. Other values are damage."""
     state: ProcessState = ProcessState.RUNNING
     epoch: int = 0
     reopened: int | None = None

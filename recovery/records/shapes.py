@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from recovery.records.given import is_finite, shown
 from recovery.records.names import PATTERN, ActorName, is_actor_name
@@ -65,6 +65,8 @@ def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
         return shape_of(plain, record)
     if plain in _SCALARS:
         return _SCALARS[plain]
+    if origin is Literal:
+        return _constant(*candidates)
     if isinstance(plain, type) and issubclass(plain, Enum):
         return _choice(plain)
     return record(plain)
@@ -111,6 +113,17 @@ def _choice(kind: type[Enum]) -> Shape:
         raise Wrong(f"{told}, not one of {', '.join(members)}")
 
     return Shape(None, decode, ("string",), choices=tuple(members))
+
+
+def _constant(only: str) -> Shape:
+    """Return the shape of a field that always holds the same text."""
+
+    def decode(value: Any) -> str:
+        if value != only:
+            raise Wrong(f"{shown(value) if isinstance(value, str) else kind_of(value)}, not {only!r}")
+        return only
+
+    return Shape(None, decode, ("string",), choices=(only,))
 
 
 def _actor(value: Any) -> str:

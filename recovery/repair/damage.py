@@ -60,16 +60,30 @@ class DamageRepairs:
         found = self._store.mending.look(Decision if "/" in record else Process, record)
         if found is None or not droppable(found[0]):
             return False
-        instead = self._actor(record) if "actor" in found[0].fields else {}
-        return instead is not None and self._store.mending.drop(*found, instead)
+        damage, instead = found[0], Document()
+        if "actor" in damage.fields:
+            if (actor := self._actor(record)) is None:
+                return False
+            instead |= {"actor": actor}
+        if "epoch" in damage.fields:
+            instead |= {"epoch": self._epoch(damage)}
+        return self._store.mending.drop(*found, instead)
 
-    def _actor(self, record: str) -> Document | None:
-        """What a decision's actor is, as its task has it, or the decision that scheduled that."""
+    def _epoch(self, damage: DamagedRecord) -> int:
+        """Return the epoch of a record that lacks it: a decision's is its process's, and a process's is its graph's."""
+        if damage.kind == Decision.__name__:
+            process_id = split_record_id(damage.record)[0]
+            return self._store.processes.committed_epochs([process_id]).get(process_id, 0)
+        graph = self._store.graphs.get_many([damage.record]).get(damage.record)
+        return graph.epoch if graph is not None else 0
+
+    def _actor(self, record: str) -> str | None:
+        """Return the actor of a decision, as its task has it, or the decision that scheduled that."""
         if (task := self._store.tasks.links([record]).get(record)) is not None:
-            return {"actor": task.actor}
+            return task.actor
         parents = self._store.decisions.effects(self._store.decisions.parents([record]).values())
         children = (child for parent in parents.values() for child in parent.children)
-        return next(({"actor": child.actor} for child in children if record.endswith(f"/{child.id}")), None)
+        return next((child.actor for child in children if record.endswith(f"/{child.id}")), None)
 
     def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._then_look([finding.record for finding in findings], self._run_again)

@@ -65,7 +65,7 @@ def scheduled_tasks(snapshot: Snapshot) -> set[str]:
     """
     process, graph = snapshot.process, snapshot.graph
     assert process is not None and graph is not None
-    found = {process.start_task}
+    found: set[str] = {process.start_task}
     for task, decision in snapshot.decisions.items():
         if decision.state is DecisionState.FINISHED and task not in graph.not_finished and not decision.failed:
             found.update(child.id for child in decision.children)

@@ -16,17 +16,22 @@ SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, Overfl
 """What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
 
 DROPPABLE: Mapping[str, frozenset[str]] = {
-    # Counters begin anew; times and holders are there to find what is overdue, which it is at once; a call is a copy,
-    # what a task's actor is its Task says, and the cycle of its retries begins anew.
+    # Counters begin anew. Times and holders serve to find what is overdue, which the decision is at once. A call is a
+    # copy, the Task names the actor, the process has the epoch, and the cycle of retries begins anew. A task whose
+    # delay can't be read starts at once.
     Decision.__name__: frozenset(
         (
-            *("actor", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
+            *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
             *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo"),
+            *("inBatch", "alone", "fresh", "eta", "delay"),
         )
     ),
-    # When it was started its id says. What retry is told stands in the start task as well.
+    # The id says when the process was started, the graph has its epoch, and the start task its retry policy.
     Process.__name__: frozenset(
-        ("idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry", "context")
+        (
+            *("epoch", "idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry"),
+            *("context", "key"),
+        )
     ),
 }
 """{kind of record: fields that it can do without}."""

@@ -6,7 +6,7 @@ import dataclasses
 import pickle
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import bson
 import pytest
@@ -61,6 +61,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     inner = [arg for arg in get_args(hint) if arg is not type(None)]
     if get_origin(hint) is tuple:
         return st.lists(values(inner[0]), max_size=3).map(tuple)
+    if get_origin(hint) is Literal:
+        return st.sampled_from(inner)
     if get_origin(hint) is dict:
         return st.dictionaries(KEYS, values(inner[1]), max_size=3)
     if inner:
@@ -119,15 +121,15 @@ def test_an_empty_graph_keeps_the_fields_that_updates_rely_on() -> None:
 
 
 def test_missing_fields_take_the_defaults_and_unknown_ones_are_passed_over() -> None:
-    assert from_document(Process, {"_id": "p", "type": "t", "args": "", "state": "running", "later": 1}) == Process(
-        id="p", type="t", args=""
-    )
+    assert from_document(
+        Process, {"_id": "p", "type": "t", "args": "", "state": "running", "epoch": 0, "later": 1}
+    ) == Process(id="p", type="t", args="")
 
 
 def test_what_is_made_without_its_constructor_is_as_if_by_it() -> None:
     """By reading, of records without slots; the defaults of what is not there are its class's."""
     assert [kind for kind in ALL if kind.__dictoffset__] == [Decision]
-    read = from_document(Decision, {"_id": "p/t", "actor": "add", "state": "queued"})
+    read = from_document(Decision, {"_id": "p/t", "actor": "add", "state": "queued", "epoch": 0})
     made = Decision(id="p/t", actor="add", state=DecisionState.QUEUED)
     assert read == made
     assert (hash(read), repr(read)) == (hash(made), repr(made))
@@ -183,9 +185,10 @@ def test_a_document_has_shapes_and_required_fields() -> None:
     assert (found["trace"].exact, found["trace"].types) == (None, ())
 
 
-def test_a_record_without_its_state_was_not_written_by_us() -> None:
-    assert required(Decision) == ("actor", "_id", "state")
-    assert required(Process) == ("args", "_id", "state", "type")
+def test_a_record_without_what_updates_compare_is_damaged() -> None:
+    assert required(Decision) == ("actor", "epoch", "_id", "state")
+    assert required(Process) == ("args", "epoch", "_id", "state", "type")
+    assert required(Graph) == ("epoch", "failed", "finished", "_id", "links", "notFinished", "version")
 
 
 def test_a_record_within_a_record_is_read() -> None:

@@ -24,6 +24,7 @@ def store(stack: Stack) -> Iterator[Store]:
     schema.create(store.database)
     now = store.now()
     past, soon = now - timedelta(hours=1), now + timedelta(days=1)
+    graph: dict[str, Any] = {"links": {}, "finished": [], "failed": {}, "version": 0}
     kinds: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         "decisions": (
             [
@@ -40,8 +41,8 @@ def store(stack: Stack) -> Iterator[Store]:
             ],
         ),
         "graphs": (
-            [{"notFinished": {}, "failed": {}}, {"notFinished": {"t": now}, "failed": {}, "recoveryTime": soon}],
-            [{"notFinished": {"t": now}, "failed": {}, "recoveryTime": past}],
+            [{**graph, "notFinished": {}}, {**graph, "notFinished": {"t": now}, "recoveryTime": soon}],
+            [{**graph, "notFinished": {"t": now}, "recoveryTime": past}],
         ),
         "processes": (
             [{"state": "finished"}, {"state": "broken"}, {"state": "running", "recoveryTime": soon}],
@@ -49,9 +50,11 @@ def store(stack: Stack) -> Iterator[Store]:
         ),
     }
     for name, (others, odd) in kinds.items():
-        documents = [{"_id": f"o{n}/t", "actor": "a", **others[n % len(others)]} for n in range(OTHERS)]
+        documents = [{"_id": f"o{n}/t", "actor": "a", "epoch": 0, **others[n % len(others)]} for n in range(OTHERS)]
         documents += [
-            {"_id": f"{kind}-{n}/t", "actor": "a", **odd[kind]} for kind in range(len(odd)) for n in range(ODD)
+            {"_id": f"{kind}-{n}/t", "actor": "a", "epoch": 0, **odd[kind]}
+            for kind in range(len(odd))
+            for n in range(ODD)
         ]
         store.database[name].insert_many(documents, ordered=False, bypass_document_validation=True)
     yield store

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pymongo.collection import Collection
 
 from recovery.records import Decision, DecisionState, Outcome, TaskLimit, to_document
-from recovery.store.briefs import CLAIMED
+from recovery.store.briefs import CLAIMED, claimed_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
@@ -56,7 +56,7 @@ class DecisionBatches:
         if written.whole and not written.count:
             return []
         held: Document = {"_id": {"$in": list(passes)}, **ours, "state": WORKING, "worker": worker, "inBatch": True}
-        found = {one.id: one for one in readable(Decision, self._current.find(held, CLAIMED).hint("_id_"))}
+        found = {one.id: one for one in readable(Decision, self._current.find(held, CLAIMED).hint("_id_"), claimed_of)}
         return [found[key] for key in passes if key in found]
 
     def claim_ready(
@@ -84,7 +84,7 @@ class DecisionBatches:
             ours = {"state": DecisionState.WORKING, "pass_key": pass_key, "worker": worker, "in_batch": True}
             return [one.evolve(**ours, attempts=one.attempts + 1) for one in known]
         held: Document = {"_id": {"$in": list(ready)}, "pass": pass_key, "state": WORKING, "worker": worker}
-        return list(readable(Decision, self._current.find(held, CLAIMED).hint("_id_")))
+        return list(readable(Decision, self._current.find(held, CLAIMED).hint("_id_"), claimed_of))
 
     def finish(
         self,

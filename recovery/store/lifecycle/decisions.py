@@ -20,11 +20,10 @@ from recovery.records import (
     Outcome,
     RetryState,
     TaskLimit,
-    from_document,
     to_document,
 )
 from recovery.records.ids import HOLDER_END
-from recovery.store.briefs import CLAIMED
+from recovery.store.briefs import CLAIMED, claimed_of
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, age, literal, record_range, task_end
@@ -124,7 +123,7 @@ class Decisions(DecisionQueries):
         found = self._current.find_one_and_update(
             guard, [{"$set": claimed(worker, timeout, limit)}], projection=CLAIMED, return_document=True
         )
-        return from_document(Decision, found) if found else None
+        return claimed_of(found) if found else None
 
     def claim_ready(
         self,
@@ -147,7 +146,7 @@ class Decisions(DecisionQueries):
             projection=CLAIMED,
             return_document=True,
         )
-        return from_document(Decision, found) if found else None
+        return claimed_of(found) if found else None
 
     def wait_again(self, claimed: Decision) -> bool:
         """working → waiting, for a claim on what turns out not to be ready: its graph has to be looked at. No timeout

@@ -74,7 +74,8 @@ class GraphRecovery:
         names = sorted({task for of_process in tasks.values() for task in of_process})
         finished: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
         among: Document = {"$setIntersection": [finished, literal(names)]}
-        fields: Document = {"epoch": True, "failed": True, "restarted": True, "finished": among}
+        unread: Document = {"notFinished": literal({}), "links": literal({}), "version": literal(0)}
+        fields: Document = {"epoch": True, "failed": True, "restarted": True, "finished": among, **unread}
         found = find_keys(self._committed, tasks, fields)
         return {
             graph.id: Ends(graph.epoch, frozenset((*graph.finished, *graph.failed)), graph.restarted)

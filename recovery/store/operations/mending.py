@@ -24,6 +24,7 @@ _LIVE = {
     Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],
     Process.__name__: [ProcessState.RUNNING.value],
 }
+_ENDED = [state.value for state in ProcessState if state is not ProcessState.RUNNING]
 
 
 @translated
@@ -54,6 +55,8 @@ class Mending:
             fields["recoveryTime"] = "$$NOW"
         if damage.kind == Process.__name__ and "startedAt" in damage.fields:
             fields["startedAt"] = literal(started_at(damage.record))
+        if "endedAt" in damage.fields and document.get("state") in _ENDED:
+            fields["endedAt"] = "$$NOW"
         gone = [name for name in damage.fields if name not in fields]
         stages: list[Document] = [{"$set": fields}] if fields else []
         stages += [{"$unset": gone}] if gone else []

@@ -49,7 +49,11 @@ BRIEF: dict[str, dict[str, bool]] = {
         True,
     ),
     schema.GRAPHS: dict.fromkeys(
-        ("epoch", "notFinished", "links", "finished", "failed", "restarted", "touchedAt", "recoveryTime"), True
+        (
+            *("epoch", "version", "notFinished", "links", "finished", "failed", "restarted"),
+            *("touchedAt", "recoveryTime"),
+        ),
+        True,
     ),
     schema.DECISIONS: dict.fromkeys(("state", "epoch", "children._id", "recoveryTime"), True),
     schema.TASKS: KEY,

@@ -1,0 +1,1 @@
+"""Damaged records of all collections, in batches, in a real cluster."""

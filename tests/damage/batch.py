@@ -1,0 +1,149 @@
+"""A batch of processes in all states, a record of each of which is damaged, and what became of each."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+
+from recovery import Recovery, Settings
+from recovery.errors import RecoveryError
+from recovery.health import look
+from recovery.records import ProcessState
+from recovery.rules import Repair, Rule
+from recovery.store import schema
+from tests.damage.app import app as served
+from tests.damage.draws import Damage, draw
+from tests.waiting import wait_until
+
+SHAPES = {
+    "working": ("gated", "working"),
+    "queued": ("held", "queued"),
+    "delayed": ("add", "delayed"),
+    "retried": ("flaky", "delayed"),
+    "broken": ("failing", "finished"),
+    "finished": ("add", "finished"),
+}
+"""{shape of a process: (the actor of its first task, the state in which that stands)}."""
+RESULT = 3
+
+
+@dataclass
+class Victim:
+    """A process with a damaged record."""
+
+    id: str
+    shape: str
+    damage: Damage
+    record: Any
+    end: str = ""
+    """How it ended well, or was named; empty: neither yet."""
+    seen: str = ""
+    """What is wrong with how it stands."""
+
+    def __str__(self) -> str:
+        return f"{self.shape} {self.id}: {self.damage} of {self.record} → {self.seen}"
+
+
+class Batch:
+    """Processes that stand still, and are damaged; `go` lets them go on."""
+
+    def __init__(self, settings: Settings, folder: Path, seed: int) -> None:
+        self.app = Recovery(settings)
+        self.app.actors = served.actors
+        self.folder, self.chance = folder, random.Random(seed)
+        self.database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
+        self.victims: list[Victim] = []
+        self.sound: list[str] = []
+
+    def start(self, count: int, sound: int) -> None:
+        """Start `count` processes that are to be damaged and `sound` others, and wait until all stand still."""
+        shapes = [list(SHAPES)[number % len(SHAPES)] for number in range(count + sound)]
+        started = self.app.start_many("order", [[shape, str(self.folder)] for shape in shapes])
+        ids = [one.id for one in started]
+        wait_until(lambda: not list(self._moving(ids, shapes)), 40, "all processes in their states")
+        self.shape_of = dict(zip(ids, shapes, strict=True))
+        self.sound = ids[count:]
+        self._ids = ids[:count]
+
+    def damage(self) -> None:
+        """Damage one record of each victim."""
+        for process_id in self._ids:
+            collection = self.chance.choice(schema.OF_PROCESSES)
+            found = {"_id": {"$regex": f"^{process_id}"}}
+            document = self.chance.choice(list(self.database[collection].find(found).sort("_id", 1)))
+            damage = draw(self.chance, collection, document)
+            update = {"q": {"_id": document["_id"]}, "u": damage.update()}
+            try:
+                self.database.command("update", collection, updates=[update], bypassDocumentValidation=True)
+            except Exception as error:  # a path through what is no object
+                raise AssertionError(f"{damage} of {document}") from error
+            self.victims.append(Victim(process_id, self.shape_of[process_id], damage, document["_id"]))
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+        self.app.resources.store.actors.unblock("held")
+
+    def wait(self, seconds: float) -> list[Victim]:
+        """Wait until each sound process has ended, and each victim has ended well or is named. Return the others."""
+        until = time.monotonic() + seconds
+        wait_until(lambda: not list(self._unsound()), seconds, "the ends of the sound processes")
+        left = self.victims
+        while left and time.monotonic() < until:
+            left = [one for one in left if not self._is_settled(one)]
+        return left
+
+    def _is_settled(self, victim: Victim) -> bool:
+        document = self.database["processes"].find_one({"_id": victim.id}) or {}
+        victim.seen = f"state {document.get('state')!r}"
+        state = document.get("state")
+        if victim.shape == "broken":
+            if state == ProcessState.BROKEN.value and isinstance(document.get("error"), dict):
+                victim.end = "broken as it should be"
+        elif state == ProcessState.FINISHED.value and document.get("result") == str(RESULT):
+            victim.end = "finished with its result"
+        elif state == ProcessState.BROKEN.value:
+            told = str(document.get("error"))
+            victim.seen = f"broken: {told[:200]}"
+            if victim.damage.path.partition(".")[0] in told:
+                victim.end = "broken for what is damaged"
+        if not victim.end:
+            victim.end = self._named(victim)
+        return bool(victim.end)
+
+    def _named(self, victim: Victim) -> str:
+        try:
+            findings = look(self.app.resources, victim.id).findings
+        except RecoveryError as error:
+            victim.seen += f"; look: {error}"
+            return ""
+        victim.seen += f"; {[(f.rule.value, f.repair.value, f.evidence[:100]) for f in findings]}"
+        named = [f for f in findings if f.repair is Repair.REPORT or f.rule is Rule.NO_ACTORS]
+        return f"named: {named[0].evidence}" if named else ""
+
+    def _moving(self, ids: list[str], shapes: list[str]) -> Iterator[str]:
+        ended = {
+            one["_id"]
+            for one in self.database["processes"].find({"state": {"$ne": "running"}, "recoveryTime": None}, {"_id": 1})
+        }
+        standing = {
+            (one["_id"].partition("/")[0], one["actor"], one["state"])
+            for one in self.database["decisions"].find({}, {"actor": 1, "state": 1})
+        }
+        for process_id, shape in zip(ids, shapes, strict=True):
+            is_at_rest = shape in ("broken", "finished")
+            if not (process_id in ended if is_at_rest else (process_id, *SHAPES[shape]) in standing):
+                yield process_id
+
+    def _unsound(self) -> Iterator[str]:
+        found = self.database["processes"].find({"_id": {"$in": self.sound}}, {"state": 1, "result": 1})
+        for document in found:
+            shape = self.shape_of[document["_id"]]
+            wanted = ("broken", None) if shape == "broken" else ("finished", str(RESULT))
+            if (document["state"], document.get("result")) != wanted:
+                yield document["_id"]
