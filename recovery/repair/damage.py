@@ -10,7 +10,7 @@ from typing import Any
 
 from recovery.engine import Resources, rebuild_graphs, remake_graph
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, Graph, Process, Task
+from recovery.records import Decision, Graph, Process, Record, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_each
@@ -57,7 +57,9 @@ class DamageRepairs:
         return of_each(records, mend)
 
     def _drop(self, record: str) -> bool:
-        found = self._store.mending.look(Decision if "/" in record else Process, record)
+        kinds: list[type[Record]] = [Decision] if "/" in record else [Process, Graph]
+        looked_at = (self._store.mending.look(kind, record) for kind in kinds)
+        found = next((one for one in looked_at if one is not None), None)
         if found is None or not droppable(found[0]):
             return False
         damage, instead = found[0], Document()
@@ -70,12 +72,13 @@ class DamageRepairs:
         return self._store.mending.drop(*found, instead)
 
     def _epoch(self, damage: DamagedRecord) -> int:
-        """Return the epoch of a record that lacks it: a decision's is its process's, and a process's is its graph's."""
-        if damage.kind == Decision.__name__:
-            process_id = split_record_id(damage.record)[0]
-            return self._store.processes.committed_epochs([process_id]).get(process_id, 0)
-        graph = self._store.graphs.get_many([damage.record]).get(damage.record)
-        return graph.epoch if graph is not None else 0
+        """Return the epoch for a record that lacks it: that of its process, or for a process that of its graph."""
+        process_id = split_record_id(damage.record)[0]
+        if damage.kind == Process.__name__:
+            whole: Graph | Process | None = self._store.graphs.get_many([process_id]).get(process_id)
+        else:
+            whole = self._store.processes.briefs([process_id]).get(process_id)
+        return whole.epoch if whole is not None else 0
 
     def _actor(self, record: str) -> str | None:
         """Return the actor of a decision, as its task has it, or the decision that scheduled that."""

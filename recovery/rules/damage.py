@@ -33,6 +33,7 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
             *("context", "key"),
         )
     ),
+    Graph.__name__: frozenset({"epoch"}),
 }
 """{kind of record: fields that it can do without}."""
 
@@ -43,6 +44,13 @@ def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
     """All damaged records of a process."""
     for damage in snapshot.damaged:
         yield Finding(Rule.RECORD_DAMAGED, damage.record, _repair(snapshot, damage), str(damage))
+
+
+def error_missing(process: Process) -> Iterator[Finding]:
+    """RECORD_DAMAGED: a process is broken or aborted without an error: another program changed its state alone."""
+    if process.state in (ProcessState.BROKEN, ProcessState.ABORTED) and process.error is None:
+        evidence = f"Process {process.id}: its state is {process.state}, and its error is missing"
+        yield Finding(Rule.RECORD_DAMAGED, process.id, Repair.REPORT, evidence)
 
 
 def not_judged(process_id: str, error: Exception) -> Finding:

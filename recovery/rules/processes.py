@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery.records import DecisionState, Process, ProcessState
 from recovery.rules import contradictions, graphs
 from recovery.rules.broken import GO_ON, of_broken
-from recovery.rules.damage import record_damaged
+from recovery.rules.damage import error_missing, record_damaged
 from recovery.rules.decisions import judge_decision, without
 from recovery.rules.markers import marker_missing
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
@@ -23,7 +23,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     if process is not None and process.removing:
         return list(removal_cut_off(process) if snapshot.ordered else order_missing(process))
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
-        return list(abort_cut_off(snapshot))
+        return list(abort_cut_off(snapshot)) or list(error_missing(process))
     if process is not None and process.redo and process.state is ProcessState.RUNNING:
         return [*_in_the_way(snapshot), *redo_cut_off(process)] if snapshot.ordered else [*order_missing(process)]
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
@@ -33,7 +33,7 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     if contradicted := _contradicted(snapshot, around):
         # What else there is may come of it, and is found by the next look; what is applied to it would be lost.
         return [*contradicted, *(finding for finding in found if finding.repair is not Repair.APPLY)]
-    return _once([*found, *_of_state(process.state, snapshot, around)])
+    return _once([*error_missing(process), *found, *_of_state(process.state, snapshot, around)])
 
 
 def _of_state(state: ProcessState, snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:

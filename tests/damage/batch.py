@@ -110,7 +110,7 @@ class Batch:
         elif state == ProcessState.BROKEN.value:
             told = str(document.get("error"))
             victim.seen = f"broken: {told[:200]}"
-            if victim.damage.path.partition(".")[0] in told:
+            if victim.damage.path.partition(".")[0] in told or str(victim.record) in told:
                 victim.end = "broken for what is damaged"
         if not victim.end:
             victim.end = self._named(victim)

@@ -183,7 +183,7 @@ def test_damage_that_no_rule_looks_at_is_mended_where_it_is_in_the_way(broken: B
 
 
 def test_decisions_that_nobody_scheduled_hold_up_no_end(broken: Broken) -> None:
-    broken.db["decisions"].insert_one({"_id": f"{broken.id}/zzzz", "actor": "part", "state": "waiting"})
+    broken.db["decisions"].insert_one({"_id": f"{broken.id}/zzzz", "actor": "part", "state": "waiting", "epoch": 0})
     broken.world.pump()
     process = broken.world.process(broken.id)
     assert (process.state, process.result) == (ProcessState.FINISHED, RESULT)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from recovery.engine.operations.redo import redo_process
-from recovery.errors import InputError
-from recovery.health import look
+from recovery.errors import DamagedRecord, InputError
+from recovery.health import look, repair
 from recovery.operations.export import take_out
 from recovery.operations.imports import read_back
 from recovery.records import ProcessState, ResultState
@@ -186,12 +186,15 @@ def test_what_an_import_has_not_saved_long_before_its_deadline_is_removed(
     assert sum(world.counts().values()) == 0
 
 
-def test_records_without_an_epoch_are_done_again_with_the_others(world: Ordering) -> None:
-    """Of a record without one nothing says that it is of the new epoch."""
+def test_records_that_lost_their_epoch_are_repaired_and_done_again(world: Ordering) -> None:
     key = world.end_of(world.start("order", 4))
     at_rest(world, key)
     for collection in ("graphs", "decisions", "tasks"):
         world.store.database[collection].update_many({}, {"$unset": {"epoch": ""}}, bypass_document_validation=True)
+    with pytest.raises(DamagedRecord, match="its epoch is missing"):
+        redo_process(world.app.resources, key, "wrong data")
+    done, examined = repair(world.app.resources, look(world.app.resources, key))
+    assert (done[Rule.RECORD_DAMAGED], examined.findings) == (len(world.decisions(key)) + 1, ())
     redo_process(world.app.resources, key, "wrong data")
     assert world.bring_to_end(key).state is ProcessState.FINISHED
     at_rest(world, key)

@@ -191,6 +191,7 @@ def test_a_forged_process_is_refused_and_changes_nothing(world: Ordering, tmp_pa
 
 def test_an_aborted_process_with_tasks_that_never_ran_is_read_back(world: Ordering, tmp_path: Path) -> None:
     whole = json.loads(made(7, state="aborted"))
+    whole["process"]["error"] = {"kind": "Aborted", "message": "enough"}
     whole["graph"] |= {"aborted": True, "notFinished": {TASK: SOON}, "links": {TASK: {"start": True}}}
     whole["decisions"].append({**whole["decisions"][0], "_id": f"{ID}/{TASK}"})
     file = tmp_path / "aborted.jsonl"

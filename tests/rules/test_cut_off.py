@@ -17,7 +17,7 @@ from recovery.rules.links import cycle, dead_link
 from tests.rules.surroundings import LONG_AGO, NOW, SOON, around
 from tests.rules.test_processes import decision, finished, is_open, snapshot, without_tasks
 
-ABORTED = {"state": ProcessState.ABORTED, "recovery_time": None}
+ABORTED = {"state": ProcessState.ABORTED, "recovery_time": None, "error": ErrorInfo(kind="Aborted", message="no")}
 BROKEN = {"state": ProcessState.BROKEN, "recovery_time": None, "error": ErrorInfo(kind="E", message="no")}
 YEARS = NOW + timedelta(seconds=LONGEST) + timedelta(days=366)
 

@@ -83,7 +83,8 @@ def broken(
         y,
         *more,
     ]
-    ended = {"state": ProcessState.BROKEN, "ended_at": LONG_AGO, "recovery_time": None}
+    error = ErrorInfo(kind="E", message="no", task="bad")
+    ended = {"state": ProcessState.BROKEN, "ended_at": LONG_AGO, "recovery_time": None, "error": error}
     return snapshot(decisions, {**known, **links, **(graph or {})}, **{**ended, **process})
 
 
@@ -260,7 +261,8 @@ FOUND: list[Case] = [
     (
         "a sibling of what broke the process",
         snapshot([decision("a", WORKING, recovery_time=LONG_AGO)],
-                 {"not_finished": is_open("a", "b"), "failed": {"b": True}}, state=ProcessState.BROKEN),
+                 {"not_finished": is_open("a", "b"), "failed": {"b": True}}, state=ProcessState.BROKEN,
+                 error=ErrorInfo(kind="E", message="no", task="b")),
         Rule.WORK_TIMEOUT, "p/a", Repair.REQUEUE, "working for None, deadline 11:00:00.000000 past",
     ),
     (

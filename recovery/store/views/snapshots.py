@@ -29,6 +29,8 @@ NO_VALUE: Document = {
     "outcome.value": {"$not": {"$type": "string"}},
 }
 """Of a decision that ended well, and nobody knows with what."""
+NO_RESULT: Document = {"state": ProcessState.FINISHED.value, "result": {"$not": {"$type": "string"}}}
+"""Of a process that is finished, and nobody knows with what."""
 ID_ONLY = {"_id": True}
 Concern = Callable[[Collection[Document]], Collection[Document]]
 """How records are read: `current` or `committed` of `concerns`."""
@@ -152,6 +154,10 @@ def _hidden(database: Database[Document], process_ids: Sequence[str], concern: C
         key = document["_id"]
         told = f"Decision {key}: it is finished, with neither a value that can be read nor an error"
         yield DamagedRecord(key, told, ("outcome.value",), Decision.__name__)
+    among = {"_id": {"$in": [*process_ids]}}
+    for document in concern(database[schema.PROCESSES]).find({**among, **NO_RESULT}, ID_ONLY).hint("_id_"):
+        key = document["_id"]
+        yield DamagedRecord(key, f"Process {key}: it is finished, and has no result", ("result",), Process.__name__)
 
 
 def _once(damaged: Iterable[DamagedRecord]) -> Iterable[DamagedRecord]:
