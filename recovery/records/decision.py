@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from recovery.records import ids
 from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
 from recovery.records.retrying import RetryState
@@ -66,7 +67,7 @@ class Decision(OfTask):
     id: str
     actor: ActorName
     state: DecisionState = DecisionState.WAITING
-    epoch: int = 0
+    epoch: ids.Epoch = 0
     pass_key: str | None = None
     attempts: int = 0
     timeouts: int = 0

@@ -12,10 +12,12 @@ import re
 from base64 import b32encode
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Final, TypeGuard
+from typing import Annotated, Final, TypeGuard
 
 import uuid_utils
 
+Epoch = Annotated[int, "epoch"]
+"""The type of a record's field that holds the number of an epoch of its process, from 0."""
 START_TASK: Final = "start"
 SEPARATOR = "/"
 # The character after the separator: `P/` <= ids of P's records < `P0`.

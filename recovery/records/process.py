@@ -51,7 +51,7 @@ class Process(Record):
     start_task: Literal["start"] = ids.START_TASK
     """Always the same. Other values are damage."""
     state: ProcessState = ProcessState.RUNNING
-    epoch: int = 0
+    epoch: ids.Epoch = 0
     reopened: int | None = None
     """How often it was broken and set running again. What was to break it before the last time is stale."""
     idle_timeout: float = 60.0
@@ -112,7 +112,7 @@ class Graph(Record):
     """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
 
     id: str
-    epoch: int = 0
+    epoch: ids.Epoch = 0
     not_finished: dict[str, datetime] = field(default_factory=dict)
     links: dict[str, dict[str, bool]] = field(default_factory=dict)
     """{task: {dependency still open: True}}."""

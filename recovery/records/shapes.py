@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 from recovery.records.given import is_finite, shown
+from recovery.records.ids import Epoch
 from recovery.records.names import PATTERN, ActorName, is_actor_name
 
 NUMBERS = ("int", "long", "double")
@@ -38,6 +39,8 @@ class Shape:
     """MongoDB's names of the types that it may have; none: whatever is there can be read."""
     choices: tuple[str, ...] = ()
     """The only values that it may have."""
+    least: int | None = None
+    """The lowest number that it may have."""
     pattern: str = ""
     """An expression of MongoDB's that a text has to match."""
     entry: Shape | None = None
@@ -87,6 +90,13 @@ def _whole(value: Any) -> int:
     if isinstance(value, float) and value.is_integer() and -_LONG <= value < _LONG:
         return int(value)
     raise Wrong(f"{shown(value) if isinstance(value, float) else kind_of(value)}, not a whole number")
+
+
+def _epoch(value: Any) -> int:
+    number = _whole(value)
+    if number < 0:
+        raise Wrong(f"{number}, less than 0")
+    return number
 
 
 def _fraction(value: Any) -> float:
@@ -179,6 +189,7 @@ def kind_of(value: Any) -> str:
 _NAMES = Shape(dict, _no("an object"), ("object",))
 _SCALARS: dict[Any, Shape] = {
     ActorName: Shape(None, _actor, ("string",), pattern=PATTERN),
+    Epoch: Shape(None, _epoch, NUMBERS, least=0),
     str: Shape(str, _no("a text"), ("string",)),
     int: Shape(int, _whole, NUMBERS),
     float: Shape(None, _fraction, NUMBERS),

@@ -86,6 +86,8 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
     elif live:
         evidence = f"aborted, and {len(live)} tasks have not ended, first {live[0].task_id}: {live[0].state}"
         yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.FINISH_ABORT, evidence)
+    elif graph is not None and not graph.aborted:
+        yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.FINISH_ABORT, "aborted, and its graph goes on")
 
 
 def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:

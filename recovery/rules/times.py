@@ -1,7 +1,7 @@
 """Rules on times that can't be: absent where one is always written, years ahead, or a deadline long after what it is
 there for. Who believed them would wait as long.
 
-A clock that was set back makes times of a few hours ahead: those pass, and are waited for.
+After a clock was set back, times of a few hours ahead are set to what they should be as well: nothing waits for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from recovery.records import Decision, DecisionState, Graph, Process
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 
 SLACK = timedelta(days=1)
-"""So far off a time may be by what clocks differ, and by the pace of requeues after an outage."""
+"""By how much the deadline of a record may be late that is looked at again and again, because of the pace of requeues
+after an outage."""
+CLOCKS_DIFFER = timedelta(minutes=10)
+"""By how much a time may be ahead because the clocks of MongoDB's members differ."""
 MESSAGE_TIMEOUTS = 5 * 30
 """Of a message's margin: what is queued is looked at after 30 message timeouts at the latest, or once a day."""
 _LATER = 1.2
@@ -58,36 +61,50 @@ def _of_decision(decision: Decision, around: Surroundings) -> str | None:
         return _never(outcome.finished_at, "finished", around) if outcome is not None else None
     actor = around.actor(decision.actor)
     if decision.state in (DecisionState.WORKING, DecisionState.QUEUED) and not actor.requeue_rate:
-        of_state = actor.worker_timeout if decision.state is DecisionState.WORKING else WAITS_FOR
-        longest = max(MESSAGE_TIMEOUTS * around.message_margin.total_seconds(), of_state)
-        return _too_late(decision.recovery_time, timedelta(), longest, around)
-    if decision.state is DecisionState.DELAYED:
-        return _too_long(decision)
+        works = decision.state is DecisionState.WORKING
+        longest = max(
+            MESSAGE_TIMEOUTS * around.message_margin.total_seconds(), actor.worker_timeout if works else WAITS_FOR
+        )
+        return _too_late(decision.recovery_time, timedelta(), longest, around, CLOCKS_DIFFER if works else SLACK)
+    if decision.state is DecisionState.DELAYED and not decision.is_paced:
+        return _too_long(decision, around)
     return None
 
 
-def _too_long(decision: Decision) -> str | None:
-    """Why what is delayed is looked at too late, if it is."""
-    starts = [moment for moment in (decision.eta, decision.queued_at) if moment is not None]
-    if not starts or decision.recovery_time is None:
+def _too_long(decision: Decision, around: Surroundings) -> str | None:
+    """Return why a delayed decision is looked at too late, if it is."""
+    if decision.recovery_time is None:
         return None
+    retry = decision.retry
+    if retry is not None and decision.eta is not None and decision.eta - retry.until > CLOCKS_DIFFER:
+        return f"to be retried in {decision.eta:%Y-%m-%d}, and not after {retry.until:%Y-%m-%d}"
+    starts = [moment for moment in (decision.eta, decision.queued_at) if moment is not None]
+    if not starts:
+        late = decision.recovery_time - around.now
+        return f"delayed without an eta, and its deadline is {_days(late)} from now" if late > CLOCKS_DIFFER else None
     # As whoever delays a task takes it: of a longer one, which another program wrote, there is no timedelta.
     delay = timedelta(seconds=min(max(decision.delay or 0.0, 0.0), LONGEST))
     late = decision.recovery_time - max(starts) - delay
-    return f"delayed until {max(starts):%Y-%m-%d}, and its deadline is {_days(late)} later" if late > SLACK else None
+    return (
+        f"delayed until {max(starts):%Y-%m-%d}, and its deadline is {_days(late)} later"
+        if late > CLOCKS_DIFFER
+        else None
+    )
 
 
 def _never(moment: datetime | None, what: str, around: Surroundings) -> str | None:
     if moment is None:
         return f"{what} at no time"
     ahead = moment - around.now
-    return f"{what} {_days(ahead)} from now" if ahead > SLACK else None
+    return f"{what} {_days(ahead)} from now" if ahead > CLOCKS_DIFFER else None
 
 
-def _too_late(deadline: datetime | None, age: timedelta, seconds: float, around: Surroundings) -> str | None:
+def _too_late(
+    deadline: datetime | None, age: timedelta, seconds: float, around: Surroundings, slack: timedelta = SLACK
+) -> str | None:
     if deadline is None or not around.will_look(deadline):
         return None  # DEADLINE_MISSING
-    longest = max(age.total_seconds(), seconds) * _LATER + SLACK.total_seconds()
+    longest = max(age.total_seconds(), seconds) * _LATER + slack.total_seconds()
     ahead = deadline - around.now
     if ahead.total_seconds() <= longest:
         return None
@@ -95,4 +112,4 @@ def _too_late(deadline: datetime | None, age: timedelta, seconds: float, around:
 
 
 def _days(span: timedelta) -> str:
-    return f"{span.days:,} days"
+    return f"{span.days:,} days" if span.days > 1 else f"{span.total_seconds() / 3600:.1f} hours"

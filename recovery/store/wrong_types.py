@@ -32,13 +32,13 @@ def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[st
     found: list[Document] = []
     for key, shape in shapes(cls).items():
         if key not in known:
-            found += _wrong(key, shape, entries)
+            found += _wrong(key, shape, entries=entries)
     if not entries:
         return found
     return [*found, *({key: None} for key in required(cls) if key != "_id" and key not in known)]
 
 
-def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
+def _wrong(path: str, shape: Shape, *, entries: bool) -> Iterator[Document]:
     if not shape.types:
         return
     if shape.choices:
@@ -50,7 +50,7 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
         if not entries:
             return
         yield {path: {"$type": [one for one in _TYPES if one not in (*entry.types, "array")]}}
-        of_parts = [one for key, part in entry.parts.items() for one in _wrong(key, part, entries)]
+        of_parts = [one for key, part in entry.parts.items() for one in _wrong(key, part, entries=entries)]
         of_parts += [{key: None} for key in entry.required]
         if of_parts:
             yield {path: {"$elemMatch": {"$or": of_parts}}}
@@ -58,9 +58,16 @@ def _wrong(path: str, shape: Shape, entries: bool) -> Iterator[Document]:
         yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
         if shape.pattern:
             yield {path: {"$type": "string", "$not": {"$regex": shape.pattern}}}
-        if shape.types == NUMBERS and entries:  # not in a validator: one that has NaN in it is never the same as itself
-            yield {path: {"$in": _NO_NUMBERS}}
-        for key, part in shape.parts.items() if entries else ():
-            yield from _wrong(f"{path}.{key}", part, entries)
-        for key in shape.required if entries else ():
-            yield {path: {"$type": "object"}, f"{path}.{key}": None}
+        if entries:
+            yield from _wrong_within(path, shape)
+
+
+def _wrong_within(path: str, shape: Shape) -> Iterator[Document]:
+    if shape.types == NUMBERS:  # not in a validator: one that has NaN in it is never the same as itself
+        yield {path: {"$in": _NO_NUMBERS}}
+    if shape.least is not None:
+        yield {path: {"$lt": shape.least}}
+    for key, part in shape.parts.items():
+        yield from _wrong(f"{path}.{key}", part, entries=True)
+    for key in shape.required:
+        yield {path: {"$type": "object"}, f"{path}.{key}": None}

@@ -18,7 +18,7 @@ from recovery.records import ProcessState
 from recovery.rules import Repair, Rule
 from recovery.store import schema
 from tests.damage.app import app as served
-from tests.damage.draws import Damage, draw
+from tests.damage.draws import Damage, draw_some
 from tests.waiting import wait_until
 
 SHAPES = {
@@ -31,6 +31,8 @@ SHAPES = {
 }
 """{shape of a process: (the actor of its first task, the state in which that stands)}."""
 RESULT = 3
+_FOR_A_PERSON = {(Rule.NO_ACTORS, Repair.WAIT), (Rule.RECORD_DAMAGED, Repair.WAIT)}
+"""Findings that wait until a person does something."""
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Victim:
 
     id: str
     shape: str
-    damage: Damage
+    damages: list[Damage]
     record: Any
     end: str = ""
     """How it ended well, or was named; empty: neither yet."""
@@ -47,7 +49,7 @@ class Victim:
     """What is wrong with how it stands."""
 
     def __str__(self) -> str:
-        return f"{self.shape} {self.id}: {self.damage} of {self.record} → {self.seen}"
+        return f"{self.shape} {self.id}: {', '.join(map(str, self.damages))} of {self.record} → {self.seen}"
 
 
 class Batch:
@@ -77,13 +79,14 @@ class Batch:
             collection = self.chance.choice(schema.OF_PROCESSES)
             found = {"_id": {"$regex": f"^{process_id}"}}
             document = self.chance.choice(list(self.database[collection].find(found).sort("_id", 1)))
-            damage = draw(self.chance, collection, document)
-            update = {"q": {"_id": document["_id"]}, "u": damage.update()}
-            try:
-                self.database.command("update", collection, updates=[update], bypassDocumentValidation=True)
-            except Exception as error:  # a path through what is no object
-                raise AssertionError(f"{damage} of {document}") from error
-            self.victims.append(Victim(process_id, self.shape_of[process_id], damage, document["_id"]))
+            damages = draw_some(self.chance, collection, document)
+            for damage in damages:
+                update = {"q": {"_id": document["_id"]}, "u": damage.update()}
+                try:
+                    self.database.command("update", collection, updates=[update], bypassDocumentValidation=True)
+                except Exception as error:
+                    raise AssertionError(f"{damage} of {document}") from error
+            self.victims.append(Victim(process_id, self.shape_of[process_id], damages, document["_id"]))
 
     def go(self) -> None:
         (self.folder / "go").touch()
@@ -110,7 +113,7 @@ class Batch:
         elif state == ProcessState.BROKEN.value:
             told = str(document.get("error"))
             victim.seen = f"broken: {told[:200]}"
-            if victim.damage.path.partition(".")[0] in told or str(victim.record) in told:
+            if any(one.field in told for one in victim.damages) or str(victim.record) in told:
                 victim.end = "broken for what is damaged"
         if not victim.end:
             victim.end = self._named(victim)
@@ -123,7 +126,7 @@ class Batch:
             victim.seen += f"; look: {error}"
             return ""
         victim.seen += f"; {[(f.rule.value, f.repair.value, f.evidence[:100]) for f in findings]}"
-        named = [f for f in findings if f.repair is Repair.REPORT or f.rule is Rule.NO_ACTORS]
+        named = [f for f in findings if f.repair is Repair.REPORT or (f.rule, f.repair) in _FOR_A_PERSON]
         return f"named: {named[0].evidence}" if named else ""
 
     def _moving(self, ids: list[str], shapes: list[str]) -> Iterator[str]:

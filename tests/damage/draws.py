@@ -40,12 +40,23 @@ class Damage:
     path: str
     value: Any
 
+    @property
+    def field(self) -> str:
+        return self.path.partition(".")[0]
+
     def update(self) -> dict[str, Any]:
         return {"$unset": {self.path: ""}} if self.value is ABSENT else {"$set": {self.path: self.value}}
 
     def __str__(self) -> str:
         told = "absent" if self.value is ABSENT else f"{self.value!r:.60}"
         return f"{self.collection}.{self.path} = {told}"
+
+
+def draw_some(chance: random.Random, collection: str, document: Mapping[str, Any]) -> list[Damage]:
+    """Return one damage of a record, or two of different fields."""
+    first = draw(chance, collection, document)
+    second = draw(chance, collection, document)
+    return [first, second] if second.field != first.field and chance.random() < 0.4 else [first]
 
 
 def draw(chance: random.Random, collection: str, document: Mapping[str, Any]) -> Damage:

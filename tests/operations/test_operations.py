@@ -77,7 +77,7 @@ def test_single_tasks_are_repaired_without_their_processes(world: Ordering, monk
     decisions.update_many({"_id": {"$in": [f"{one}/start" for one in started]}}, {"$set": past})
     planned = world.bring_on(world.ask("repair"))
     assert {one.rules for one in world.results(planned).values()} == {("WORK_TIMEOUT",)}
-    beats = {"$set": {"recoveryTime": world.store.now() + timedelta(hours=1)}}
+    beats = {"$set": {"recoveryTime": world.store.now() + timedelta(minutes=1)}}
     decisions.update_one({"_id": f"{started[0]}/start"}, beats)
     world.app.abort(started[1], "not wanted")
     read: list[list[str]] = []

@@ -84,7 +84,7 @@ def test_what_others_made_is_not_told_as_ours(world: Ordering, monkeypatch: pyte
 def test_of_what_moved_on_nothing_is_told(world: Ordering, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """Of two tasks whose workers are silent one beats, after it was seen to be overdue."""
     ids, diagnosed = overdue(world, 2), repairing.diagnose_tasks
-    beats = {"$set": {"recoveryTime": world.store.now() + timedelta(hours=1)}}
+    beats = {"$set": {"recoveryTime": world.store.now() + timedelta(minutes=1)}}
 
     def late(resources: object, results: Sequence[OperationResult]) -> Diagnosis:
         found = diagnosed(resources, results)  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ from recovery.records import (
     shapes,
     to_document,
 )
+from recovery.records.ids import Epoch
 from recovery.records.names import ActorName
 from tests.examples import examples
 
@@ -50,6 +51,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(0, 1e6),
     bool: st.booleans(),
     datetime: TIMES,
+    Epoch: st.integers(0, 2**40),
     ActorName: st.from_regex(r"[A-Z][A-Za-z0-9_.-]{0,7}", fullmatch=True),
 }
 

@@ -11,7 +11,7 @@ from recovery.rules import Surroundings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MARGIN, MESSAGE_MARGIN, POLLED_TIMEOUT = timedelta(seconds=5), timedelta(seconds=2), timedelta(seconds=10)
-LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
+LONG_AGO, SOON = NOW - timedelta(hours=1), NOW + timedelta(minutes=10)
 JUST_NOW = NOW - timedelta(milliseconds=100)
 CLAIM_MARGIN = timedelta(seconds=0.8)
 TICK = timedelta(milliseconds=1)

@@ -27,7 +27,9 @@ def judged(found: Snapshot) -> list[tuple[Rule, str, Repair, str]]:
 
 
 def test_an_aborted_process_is_at_rest_once_its_graph_is() -> None:
-    assert judged(snapshot([finished("start")], {"recovery_time": None}, **ABORTED)) == []
+    assert judged(snapshot([finished("start")], {"recovery_time": None, "aborted": True}, **ABORTED)) == []
+    goes_on = judged(snapshot([finished("start")], {"recovery_time": None}, **ABORTED))
+    assert goes_on == [(Rule.ABORT_CUT_OFF, "p", Repair.FINISH_ABORT, "aborted, and its graph goes on")]
     assert judged(snapshot([finished("start")], None, **ABORTED)) == []
 
 

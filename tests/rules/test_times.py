@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from recovery.limits import LONGEST, WAITS_FOR
-from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState
+from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, RetryState
 from recovery.rules import Finding, Repair, Rule, Snapshot
-from recovery.rules.times import MESSAGE_TIMEOUTS, SLACK, time_impossible
+from recovery.rules.times import CLOCKS_DIFFER, MESSAGE_TIMEOUTS, SLACK, time_impossible
 from tests.rules.surroundings import LONG_AGO, MESSAGE_MARGIN, NOW, SOON, TICK, around
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -53,8 +53,8 @@ def test_a_healthy_process_has_no_impossible_time() -> None:
     ("started_at", "said"),
     [
         (None, "process: started at no time"),
-        (NOW + SLACK, None),
-        (NOW + SLACK + TICK, "process: started 1 days from now"),
+        (NOW + CLOCKS_DIFFER, None),
+        (NOW + CLOCKS_DIFFER + TICK, "process: started 0.2 hours from now"),
         (NOW + 3000 * DAY, "process: started 3,000 days from now"),
     ],
 )
@@ -67,8 +67,8 @@ def test_when_a_process_started(started_at: datetime | None, said: str | None) -
     ("touched_at", "said"),
     [
         (None, "graph: touched at no time"),
-        (NOW + SLACK, None),
-        (NOW + SLACK + TICK, "graph: touched 1 days from now"),
+        (NOW + CLOCKS_DIFFER, None),
+        (NOW + CLOCKS_DIFFER + TICK, "graph: touched 0.2 hours from now"),
     ],
 )
 def test_when_a_graph_was_touched(touched_at: datetime | None, said: str | None) -> None:
@@ -112,13 +112,13 @@ def test_a_queued_task_is_looked_at_within_a_day_or_many_message_timeouts(ahead:
         assert (findings[0].record, findings[0].decision) == ("p/t", decision(QUEUED, recovery_time=NOW + ahead))
 
 
-@pytest.mark.parametrize(("ahead", "is_found"), late(4 * DAY * 1.2 + SLACK))
+@pytest.mark.parametrize(("ahead", "is_found"), late(4 * DAY * 1.2 + CLOCKS_DIFFER))
 def test_a_task_that_is_worked_on_is_looked_at_after_its_worker_timeout(ahead: timedelta, is_found: bool) -> None:
     working = decision(WORKING, recovery_time=NOW + ahead)
     assert bool(found(working, actor={"worker_timeout": 4 * 86_400.0})) == is_found
 
 
-@pytest.mark.parametrize(("ahead", "is_found"), late(MESSAGE_TIMEOUTS * MESSAGE_MARGIN * 1.2 + SLACK))
+@pytest.mark.parametrize(("ahead", "is_found"), late(MESSAGE_TIMEOUTS * MESSAGE_MARGIN * 1.2 + CLOCKS_DIFFER))
 def test_a_short_worker_timeout_may_be_outlasted_by_message_timeouts(ahead: timedelta, is_found: bool) -> None:
     assert bool(found(decision(WORKING, recovery_time=NOW + ahead), actor={"worker_timeout": 1.0})) == is_found
 
@@ -142,16 +142,34 @@ def test_of_an_actor_with_a_pace_any_deadline_is_possible(state: DecisionState) 
 )
 def test_a_delayed_task_is_looked_at_when_it_is_due(fields: dict[str, Any], late_by: timedelta) -> None:
     due = NOW + late_by
-    assert found(decision(DELAYED, recovery_time=due + SLACK, **fields)) == []
+    assert found(decision(DELAYED, recovery_time=due + CLOCKS_DIFFER, **fields)) == []
     starts = max(moment for moment in (fields.get("eta"), fields.get("queued_at")) if moment)
-    assert evidence(found(decision(DELAYED, recovery_time=due + SLACK + TICK, **fields))) == (
-        f"delayed until {starts:%Y-%m-%d}, and its deadline is 1 days later"
+    assert evidence(found(decision(DELAYED, recovery_time=due + CLOCKS_DIFFER + TICK, **fields))) == (
+        f"delayed until {starts:%Y-%m-%d}, and its deadline is 0.2 hours later"
     )
 
 
-def test_of_a_delayed_task_without_its_times_nothing_is_concluded() -> None:
-    assert found(decision(DELAYED, recovery_time=NOW + 300 * DAY)) == []
+def test_a_delayed_task_without_an_eta_is_due() -> None:
+    assert found(decision(DELAYED, recovery_time=NOW + CLOCKS_DIFFER)) == []
+    assert evidence(found(decision(DELAYED, recovery_time=NOW + 300 * DAY))) == (
+        "delayed without an eta, and its deadline is 300 days from now"
+    )
     assert found(decision(DELAYED, recovery_time=None, eta=NOW)) == []
+
+
+def test_no_retry_comes_after_its_last_moment() -> None:
+    until = NOW + HOUR
+    retry = RetryState(
+        count=1, cycle=1, since=NOW, until=until, failed_at=NOW, attempt=1, pass_key="k", code=21003, reason="r",
+        kind="E", message="m",
+    )  # fmt: skip
+    of_retry = {"retry": retry, "queued_at": NOW}
+    last = until + CLOCKS_DIFFER
+    assert found(decision(DELAYED, recovery_time=last, eta=last, **of_retry)) == []
+    years = NOW + 3000 * DAY
+    assert evidence(found(decision(DELAYED, recovery_time=years, eta=years, **of_retry))) == (
+        f"to be retried in {years:%Y-%m-%d}, and not after {until:%Y-%m-%d}"
+    )
 
 
 def test_a_delay_that_no_date_can_hold_counts_as_the_longest() -> None:
@@ -161,7 +179,11 @@ def test_a_delay_that_no_date_can_hold_counts_as_the_longest() -> None:
 
 @pytest.mark.parametrize(
     ("finished_at", "said"),
-    [(None, "finished at no time"), (NOW + SLACK, None), (NOW + SLACK + TICK, "finished 1 days from now")],
+    [
+        (None, "finished at no time"),
+        (NOW + CLOCKS_DIFFER, None),
+        (NOW + CLOCKS_DIFFER + TICK, "finished 0.2 hours from now"),
+    ],
 )
 def test_when_a_task_ended_matters_while_its_graph_does_not_know(
     finished_at: datetime | None, said: str | None

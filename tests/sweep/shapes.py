@@ -35,7 +35,7 @@ SIZE = PARTS + 4
 VALUE = '{"rows":1834,"checked":true,"from":"2026-03-01","path":"s3://orders/2026/03/part"}'
 ERROR = ErrorInfo(kind="ValueError", message="no rows", fingerprint="f")
 OLD = timedelta(minutes=10)
-SOON = timedelta(hours=6)
+SOON = timedelta(minutes=10)
 QUEUE_THAT_MOVED = "part"
 """Of this queue a later message than any was taken; of the queue `audit` none was."""
 
@@ -183,11 +183,6 @@ def epoch_of_what_waits(process_id: str, now: datetime) -> Records:
 
 def epoch_of_what_is_done(process_id: str, now: datetime) -> Records:
     return running(process_id, now).change("start", epoch=1)
-
-
-def epoch_below_zero(process_id: str, now: datetime) -> Records:
-    records = running(process_id, now)
-    return replace(records, process=records.process.evolve(epoch=-1))
 
 
 def work_timeout(process_id: str, now: datetime) -> Records:
@@ -372,7 +367,6 @@ BROKEN: dict[Shape, Rule] = {
     marker_not_written: Rule.MARKER_MISSING,
     epoch_of_what_waits: Rule.EPOCH_WRONG,
     epoch_of_what_is_done: Rule.EPOCH_WRONG,
-    epoch_below_zero: Rule.EPOCH_WRONG,
 }
 ONLY_TOLD = (no_actors, finished_too_early)
 """Conditions about which nothing is to be done."""

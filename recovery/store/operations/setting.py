@@ -18,8 +18,8 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range, to_come
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
 
-_AHEAD = after(86_400)
-"""What is further off than this no clock of ours wrote; see `rules.times`."""
+_AHEAD = after(600)
+"""What is further off than this no clock of ours wrote; see `CLOCKS_DIFFER` in `rules.times`."""
 _RUNNING = {"state": ProcessState.RUNNING.value}
 _DELAYED_UNTIL: Document = {
     "$max": [
@@ -56,6 +56,10 @@ class Setting:
         impossible = {"$expr": {"$gt": [date_of("$outcome.finishedAt", literal(datetime.max)), _AHEAD]}}
         finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}, **impossible}
         changed += self._decisions.update_many(finished, [{"$set": ended}]).modified_count
+        # No retry begins after its last moment.
+        late = {**among, "state": DecisionState.DELAYED.value, "retry.until": {"$type": "date"}}
+        late["$expr"] = {"$gt": ["$eta", "$retry.until"]}
+        self._decisions.update_many(late, [{"$set": {"eta": "$retry.until"}}])
         due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: to_come(_DELAYED_UNTIL)}
         for state, moment in due.items():
             changed += self._bring_forward({**among, "state": state.value}, moment)
