@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from recovery.durations import show_age
 from recovery.records import Decision, DecisionState, ProcessState
-from recovery.rules import Finding, Repair, Rule, Snapshot
+from recovery.records.ids import is_record_id
+from recovery.rules import Finding, Repair, Rule, Snapshot, foreign_id
 from recovery.store import ActorQueue
 
 _NOT_TAKEN = frozenset({Rule.NO_ACTORS, Rule.SERVERS_WERE_DOWN})
@@ -84,6 +85,8 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     told = {decision.id for decisions in waiting.values() for decision in decisions}
     all_found = [finding for finding in found if finding.record not in told]
     served = any(queue.is_served for queue in queues.values())
+    queued = (one for one in snapshot.decisions.values() if one.state is DecisionState.QUEUED)
+    all_found += [foreign_id(one) for one in queued if one.id not in repaired and not is_record_id(one.id)]
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
     if process is not None and runs and not all_found and not served:
         evidence = "no worker is alive that serves an actor: nothing of it goes on"

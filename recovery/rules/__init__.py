@@ -8,7 +8,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.contradictions import is_intact
 from recovery.rules.damage import SPOILT, droppable, not_judged
-from recovery.rules.decisions import OF_SINGLE_TASKS, judge_decision, of_aborted
+from recovery.rules.decisions import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
 from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.processes import judge_process
@@ -28,6 +28,7 @@ __all__ = [
     "Snapshot",
     "Surroundings",
     "droppable",
+    "foreign_id",
     "graph_of",
     "is_intact",
     "is_late",

@@ -113,9 +113,12 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def id_damaged(decision: Decision, around: Surroundings) -> Finding | None:
+    """RECORD_DAMAGED at the decision's deadline: see `foreign_id`."""
+    return foreign_id(decision) if _past(decision, around) else None
+
+
+def foreign_id(decision: Decision) -> Finding:
     """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
-    if not _past(decision, around):
-        return None
     evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
     return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)
 

@@ -43,6 +43,7 @@ class Victim:
     shape: str
     damages: list[Damage]
     record: Any
+    runs: bool = True
     end: str = ""
     """How it ended well, or was named; empty: neither yet."""
     seen: str = ""
@@ -105,6 +106,7 @@ class Batch:
         document = self.database["processes"].find_one({"_id": victim.id}) or {}
         victim.seen = f"state {document.get('state')!r}"
         state = document.get("state")
+        victim.runs = state == ProcessState.RUNNING.value
         if victim.shape == "broken":
             if state == ProcessState.BROKEN.value and isinstance(document.get("error"), dict):
                 victim.end = "broken as it should be"
@@ -126,6 +128,8 @@ class Batch:
             victim.seen += f"; look: {error}"
             return ""
         victim.seen += f"; {[(f.rule.value, f.repair.value, f.evidence[:100]) for f in findings]}"
+        if not victim.runs and (findings or _was_aborted(victim)):
+            return "at rest, for `recovery check`"
         named = [f for f in findings if f.repair is Repair.REPORT or (f.rule, f.repair) in _FOR_A_PERSON]
         return f"named: {named[0].evidence}" if named else ""
 
@@ -150,3 +154,8 @@ class Batch:
             wanted = ("broken", None) if shape == "broken" else ("finished", str(RESULT))
             if (document["state"], document.get("result")) != wanted:
                 yield document["_id"]
+
+
+def _was_aborted(victim: Victim) -> bool:
+    """Whether another program ended the process as an abort does, which nobody can tell from an abort."""
+    return any((one.path, one.value) == ("state", ProcessState.ABORTED.value) for one in victim.damages)

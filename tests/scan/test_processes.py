@@ -168,18 +168,16 @@ def test_a_process_without_a_deadline_is_stamped_and_looked_at(world: World) -> 
 
 def test_the_graph_of_a_process_that_ended_goes_to_rest(world: World) -> None:
     past, soon = world.store.now() - DAY, world.store.now() + timedelta(minutes=1)
-    error = ErrorInfo(kind="E", message="no")
+    of_start, of_a = (ErrorInfo(kind="E", message="no", task=task) for task in ("start", "a"))
     put(
         world.store,
         Process(id="done", type="order", args="", state=ProcessState.FINISHED),
         Graph(id="done", finished=("start",), recovery_time=past),
-        Process(id="broken", type="order", args="", state=ProcessState.BROKEN, error=error),
+        Process(id="broken", type="order", args="", state=ProcessState.BROKEN, error=of_start),
         Graph(id="broken", not_finished={"start": past}, failed={"start": True}, recovery_time=past),
-        Process(id="busy", type="order", args="", state=ProcessState.BROKEN, error=error),
+        Process(id="busy", type="order", args="", state=ProcessState.BROKEN, error=of_a),
         Graph(id="busy", not_finished={"a": past, "b": past}, failed={"a": True}, touched_at=past, recovery_time=past),
-        Decision(
-            id="busy/b", actor="step", state=DecisionState.WORKING, recovery_time=past + DAY + timedelta(minutes=1)
-        ),
+        Decision(id="busy/b", actor="step", state=DecisionState.WORKING, recovery_time=soon),
         Graph(id="orphan", not_finished={"start": past}, touched_at=past, recovery_time=past),
         *(
             Interruption(id=key, type="order", actor="order", kind="E", message="", fingerprint="")

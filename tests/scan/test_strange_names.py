@@ -34,9 +34,8 @@ def check_nothing_is_pushed(world: World, name: str, process_id: str) -> None:
 @pytest.mark.parametrize("state", ["queued", "delayed"])
 def test_an_overdue_task(world: World, name: str, state: str) -> None:
     process_id, past = new_process_id(), world.store.now() - timedelta(minutes=1)
-    insert(
-        world, schema.PROCESSES, {"_id": process_id, "type": "order", "args": "[[],{}]", "state": "broken", "epoch": 0}
-    )
+    process = {"_id": process_id, "type": "order", "args": "[[],{}]", "state": "broken", "epoch": 0}
+    insert(world, schema.PROCESSES, process)
     key = f"{process_id}/start"
     live = {"state": state, "queuedAt": past, "recoveryTime": past, "pass": new_pass(), "epoch": 0}
     insert(world, schema.TASKS, {"_id": key, "actor": name, "args": "[[],{}]"})
