@@ -53,7 +53,7 @@ def order(shape: str, folder: str) -> Any:
         case "queued":
             first = held.schedule(2)
         case "delayed":
-            first = add.options(delay=4.0).schedule(1, 1)
+            first = add.options(delay=8.0).schedule(1, 1)
         case "retried":
             first = flaky.schedule(folder, 2)
         case "broken":

@@ -12,13 +12,14 @@ from typing import Any
 from pymongo import MongoClient
 
 from recovery import Recovery, Settings
+from recovery.engine.operations.saved_searches import save_search
 from recovery.errors import RecoveryError
 from recovery.health import look
-from recovery.records import ProcessState
+from recovery.records import Marker, ProcessState
 from recovery.rules import Repair, Rule
 from recovery.store import schema
 from tests.damage.app import app as served
-from tests.damage.draws import Damage, draw_some
+from tests.damage.draws import Damage, draw_some, draw_wrong
 from tests.waiting import wait_until
 
 SHAPES = {
@@ -31,6 +32,11 @@ SHAPES = {
 }
 """{shape of a process: (the actor of its first task, the state in which that stands)}."""
 RESULT = 3
+BESIDE = (
+    *(schema.INTERRUPTIONS, schema.MARKERS, schema.WORKERS, schema.ACTORS, schema.PROCESS_TYPES, schema.QUEUES),
+    *(schema.SCANNERS, schema.CENSUS, schema.LEFT_COUNTS, schema.AUDIT_LOG, schema.SAVED_SEARCHES),
+)
+"""Collections beside those that describe processes."""
 _FOR_A_PERSON = {(Rule.NO_ACTORS, Repair.WAIT), (Rule.RECORD_DAMAGED, Repair.WAIT)}
 """Findings that wait until a person does something."""
 
@@ -63,6 +69,7 @@ class Batch:
         self.database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
         self.victims: list[Victim] = []
         self.sound: list[str] = []
+        self.beside: list[Damage] = []
 
     def start(self, count: int, sound: int) -> None:
         """Start `count` processes that are to be damaged and `sound` others, and wait until all stand still."""
@@ -88,6 +95,18 @@ class Batch:
                 except Exception as error:
                     raise AssertionError(f"{damage} of {document}") from error
             self.victims.append(Victim(process_id, self.shape_of[process_id], damages, document["_id"]))
+
+    def damage_beside(self, count: int) -> None:
+        """Damage one record in each of `count` other collections that have one."""
+        store = self.app.resources.store
+        save_search(self.app.resources, "orders", "type:order", "what the shop asks for", by="me@here")
+        store.markers.write(Marker(id="order/tea", type="order", key="tea", kind="Away", process="p"), store.now())
+        for collection in self.chance.sample(BESIDE, count):
+            if document := self.database[collection].find_one({}, sort=[("_id", 1)]):
+                damage = draw_wrong(self.chance, collection)
+                update = {"q": {"_id": document["_id"]}, "u": damage.update()}
+                self.database.command("update", collection, updates=[update], bypassDocumentValidation=True)
+                self.beside.append(damage)
 
     def go(self) -> None:
         (self.folder / "go").touch()
@@ -143,8 +162,10 @@ class Batch:
             for one in self.database["decisions"].find({}, {"actor": 1, "state": 1})
         }
         for process_id, shape in zip(ids, shapes, strict=True):
+            # On a slow machine the delay of the first ones may be over when the last one stands.
+            is_delayed = shape == "delayed" and (process_id, "add", "finished") in standing
             is_at_rest = shape in ("broken", "finished")
-            if not (process_id in ended if is_at_rest else (process_id, *SHAPES[shape]) in standing):
+            if not (is_delayed or (process_id in ended if is_at_rest else (process_id, *SHAPES[shape]) in standing)):
                 yield process_id
 
     def _unsound(self) -> Iterator[str]:

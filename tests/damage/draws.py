@@ -59,6 +59,12 @@ def draw_some(chance: random.Random, collection: str, document: Mapping[str, Any
     return [first, second] if second.field != first.field and chance.random() < 0.4 else [first]
 
 
+def draw_wrong(chance: random.Random, collection: str) -> Damage:
+    """Return a damage that a reader can see: a value of another type. Of settings, other values are somebody's wish."""
+    path = chance.choice([path for path, shape in paths(shapes(schema.KINDS[collection])) if "." not in path])
+    return Damage(collection, path, chance.choice(_WRONG))
+
+
 def draw(chance: random.Random, collection: str, document: Mapping[str, Any]) -> Damage:
     """Return a damage of a field that this record has, or could have."""
     fields = list(paths(shapes(schema.KINDS[collection])))
