@@ -107,7 +107,8 @@ def _show(
 def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     process, graph = snapshot.process, snapshot.graph
     if process is None:
-        yield f"{snapshot.process_id}  has no Process record"
+        is_damaged = any(one.record == snapshot.process_id and one.kind == "Process" for one in snapshot.damaged)
+        yield f"{snapshot.process_id}  {'its record is damaged' if is_damaged else 'has no Process record'}"
     else:
         lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
         yield f"{process.id}  {process.type}  {process.state}, {'took' if process.ended_at else 'for'} {lasted}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from recovery.engine import Resources
+    from recovery.errors import DamagedRecord
     from recovery.records import Decision, Process
     from recovery.store.views.calls import CallTexts
     from recovery.store.views.overview import TaskLine
@@ -44,6 +45,8 @@ class Shown:
     process: Process
     characters: int
     """Of its result, of which `process` has the start."""
+    damage: DamagedRecord | None
+    """What of the process can't be read, and is left out."""
     lines: Sequence[TaskLine]
     decisions: Mapping[str, Decision]
     links: Mapping[str, Sequence[str]]
@@ -134,9 +137,13 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
 
 
 def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
+    from recovery.cli.output import line
     from recovery.cli.tree import heading, tree
 
     yield from heading(found.process, found.characters, found.now)
+    if found.damage is not None:
+        advice = f"`recovery check {found.process.id}` shows what is done about it"
+        yield line(f"damaged    {found.damage}; {advice}", style="yellow")
     yield tree(found, width)
 
 
@@ -159,6 +166,7 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "result": decoded(process.result),
         "error": _error(process.error),
         "epoch": process.epoch,
+        "damaged": None if found.damage is None else str(found.damage),
         "history": [history_entry(life) for life in process.lives],
         "tasks": [_task(found, line) for line in found.lines],
     }

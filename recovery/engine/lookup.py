@@ -38,7 +38,7 @@ def resolve(resources: Resources, name: str) -> str:
     Raises InputError for a custom id that processes of several types have: it lists them.
     """
     name = given.text(name, "process_id")
-    if resources.store.processes.get_committed_brief(name) is not None:
+    if resources.store.processes.is_committed(name):
         return name
     found = resources.store.custom_ids.find(name, MAX_LISTED + 1)
     if len(found) > 1:
@@ -50,7 +50,7 @@ def resolve_task(resources: Resources, target: str) -> tuple[str, str | None]:
     """(process id, task or None) of `P` or `P/T`, P an id or a custom id, which may have slashes in it."""
     target = given.text(target, "process_id")
     process_id, _, task = target.partition(SEPARATOR)
-    if task and resources.store.processes.get_committed_brief(process_id) is None:
+    if task and not resources.store.processes.is_committed(process_id):
         if (whole := resolve(resources, target)) != target:
             return whole, None
         custom_id, _, last = target.rpartition(SEPARATOR)

@@ -5,7 +5,7 @@ frozen; a changed copy comes from `evolve()`. `codec` maps them to documents, `v
 results to JSON texts, `ids` makes ids, `states` names the states and says which of them are live.
 """
 
-from recovery.records.codec import field_name, from_document, required, shapes, to_document
+from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes, to_document
 from recovery.records.decision import Decision, ErrorInfo, LostAttempt, Outcome
 from recovery.records.failure import Failure
 from recovery.records.interruption import Interruption
@@ -94,6 +94,7 @@ __all__ = [
     "Trace",
     "TypeDisabled",
     "Worker",
+    "as_far_as_readable",
     "field_name",
     "from_document",
     "is_same_deadline",

@@ -85,6 +85,21 @@ def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
     raise _damage(kind, document)
 
 
+def as_far_as_readable(cls: type[R], document: Mapping[str, Any]) -> tuple[R, DamagedRecord | None]:
+    """Return the record of a document without its damaged fields, and what is wrong with those.
+
+    Raises:
+        DamagedRecord: A field is damaged without which there is no such record.
+    """
+    try:
+        return from_document(cls, document), None
+    except DamagedRecord as damage:
+        if not set(required(cls)).isdisjoint(damage.fields):
+            raise
+        rest = {key: value for key, value in document.items() if key not in damage.fields}
+        return from_document(cls, rest), damage
+
+
 def _made(cls: Any, values: dict[str, Any]) -> Any:
     """A frozen record with these fields, as its constructor makes it, which sets each of its twenty by a call. What is
     not in it has its default by its class."""

@@ -102,3 +102,25 @@ def test_what_can_only_wait_is_left(emptied: Settings, env: dict[str, str], proc
 
 def test_unknown_process(env: dict[str, str]) -> None:
     assert "no process has the id 'nothing'" in refused("check", "nothing", env=env)
+
+
+def damage(emptied: Settings, process_id: str, field: str) -> None:
+    update = {"q": {"_id": process_id}, "u": {"$set": {field: {"no": "value"}}}}
+    Store(emptied).database.command("update", "processes", updates=[update], bypassDocumentValidation=True)
+
+
+@pytest.mark.parametrize("field", ["labels", "idleTimeout"])
+def test_a_process_with_a_damaged_field_is_shown_and_checked(
+    emptied: Settings, env: dict[str, str], process_id: str, field: str
+) -> None:
+    damage(emptied, process_id, field)
+    wrong = f"Process {process_id}: its {field} is an object, not "
+    shown = recovery("show", process_id, env=env)
+    assert shown.returncode == 0 and f"damaged    {wrong}" in shown.stdout, shown
+    assert json.loads(recovery("show", process_id, "--json", env=env).stdout)["damaged"].startswith(wrong)
+    done = recovery("check", process_id, "--repair", env=env)
+    assert f"{process_id}  its record is damaged" in done.stdout and wrong in done.stdout
+    # What nothing is lost with is dropped. Labels are a person's.
+    assert (done.returncode, "repaired   RECORD_DAMAGED 1" in done.stdout) == (
+        (0, True) if field != "labels" else (1, False)
+    )

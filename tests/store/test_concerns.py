@@ -212,6 +212,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Processes.is_there": lambda store: store.processes.is_there("p"),
     "Processes.shown": lambda store: store.processes.shown("p", 10),
     "Processes.get_committed_brief": lambda store: store.processes.get_committed_brief("p"),
+    "Processes.is_committed": lambda store: store.processes.is_committed("p"),
     "Processes.find_committed": lambda store: store.processes.find_committed("p"),
     "SavedSearches.all": lambda store: store.saved_searches.all(),
     "Search.newest": lambda store: store.search.newest(1, "broken"),
@@ -251,7 +252,7 @@ def test_whole_processes_are_read_as_a_majority_has_them_for_people(listened: Wo
     found = [command for kind, _, command in commands.sent if kind == "find"]
     whole = [command["readConcern"]["level"] for command in found if "size" not in command.get("projection", {})]
     # For people they are looked through for damage as well, where rules do not look.
-    assert whole == (["majority"] * 9 if told else ["local"] * 4)
+    assert whole == (["majority"] * 10 if told else ["local"] * 4)
 
 
 @pytest.fixture

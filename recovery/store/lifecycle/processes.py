@@ -12,7 +12,16 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.errors import DamagedRecord
-from recovery.records import ErrorInfo, Mark, OrderKind, Process, ProcessState, from_document, to_document
+from recovery.records import (
+    ErrorInfo,
+    Mark,
+    OrderKind,
+    Process,
+    ProcessState,
+    as_far_as_readable,
+    from_document,
+    to_document,
+)
 from recovery.records.ids import record_id
 from recovery.store.batches import batches, find_keys
 from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
@@ -156,6 +165,10 @@ class Processes:
         with pymongo.timeout(within):
             return self._certain.find_one({"_id": process_id}, fields)
 
+    def is_committed(self, process_id: str) -> bool:
+        """Return whether a majority has a process of this id, readable or not."""
+        return self._committed.find_one({"_id": process_id}, {"_id": True}) is not None
+
     def brief(self, process_id: str) -> Process | None:
         """The process of this id, without arguments and result."""
         found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
@@ -206,12 +219,18 @@ class Processes:
         found = self._current.find_one({"_id": process_id}, ENDING)
         return (brief_of(found), found["bytes"]) if found else None
 
-    def shown(self, process_id: str, length: int) -> tuple[Process, int] | None:
-        """The process of this id, briefly, with the first `length` characters of its result, and how many it has; as
-        a majority has it. None only if there is none for certain."""
+    def shown(self, process_id: str, length: int) -> tuple[Process, int, DamagedRecord | None] | None:
+        """Return a process for people to look at, as a majority has it; None only if there is none for certain.
+
+        Its result is cut to `length` characters; the second value is how many it has. Damaged fields are left out; the
+        third value says what is wrong with them. Raises DamagedRecord if the process can't be read without them.
+        """
         fields = shown(length)
         found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        return (brief_of(found), found["characters"]) if found else None
+        if found is None:
+            return None
+        process, damage = as_far_as_readable(Process, found | {"args": LEFT_OUT})
+        return process, found["characters"], damage
 
     def epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch as it is now}, of those of these that have one."""
