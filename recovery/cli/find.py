@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 FIND = """Find processes by what is asked of them, the oldest first.
 
-A search is terms such as type:order, state:broken, error:TimeoutError, started:>2026-01-01, idle:>1h, timeouts:>3 or
-overdue, combined by and (or a space), or, not and parentheses. docs/search.md has all fields.
+A search is terms such as state:broken, error:TimeoutError, started:>2026-01-01, idle:longer(1h), timeouts:>3
+or overdue, combined by and (or a space), or, not and parentheses. docs/search.md has all fields.
 
-Example: [bold]recovery find 'type:order (state:broken or idle:>1h) not error:Timeout*'[/bold]
+Example: [bold]recovery find 'type:order (state:broken or idle:longer(1h)) not error:Timeout*'[/bold]
 """
 LIST = """List processes, the newest first.
 

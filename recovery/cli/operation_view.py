@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recovery.durations import show_age, show_duration
 from recovery.plurals import count
+from recovery.search import stored_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +30,7 @@ def as_dict(found: Progress) -> dict[str, Any]:
         "number": operation.id,
         "kind": operation.kind.value,
         "selection": operation.selection,
+        "selection_in_words": selection_in_words(operation),
         "from_actor": operation.from_actor,
         "export": operation.export,
         "export_format": operation.export_format.value if operation.export_format is not None else None,
@@ -63,6 +66,11 @@ def as_dict(found: Progress) -> dict[str, Any]:
             "errors": list(found.errors),
         },
     }
+
+
+def selection_in_words(operation: Operation) -> str:
+    """Return which processes an operation selects, with dates: its relative times count from its order."""
+    return stored_in_words(operation.selection, operation.asked_at or datetime.now(UTC))
 
 
 def _totals(totals: Totals | None) -> dict[str, Any] | None:
@@ -166,6 +174,7 @@ def _purpose_rows(operation: Operation) -> Iterator[tuple[str, str]]:
     if operation.kind.value == "restart_from":
         yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
     if operation.kind.value == "collect":
+        yield "removes", f"{selection_in_words(operation)}, if they are over"
         written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
         yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
     if operation.idle_timeout is not None:

@@ -144,6 +144,12 @@ def start(  # noqa: PLR0913
         parquet=parquet,
     )
     resources = connect()
+    if apply and kind == "collect":
+        from recovery.cli.removals import agree_to_removal
+        from recovery.engine.operations.saved_searches import read_search
+        from recovery.search import in_words
+
+        agree_to_removal(in_words(read_search(resources, selection)))
     _tell("start", operations.start(resources, asked, reason), json, watch)
 
 
@@ -186,7 +192,15 @@ def apply(number: Number, reason: ReasonOption = "", watch: WatchOption = False,
     from recovery import operations
     from recovery.cli.output import connect
 
-    _tell("apply", operations.apply(connect(), number, reason), json, watch)
+    resources = connect()
+    operation = operations.find(resources, number)
+    if operation.kind.value == "collect" and operation.state.value == "planned":
+        from recovery.cli.operation_view import selection_in_words
+        from recovery.cli.removals import agree_to_removal
+
+        found = operation.planned.found if operation.planned is not None else 0
+        agree_to_removal(f"{found:,} of the {selection_in_words(operation)}")
+    _tell("apply", operations.apply(resources, number, reason), json, watch)
 
 
 @group.command(cls=Command, help=paragraphs(PAUSE))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 HELP = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
 
-What is selected is counted from each slot on: ended:<90d is what ended more than 90 days before. A slot that comes
-while the operation before is under way is skipped.
+What is selected is counted from each slot on: ended:before(90d) is what ended longer than 90 days before. A slot that
+comes while the operation before is under way is skipped.
 
-Example: [bold]recovery schedule collect nightly 'ended:<90d' 'schedule=0 3 * * *' --reason "90 days are enough"[/bold]
+Example: [bold]recovery schedule collect nightly 'ended:before(90d)' 'schedule=0 3 * * *' --reason "disk space"[/bold]
 """
 
 
@@ -49,9 +49,14 @@ def _add(
     rate: float | None,
 ) -> Schedule:
     from recovery.cli.output import connect
+    from recovery.cli.removals import agree_to_removal
+    from recovery.engine.operations.saved_searches import read_search
     from recovery.operations import Asked
     from recovery.operations.scheduled import schedule_operation
     from recovery.schedule import assignments
+    from recovery.search import in_words
 
+    resources = connect()
+    agree_to_removal(in_words(read_search(resources, selection)), ", and what is that old by then at each slot")
     asked = Asked("collect", selection, export=export, export_format=format, rate=rate)
-    return schedule_operation(connect(), name, asked, assignments(settings, f"schedule {name}"), reason)
+    return schedule_operation(resources, name, asked, assignments(settings, f"schedule {name}"), reason)

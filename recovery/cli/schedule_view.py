@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from recovery.durations import show_duration
 from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
 from recovery.schedule.judge import due_at
+from recovery.search import stored_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,7 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
     failing = schedule.failing
     return {
         "type": schedule.type,
-        "orders": None if schedule.orders is None else _orders(schedule.orders),
+        "orders": None if schedule.orders is None else _orders(schedule.orders, slot),
         "declared_by": "code" if schedule.code else "operator",
         "state": schedule.state,
         "why": why(schedule),
@@ -46,10 +47,16 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _orders(orders: Orders) -> dict[str, Any]:
+def selection_in_words(orders: Orders, slot: datetime | None) -> str:
+    """Return which processes the operation of a slot selects, with dates: without a next slot, as of now."""
+    return stored_in_words(orders.selection, slot or datetime.now(UTC))
+
+
+def _orders(orders: Orders, slot: datetime | None) -> dict[str, Any]:
     return {
         "kind": orders.kind.value,
         "selection": orders.selection,
+        "selection_in_words": selection_in_words(orders, slot),
         "export": orders.export,
         "export_format": orders.export_format.value if orders.export_format is not None else None,
         "rate": orders.rate,
@@ -170,6 +177,9 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
         yield "why", reason
     if (orders := schedule.orders) is not None:
         yield "which", orders.selection
+        slot = schedule.next_slot if schedule.state == "active" else None
+        when = f"at {moment(slot)}" if slot is not None else "if it were now"
+        yield "removes", f"{when}: {selection_in_words(orders, slot)}, if they are over"
         written = f", as {orders.export_format.value}" if orders.export_format is not None else ""
         yield "export", f"{orders.export}{written}" if orders.export else "none: what is removed is gone"
         if orders.rate:

@@ -217,7 +217,7 @@ def tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
     """Say what a schedule is by now."""
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
-    from recovery.cli.schedule_view import as_dict, moment, why
+    from recovery.cli.schedule_view import as_dict, moment, selection_in_words, why
 
     if json:
         print_json(f"schedule {how}", {"name": schedule.id, **as_dict(schedule)})
@@ -227,6 +227,9 @@ def tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
     else:
         then = f"{schedule.state}: {why(schedule)}"
     console().print(f"{schedule.id}: {then if then.startswith(done) else f'{done}; {then}'}")
+    if how == "collect" and schedule.orders is not None:
+        removed = selection_in_words(schedule.orders, schedule.next_slot)
+        console().print(f"it then removes {removed}, if they are over")
 
 
 def add_to(commands: typer.Typer) -> None:

@@ -17,13 +17,13 @@ GROUP = """Save searches under names, list and remove them.
 
 What is saved as stuck-orders is [italic]@stuck-orders[/italic] wherever a search is: alone, or as a term among others.
 
-Example: [bold]recovery search save stuck-orders 'type:order state:running idle:>1h'[/bold]
+Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
 """
 SAVE = """Save a search under a name. Relative times in it count from when it is used.
 
 It may have other saved searches in it: '@stuck-orders label.region:eu'.
 
-Example: [bold]recovery search save stuck-orders 'type:order state:running idle:>1h'[/bold]
+Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
 """
 LIST = """List saved searches, who saved each, and why.
 

@@ -82,6 +82,7 @@ class Cause(_Code):
     RECORDS_OVERDUE = auto()
     SCHEDULES_DISABLED = auto()
     SCHEDULES_REFUSED = auto()
+    SELECTIONS_AMBIGUOUS = auto()
     DEADLINES_MISSING = auto()
     RECORDS_DAMAGED = auto()
     BROKEN_NOT_LISTED = auto()

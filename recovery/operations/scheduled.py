@@ -21,7 +21,9 @@ def schedule_operation(
     `recovery schedule add` has them. Raises InputError, with nothing saved."""
     why = reason_of(why, "kept with each operation and in the audit log")
     if not asked.selection.strip():
-        raise InputError("say which processes, as `recovery find` does: ended:<90d is what ended more than 90 days ago")
+        raise InputError(
+            "say which processes, as `recovery find` does: ended:before(90d) is what ended longer than 90 days ago"
+        )
     wanted = replace(asked, none_is_fine=True).checked(resources)
     orders = Orders(
         kind=wanted.kind,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from recovery.engine import Resources
 from recovery.records import Operation, OperationRange
-from recovery.search import parse
+from recovery.search import Query, parse
 from recovery.store.views.ranges import Range
 
 PAGE = 1000
+
+
+def stored_search(resources: Resources, operation: Operation) -> Query:
+    """Return the search that an operation was ordered with. Its relative times count from the order."""
+    return parse(operation.selection, operation.asked_at or resources.store.now(), is_stored=True)
 
 
 class Selected:
@@ -16,7 +21,7 @@ class Selected:
     def __init__(self, resources: Resources, operation: Operation) -> None:
         self._search = resources.store.search
         self._chooses = bool(operation.selection)
-        self._query = parse(operation.selection, now=operation.asked_at or resources.store.now())
+        self._query = stored_search(resources, operation)
 
     def all(self, part: Range) -> list[str] | None:
         """All processes of a range; None for every one there is, which nobody has to list."""

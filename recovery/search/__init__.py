@@ -1,10 +1,14 @@
-"""The language in which processes are searched and selected: `type:order state:broken not (error:OSError or idle:>1h)`.
+"""The language in which processes are searched and selected: `type:order not (error:OSError or idle:longer(1h))`.
 
 Pure: `parse` gives a tree of terms, checked; what they mean to MongoDB stands in `store.views.search`.
 """
 
 from recovery.search.fields import FIELDS, Field, Kind
-from recovery.search.language import Saved, parse, quoted
+from recovery.search.language import Saved, has_signed_ages, parse, quoted, rewritten
 from recovery.search.tree import All, And, Node, Not, Or, Query, Term
+from recovery.search.words import in_words, stored_in_words
 
-__all__ = ["FIELDS", "All", "And", "Field", "Kind", "Node", "Not", "Or", "Query", "Saved", "Term", "parse", "quoted"]
+__all__ = [
+    "FIELDS", "All", "And", "Field", "Kind", "Node", "Not", "Or", "Query", "Saved", "Term", "has_signed_ages",
+    "in_words", "parse", "quoted", "rewritten", "stored_in_words",
+]  # fmt: skip

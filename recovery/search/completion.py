@@ -15,12 +15,17 @@ no member names of labels, of the field "@" names of saved searches."""
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\s()"]+|([\s()])')
 """A text in quotes, closed or not; what is in none; or a space or parenthesis, after which a term begins."""
 
+_AGE_BEGUN = re.compile(r':(before|within|longer|shorter)\([^()\s":]*\Z', re.IGNORECASE)
+"""An age that is being typed: nothing is offered for its number."""
+
 
 def complete(typed: str, values: Values) -> tuple[str, list[str]]:
     """Return what was typed before the last term, and the texts that may be in that term's place.
 
     None of them is in quotes: a value that needs some is to be left out, since shells can't be offered it.
     """
+    if _AGE_BEGUN.search(typed):
+        return typed, []
     start = max((piece.end() for piece in _PIECES.finditer(typed) if piece[1]), default=0)
     return typed[:start], _terms(typed[start:], values)
 

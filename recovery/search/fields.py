@@ -22,8 +22,11 @@ class Kind(Enum):
     EXACT = "a text"
     WORD = "one of"
     NUMBER = "a number, with >, <, >= or <= before it if it is not to be exactly that"
-    MOMENT = "a date (2026-01-31, 2026-01-31T10:00, in UTC) or a time ago (2h, 30d), with > for later, < for earlier"
-    SPAN = "a time (90s, 2h, 30d), with > for longer, < for shorter"
+    MOMENT = (
+        "before(90d), which is longer than 90 days ago, within(90d), which is in the last 90 days, or a date in UTC "
+        "with > for later and < for earlier (<2026-01-31, >=2026-01-31T10:00)"
+    )
+    SPAN = "longer(1h) or shorter(1h), with a time such as 90s, 2h or 30d"
     FLAG = "nothing: it stands alone"
 
 
@@ -62,12 +65,19 @@ FIELDS: dict[str, Field] = {
 }
 
 
+FORMS: dict[Kind, dict[str, Comparison]] = {
+    Kind.MOMENT: {"before": Comparison.BELOW, "within": Comparison.ABOVE},
+    Kind.SPAN: {"longer": Comparison.ABOVE, "shorter": Comparison.BELOW},
+}
+"""The names by which an age is compared, as in `ended:before(90d)`; they say what they mean without a sign."""
+
+
 class BadValue(ValueError):
     """A value that a field can't have; its text says what it can."""
 
 
 def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tuple[Comparison, Value]:
-    """How a term of this field compares. Raises BadValue."""
+    """Return how a term of this field compares; its ages may have signs (`recovery.search.ages`). Raises BadValue."""
     if len(text) > MAX_TEXT:
         raise BadValue(f"is longer than {MAX_TEXT:,} characters")
     if field.kind in (Kind.TEXT, Kind.EXACT, Kind.WORD):
@@ -78,8 +88,22 @@ def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tup
     if field.kind is Kind.SPAN:
         if not sign:
             raise BadValue(f"is {field.kind.value}")
-        return comparison, _span(text)
-    return _moment(comparison, text, now)
+        return comparison, _span(field, text)
+    return _moment(field, comparison, text, now)
+
+
+def read_age(field: Field, form: str, text: str, now: datetime) -> tuple[Comparison, Value]:
+    """Return how a term such as `ended:before(90d)` compares. Raises BadValue."""
+    forms = FORMS.get(field.kind, {})
+    if form not in forms:
+        raise BadValue(f"is {field.kind.value}; {form}(…) is for {_users_of(form)}")
+    span = _span(field, text)
+    return forms[form], span if field.kind is Kind.SPAN else now - timedelta(seconds=span)
+
+
+def is_date(text: str) -> bool:
+    """Whether the value of a field of moments is meant as a date, and not as an age."""
+    return text[:4].isdigit() and text[4:5] == "-"
 
 
 def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison, Value]:
@@ -105,18 +129,23 @@ def _number(text: str) -> float:
     return int(value) if value.is_integer() else value
 
 
-def _span(text: str) -> float:
+def _span(field: Field, text: str) -> float:
     try:
         return min(parse_duration(text), LONGEST)
     except ValueError as error:
-        raise BadValue(f"is {Kind.SPAN.value}: {error}") from None
+        raise BadValue(f"is {field.kind.value}: {error}") from None
 
 
-def _moment(comparison: Comparison, text: str, now: datetime) -> tuple[Comparison, Value]:
-    if not (text[:4].isdigit() and text[4:5] == "-"):
+def _users_of(form: str) -> str:
+    kinds = [kind for kind, forms in FORMS.items() if form in forms]
+    return " and ".join(field.name for field in FIELDS.values() if field.kind in kinds)
+
+
+def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> tuple[Comparison, Value]:
+    if not is_date(text):
         if comparison is Comparison.IS:
             raise BadValue(f"is {Kind.MOMENT.value}")
-        return comparison, now - timedelta(seconds=_span(text))
+        return comparison, now - timedelta(seconds=_span(field, text))
     if comparison is Comparison.IS:
         raise BadValue("a day or moment takes > or < before it")
     try:

@@ -12,7 +12,8 @@ from lark.exceptions import VisitError
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.search.fields import FIELDS, BadValue, Field, Kind, read
+from recovery.search.ages import SignedAge, signed_age, signed_ages, two_readings
+from recovery.search.fields import FIELDS, BadValue, Field, Kind, read, read_age
 from recovery.search.pointing import no_field, no_search, unexpected, wrong
 from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
 
@@ -30,6 +31,7 @@ GRAMMAR = r"""
           | term
           | SAVED -> saved
     term: FIELD SIGN? (QUOTED | VALUE)
+        | FIELD AGE -> age
         | FLAG -> flag
 
     _OR.2: /or(?=[\s()@]|\Z)/i
@@ -39,6 +41,7 @@ GRAMMAR = r"""
     FIELD.3: /[A-Za-z_]+(\.[^\s:()"]+)?:/
     SIGN.3: />=|<=|>|</
     QUOTED.3: /"(?:[^"\\]|\\.)*"/
+    AGE.3: /(before|within|longer|shorter)\([^()":]*\)/i
     SAVED.3: /@[^\s()"]*/
     VALUE: /[^\s()"<>=][^\s()"]*/
     %import common.WS
@@ -51,15 +54,43 @@ Saved = Callable[[], Mapping[str, str]]
 """Gives {name: text} of the saved searches; called once, and only for a search that names one."""
 
 
-def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = None) -> Query:
+def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = None, is_stored: bool = False) -> Query:
     """The search that a text is; an empty one is every process. Relative times count from `now`. With a `name` it is to
-    be saved under that, so it can't have itself in it.
+    be saved under that, so it can't have itself in it. In a text that `is_stored`, as in saved searches, ages may have
+    the signs of earlier versions (`recovery.search.ages`); in what a person types they are refused.
 
     Raises InputError, which points at the column of what is wrong.
     """
     if not text.strip():
         return Query(text, All(), now)
-    return _Library(saved, now).read(text, (name,) if name is not None else ())
+    return _Library(saved, now).read(text, (name,) if name is not None else (), is_stored=is_stored)
+
+
+def has_signed_ages(text: str) -> bool:
+    """Whether a stored text has ages with signs. False for one that can't be read."""
+    try:
+        return bool(_signed_ages(text))
+    except InputError:
+        return False
+
+
+def rewritten(text: str) -> str:
+    """Return a stored text with its ages in the forms that name what they mean. Raises InputError if it can't be read
+    or would be too long."""
+    for found in reversed(_signed_ages(text)):  # the last first: those before it stay where they are
+        text = found.replaced_in(text, found.form)
+    _check_size(text)
+    return text
+
+
+def _signed_ages(text: str) -> list[SignedAge]:
+    if not text.strip():
+        return []
+    _check_size(text)
+    try:
+        return sorted(signed_ages(_grammar().parse(text)), key=lambda found: found.start)
+    except UnexpectedInput as error:
+        raise unexpected(text, error) from None
 
 
 class _Library:
@@ -69,12 +100,12 @@ class _Library:
         self._saved, self._now = cache(saved), now
         self._read: dict[str, Query] = {}
 
-    def read(self, text: str, within: tuple[str, ...]) -> Query:
+    def read(self, text: str, within: tuple[str, ...], *, is_stored: bool) -> Query:
         """A text; `within`: the saved searches of which it is a part."""
         _check_size(text)
         if len(within) > MAX_DEPTH:
             raise InputError(f"the search has more than {MAX_DEPTH} saved searches, one in another")
-        reader = _Reader(text, self, within, self._now)
+        reader = _Reader(text, self, within, self._now, is_stored=is_stored)
         try:
             found: Node = reader.transform(_grammar().parse(text))
         except VisitError as error:
@@ -100,7 +131,7 @@ class _Library:
             if name not in texts:
                 raise InputError(no_search(name, texts))
             try:
-                self._read[name] = self.read(texts[name], (*within, name))
+                self._read[name] = self.read(texts[name], (*within, name), is_stored=True)
             except InputError as error:
                 # Of what it points at the text is another one than that which is read.
                 said = str(error).partition("\n")[0]
@@ -134,8 +165,11 @@ def _grammar() -> Lark:
 class _Reader(Transformer[Token, Node]):
     """From lark's tree to ours."""
 
-    def __init__(self, text: str, library: _Library, within: tuple[str, ...], now: datetime) -> None:
+    def __init__(
+        self, text: str, library: _Library, within: tuple[str, ...], now: datetime, *, is_stored: bool
+    ) -> None:
         super().__init__()
+        self._is_stored = is_stored
         self._source, self._library, self._within, self._now = text, library, within, now
         self.named: list[tuple[Token, Query]] = []
         """The saved searches that it names, in their order."""
@@ -174,6 +208,20 @@ class _Reader(Transformer[Token, Node]):
             raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
             comparison, found = read(field, sign, text, quoted, self._now)
+        except BadValue as error:
+            raise wrong(self._source, value, f"{field.name} {error}") from None
+        if not self._is_stored and sign and (age := signed_age(field, parts[1], value, text)) is not None:
+            raise wrong(self._source, name, two_readings(self._source, name, age))
+        return Term(field.name, comparison, found, member)
+
+    def age(self, parts: list[Token]) -> Node:
+        name, value = parts
+        field, member = self._field(name)
+        form, _, text = str(value)[:-1].partition("(")
+        if field.kind is Kind.FLAG:
+            raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
+        try:
+            comparison, found = read_age(field, form.lower(), text.strip(), self._now)
         except BadValue as error:
             raise wrong(self._source, value, f"{field.name} {error}") from None
         return Term(field.name, comparison, found, member)

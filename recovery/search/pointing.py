@@ -60,4 +60,5 @@ def wrong(text: str, token: Token, said: str) -> InputError:
 
 def _pointed(text: str, at: int, said: str) -> InputError:
     line = " ".join(text[max(0, at - 60) : at + 40].splitlines())
-    return InputError(f"column {at + 1}: {said}\n{line}\n{' ' * min(at, 60)}^")
+    first, newline, others = said.partition("\n")
+    return InputError(f"column {at + 1}: {first}\n{line}\n{' ' * min(at, 60)}^{newline}{others}")

@@ -165,7 +165,7 @@ def _mixed(store: Store, places: Sequence[str]) -> Row:
 
 
 def _parsing() -> Row:
-    text, took = "type:order state:broken not (error:Timeout* or idle:>1h) label.customer:acme", list[float]()
+    text, took = "type:order state:broken not (error:Timeout* or idle:longer(1h)) label.customer:acme", list[float]()
     for _ in range(SAMPLES):
         began = time.perf_counter()
         parse(text, NOW)

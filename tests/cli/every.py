@@ -76,7 +76,7 @@ COMMANDS = {
         "schedule",
         "collect",
         "old",
-        "ended:<90d",
+        "ended:before(90d)",
         "schedule=@daily",
         "--reason",
         "90 days are enough",

@@ -92,7 +92,7 @@ def labelled(world: World) -> World:
     for number, customer in enumerate(("bolt", "acme 1", "acme 2", "acme 1")):
         labels = {"customer": customer, "region": "eu", "a-b": "x"}
         world.start("order", custom_id=f"web-{number}", labels=labels)
-    save_search(world.app.resources, "stuck-orders", "type:order idle:>1h")
+    save_search(world.app.resources, "stuck-orders", "type:order idle:longer(1h)")
     for number, kind in enumerate(("OSError", "TimeoutError", "OSError")):
         one = Interruption(
             id=f"p/t{number}", type="order", actor="pay", kind=kind, message="", fingerprint="f", code=20020
@@ -104,7 +104,7 @@ def labelled(world: World) -> World:
 
 OFFERED = {
     "state:br": ["state:broken"],
-    "idle:>1h (type:o": ["idle:>1h (type:order"],
+    "idle:longer(1h) (type:o": ["idle:longer(1h) (type:order"],
     "actor:s": ["actor:send_mail"],
     "error:": ["error:OSError", "error:TimeoutError"],
     "fingerprint:": ["fingerprint:f"],
@@ -207,7 +207,7 @@ def hostile(world: World) -> World:
         world.start("order", custom_id=text, labels={"customer": text.replace("\n", " ")})
     world.store.actors.save([ActorPreferences(id=text) for text in HOSTILE])
     world.store.process_types.save([ProcessTypePreferences(id=text) for text in HOSTILE])
-    save_search(world.app.resources, "stuck-orders", "type:order idle:>1h")
+    save_search(world.app.resources, "stuck-orders", "type:order idle:longer(1h)")
     for number, text in enumerate(HOSTILE):
         one = Interruption(
             id=f"p/t{number}", type="order", actor="pay", kind=text, message="", fingerprint=text, code=20020
@@ -288,7 +288,7 @@ def test_a_shell_that_completes_runs_no_stored_text(hostile: World, tmp_path: Pa
             assert shell.complete_and_run("recovery list --state=f") == ["list", "--state=finished"]
         assert shell.complete_and_run("recovery find @st") == ["find", "@stuck-orders"]
         assert shell.complete_and_run("recovery find state:br") == ["find", "state:broken"]
-        for earlier in ("overdue ", "(idle:>1h) type:order-1 "):
+        for earlier in ("overdue ", "(idle:longer(1h)) type:order-1 "):
             typed = f"{earlier}state:br"
             quoted = f"recovery find '{typed}"
             assert shell.complete_and_run(quoted) == ["find", f"{earlier}state:broken"]

@@ -63,11 +63,11 @@ REFUSED = {
 
 def test_what_can_not_be(world: World) -> None:
     env = world.settings.environment()
-    assert recovery("search", "save", "stuck", "state:running idle:>1h", env=env).returncode == 0
+    assert recovery("search", "save", "stuck", "state:running idle:longer(1h)", env=env).returncode == 0
     for line, told in REFUSED.items():
         done = recovery(*shlex.split(line), env=env)
         assert done.returncode == 2 and told in done.stderr, done
-    assert world.store.saved_searches.texts() == {"stuck": "state:running idle:>1h"}
+    assert world.store.saved_searches.texts() == {"stuck": "state:running idle:longer(1h)"}
 
 
 def test_a_list_tells_what_can_not_be_read(world: World) -> None:

@@ -18,7 +18,16 @@ from recovery.health import Level, clocks, doctor, examine, installation, model,
 from recovery.health.model import Cause
 from recovery.health.scanners import NUDGES
 from recovery.queue import Broker
-from recovery.records import ActorPreferences, Decision, DecisionState, Graph, Process, ProcessState, ScannerRun
+from recovery.records import (
+    ActorPreferences,
+    Decision,
+    DecisionState,
+    Graph,
+    Process,
+    ProcessState,
+    SavedSearch,
+    ScannerRun,
+)
 from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
@@ -216,6 +225,12 @@ BROKEN: dict[str, tuple[str, Callable[[World], object], Level, str]] = {
     "a slot refused": (
         "schedules", lambda w: schedule(w, refused=True), WARNING, "refused their last slot: pull: DISABLED: an audit"
     ),
+    "a signed age": (
+        "selections",
+        lambda w: w.store.saved_searches.insert(SavedSearch(id="old", text="ended:<90d")),
+        WARNING,
+        "@old: ended:<90d",
+    ),
     "a marker": (
         "markers",
         lambda w: w.store.database["markers"].insert_one({"_id": "add", "type": "add", "writtenAt": w.store.now()}),
@@ -252,6 +267,7 @@ CAUSES = {
     Cause.NUDGES_NOT_TAKEN: ["nudges not answered", "nudges wait"],
     Cause.SCHEDULES_DISABLED: ["a schedule disabled"],
     Cause.SCHEDULES_REFUSED: ["a slot refused"],
+    Cause.SELECTIONS_AMBIGUOUS: ["a signed age"],
     Cause.STARTS_REFUSED: ["a marker"],
     Cause.SCANNERS_FAIL: ["one scanner fails", "scan cut off"],
     Cause.RECORDS_OVERDUE: ["scanners late", "scanners very late"],

@@ -42,7 +42,9 @@ def world(emptied: Settings) -> Ordering:
     return Ordering(emptied)
 
 
-def make(world: Ordering, selection: str = "ended:<30d", said: dict[str, Any] = AT_THREE, **more: Any) -> Schedule:
+def make(
+    world: Ordering, selection: str = "ended:before(30d)", said: dict[str, Any] = AT_THREE, **more: Any
+) -> Schedule:
     """A schedule with a slot that is due."""
     asked = Asked("collect", selection, **more)
     schedule_operation(world.app.resources, NAME, asked, said, "a month is enough", by="ann")
@@ -97,7 +99,7 @@ def test_what_is_old_goes_by_itself(world: Ordering, tmp_path: Path) -> None:
     assert made.next_slot is not None
     scan(world)
     (operation,) = ordered(world)
-    assert (operation.kind, operation.selection, operation.rate) == ("collect", "ended:<30d", 5000.0)
+    assert (operation.kind, operation.selection, operation.rate) == ("collect", "ended:before(30d)", 5000.0)
     assert (operation.who, operation.why) == ("schedule old", "a month is enough")
     assert (operation.export, operation.export_format) == (str(tmp_path), ExportFormat.PARQUET)
     assert operation.slot == f"old@{made.next_slot:%Y-%m-%dT%H:%M:%SZ}"
@@ -121,8 +123,8 @@ def test_what_is_old_goes_by_itself(world: Ordering, tmp_path: Path) -> None:
 def test_what_the_page_has_as_old_is_old(world: Ordering) -> None:
     """Every selection by age that docs/collection.md shows takes what ended long ago, and not what just has."""
     old, lately = aged(world, 1000), aged(world, 0)
-    terms = set(re.findall(r"ended:[<>]=?\w+", (ROOT / "docs" / "collection.md").read_text()))
-    terms |= set(re.findall(r"ended:[<>]=?\w+", HELP))
+    terms = set(re.findall(r"ended:\w+\(\w+\)", (ROOT / "docs" / "collection.md").read_text()))
+    terms |= set(re.findall(r"ended:\w+\(\w+\)", HELP))
     assert terms
     for term in terms:
         found = world.store.search.page(parse(term, now=world.store.now()), None, 10)
@@ -224,12 +226,12 @@ def test_it_is_paused_triggered_and_removed_as_any_schedule(world: Ordering) -> 
     [
         (Asked("collect", ""), AT_THREE, "say which processes"),
         (Asked("collect", "ended:<never"), AT_THREE, "never"),
-        (Asked("collect", "ended:<30d", export="here"), AT_THREE, "give the whole path"),
-        (Asked("collect", "ended:<30d"), {"schedule": "0 3 30 2 *"}, "never fires"),
-        (Asked("collect", "ended:<30d"), {"jitter": "1m"}, "nothing says when"),
-        (Asked("collect", "ended:<30d"), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
-        (Asked("collect", "ended:<30d"), {**AT_THREE, "arguments": []}, "is for schedules of processes"),
-        (Asked("collect", "ended:<30d"), {**AT_THREE, "retry_across": "1h"}, "is for schedules of processes"),
+        (Asked("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
+        (Asked("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),
+        (Asked("collect", "ended:before(30d)"), {"jitter": "1m"}, "nothing says when"),
+        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
+        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "arguments": []}, "is for schedules of processes"),
+        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "retry_across": "1h"}, "is for schedules of processes"),
     ],
 )
 def test_what_can_not_be_scheduled(world: Ordering, asked: Asked, said: dict[str, Any], told: str) -> None:
@@ -240,7 +242,7 @@ def test_what_can_not_be_scheduled(world: Ordering, asked: Asked, said: dict[str
 
 def test_names_and_settings_that_can_not_be(world: Ordering) -> None:
     make(world)
-    asked = Asked("collect", "ended:<30d")
+    asked = Asked("collect", "ended:before(30d)")
     with pytest.raises(InputError, match="there is one of this name"):
         schedule_operation(world.app.resources, NAME, asked, AT_THREE, "a month is enough")
     with pytest.raises(InputError, match="is the name of another process type"):

@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 DAILY = {"schedule": "0 1 * * *"}
 ONE_O_CLOCK = datetime(2026, 11, 24, 1, tzinfo=UTC)
-ORDERS = Orders(kind=OperationKind.COLLECT, selection="ended:>30d", why="disk space")
+ORDERS = Orders(kind=OperationKind.COLLECT, selection="ended:within(30d)", why="disk space")
 
 
 def word(what: str = "set") -> OperatorWord:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.errors import InputError
-from recovery.search import Term, parse
+from recovery.search import Kind, Term, parse
 from recovery.search.tree import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-MOMENT = "a date (2026-01-31, 2026-01-31T10:00, in UTC) or a time ago (2h, 30d), with > for later, < for earlier"
+MOMENT, SPAN = Kind.MOMENT.value, Kind.SPAN.value
 NUMBER = "a number, with >, <, >= or <= before it if it is not to be exactly that"
 STATES = "running, finished, broken, aborted"
 
@@ -27,7 +27,13 @@ STATES = "running, finished, broken, aborted"
         ("timeouts:-1e16", f"timeouts is {NUMBER}"),
         ("started:2h", f"started is {MOMENT}"),
         ("started:2026-01-31", "started a day or moment takes > or < before it"),
-        ("started:>2026x", "started is a time (90s, 2h, 30d), with > for longer, < for shorter: "),
+        ("started:>2026x", f"started is {MOMENT}: "),
+        ("started:longer(2h)", f"started is {MOMENT}; longer(…) is for idle"),
+        ("idle:before(2h)", f"idle is {SPAN}; before(…) is for started and ended"),
+        (
+            "type:within(2h)",
+            "type is a text, or the beginning of one with * at its end; within(…) is for started and ended",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_its_field_takes(text: str, said: str) -> None:
@@ -63,7 +69,7 @@ def test_a_whole_number_is_an_int(text: str, number: str) -> None:
     ],
 )
 def test_a_moment_is_a_date_or_a_time_ago(text: str, comparison: Comparison, moment: datetime) -> None:
-    assert parse(f"started:{text}", NOW).tree == Term("started", comparison, moment)
+    assert parse(f"started:{text}", NOW, is_stored=True).tree == Term("started", comparison, moment)
 
 
 def test_a_moment_of_another_time_zone_is_told_in_utc() -> None:
@@ -106,4 +112,4 @@ def test_the_beginning_of_a_text_has_no_nul() -> None:
 
 
 def test_a_time_of_centuries_is_read_as_ten_years() -> None:
-    assert parse("idle:>99999d", NOW).tree == Term("idle", Comparison.ABOVE, 3660 * 86400.0)
+    assert parse("idle:longer(99999d)", NOW).tree == Term("idle", Comparison.ABOVE, 3660 * 86400.0)

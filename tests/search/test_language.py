@@ -38,8 +38,8 @@ TYPE, STATE = Term("type", Comparison.IS, "order"), Term("state", Comparison.IS,
         (r'error:"say \"no\""', Term("error", Comparison.IS, 'say "no"')),
         ("overdue", Term("overdue", Comparison.IS, None)),
         ("timeouts:>=3", Term("timeouts", Comparison.AT_LEAST, 3)),
-        ("idle:>1h", Term("idle", Comparison.ABOVE, 3600.0)),
-        ("started:>2h", Term("started", Comparison.ABOVE, NOW - timedelta(hours=2))),
+        ("idle:longer(1h)", Term("idle", Comparison.ABOVE, 3600.0)),
+        ("started:within(2h)", Term("started", Comparison.ABOVE, NOW - timedelta(hours=2))),
         ("started:<2026-01-31T10:00", Term("started", Comparison.BELOW, datetime(2026, 1, 31, 10, tzinfo=UTC))),
         # A day as a whole.
         ("started:>2026-01-31", Term("started", Comparison.AT_LEAST, datetime(2026, 2, 1, tzinfo=UTC))),
@@ -62,8 +62,8 @@ def test_what_it_says(text: str, tree: object) -> None:
         ("order", 1, "a term is FIELD:VALUE"),
         ("type:order or", 14, "a term is missing"),
         ("timeouts:many", 10, "a number"),
-        ("idle:1h", 6, "with > for longer"),
-        ("idle:>soon", 7, "a time"),
+        ("idle:1h", 6, "longer(1h) or shorter(1h)"),
+        ("idle:>soon", 7, "a time such as"),
         ("started:>2026-02-30", 10, "a date"),
         ("started:2026-01-31", 9, "takes > or <"),
         ("type:>order", 7, "> is for numbers"),
@@ -130,11 +130,13 @@ VALUES = {
         ("label.c", ["label.customer:acme"]),
         ("label.customer:", ["label.customer:acme"]),
         ("over", ["overdue"]),
-        ("idle:>1h @stuck-o", ["idle:>1h @stuck-orders"]),
+        ("idle:longer(1h) @stuck-o", ["idle:longer(1h) @stuck-orders"]),
         ("@", ["@stuck-orders", "@stuck-mails"]),
         ('error:"No such (f', []),
         ('error:"No such (file)" typ', ['error:"No such (file)" type:order', 'error:"No such (file)" type:mail']),
         ("timeouts:>3", []),
+        ("idle:longer(1", []),
+        ("idle:longer(", []),
         ("nothing:", []),
         ("overdue:", []),
         ("type.a:", []),
@@ -156,7 +158,7 @@ def test_all_fields_are_offered() -> None:
 
 
 SAVED = {
-    "stuck": "state:running idle:>1h",
+    "stuck": "state:running idle:longer(1h)",
     "both": "@stuck or @late",
     "late": "overdue",
     "one": "@two type:order",
@@ -176,9 +178,9 @@ SAVED = {
 @pytest.mark.parametrize(
     ("text", "expanded"),
     [
-        ("@stuck", "state:running idle:>1h"),
-        ("not @stuck type:order", "not (state:running idle:>1h) type:order"),
-        ("not (@both)", "not (((state:running idle:>1h) or (overdue)))"),
+        ("@stuck", "state:running idle:longer(1h)"),
+        ("not @stuck type:order", "not (state:running idle:longer(1h)) type:order"),
+        ("not (@both)", "not (((state:running idle:longer(1h)) or (overdue)))"),
         ("@late or @late", "(overdue) or (overdue)"),
         ('type:@late error:"@late"', 'type:@late error:"@late"'),
     ],
@@ -226,7 +228,7 @@ def searches(*terms: str) -> st.SearchStrategy[str]:
 @given(
     text=searches("@a", "@b", "overdue", 'type:"(@a"'),
     a=searches("@b", "type:a", "overdue"),
-    b=searches("state:broken", "idle:>1h", 'error:"not @a"'),
+    b=searches("state:broken", "idle:longer(1h)", 'error:"not @a"'),
 )
 def test_what_an_operation_keeps_is_what_was_asked_for(text: str, a: str, b: str) -> None:
     found = parse(text, NOW, lambda: {"a": a, "b": b})

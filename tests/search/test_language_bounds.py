@@ -11,7 +11,7 @@ from recovery.search.tree import Comparison
 from tests.search.test_language import NOW
 
 SAVED = {
-    "stuck": "state:running idle:>1h",
+    "stuck": "state:running idle:longer(1h)",
     "late": "overdue",
     "both": "@stuck or @late",
     "long": "overdue" + " " * MAX_LENGTH,

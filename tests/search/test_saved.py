@@ -23,18 +23,23 @@ def entries(world: World) -> list[tuple[str, str, str]]:
 
 
 def test_from_name_to_name(world: World) -> None:
-    saved = save_search(world.app.resources, "@stuck", " state:running idle:>1h ", "each morning", by="ann")
-    assert (saved.id, saved.text, saved.by, saved.reason) == ("stuck", "state:running idle:>1h", "ann", "each morning")
+    saved = save_search(world.app.resources, "@stuck", " state:running idle:longer(1h) ", "each morning", by="ann")
+    assert (saved.id, saved.text, saved.by, saved.reason) == (
+        "stuck",
+        "state:running idle:longer(1h)",
+        "ann",
+        "each morning",
+    )
     assert saved.at is not None and abs((world.store.now() - saved.at).total_seconds()) < 60
-    assert read_search(world.app.resources, "@stuck type:order").text == "(state:running idle:>1h) type:order"
-    save_search(world.app.resources, "stuck", "state:running idle:>2h", replace=True, by="bob")
-    assert read_search(world.app.resources, "@stuck").text == "state:running idle:>2h"
+    assert read_search(world.app.resources, "@stuck type:order").text == "(state:running idle:longer(1h)) type:order"
+    save_search(world.app.resources, "stuck", "state:running idle:longer(2h)", replace=True, by="bob")
+    assert read_search(world.app.resources, "@stuck").text == "state:running idle:longer(2h)"
     assert world.store.saved_searches.all()["stuck"].version == 1
-    assert remove_search(world.app.resources, "@stuck", by="bob").text == "state:running idle:>2h"
+    assert remove_search(world.app.resources, "@stuck", by="bob").text == "state:running idle:longer(2h)"
     assert texts(world) == {}
     assert entries(world) == [
-        ("search remove", "@stuck", "removed: state:running idle:>2h"),
-        ("search save", "stuck", "saved in the place of: state:running idle:>1h"),
+        ("search remove", "@stuck", "removed: state:running idle:longer(2h)"),
+        ("search save", "stuck", "saved in the place of: state:running idle:longer(1h)"),
         ("search save", "@stuck", "saved"),
     ]
 

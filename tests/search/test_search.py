@@ -105,6 +105,9 @@ def texts(field: str, places: dict[str, str], wanted: str) -> tuple[str, Holds]:
     return f"{field}:{wanted}", holds
 
 
+FORMS = {">": "longer", "<": "shorter"}
+
+
 @st.composite
 def terms(draw: st.DrawFn) -> tuple[str, Holds]:
     wanted, number = draw(st.sampled_from(["a", "a*", "b", "c"])), draw(NUMBERS)
@@ -126,7 +129,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 (f"timeouts:{sign}{number}", any_of("decisions", lambda one: SIGNS[sign](one["timeouts"], number))),
                 (f"started:{apart}{moment.isoformat()}", _times("startedAt", apart, moment)),
                 (f"ended:{apart}{moment.isoformat()}", _times("endedAt", apart, moment)),
-                (f"idle:{apart}{hours}h", _idle(apart, hours)),
+                (f"idle:{FORMS[apart[0]]}({hours}h)", _idle(apart[0], hours)),
                 ("overdue", _overdue),
                 (f"rule:{wanted[0]}", any_of("operationResults", lambda one: wanted[0] in one["rules"])),
             ]
@@ -321,15 +324,15 @@ def test_what_goes_through_many_takes_a_word(world: World, monkeypatch: pytest.M
     world.store.database["processes"].insert_many(records)
     costs = {
         "type:a": (False, True),
-        "type:a idle:>1h": (True, True),
-        "type:a started:>1h": (True, True),
-        "type:b idle:>1h": (False, True),
-        "type:b (state:finished or idle:>1h)": (False, True),
-        "state:running idle:>1h": (False, True),
-        "idle:>1h": (True, False),
+        "type:a idle:longer(1h)": (True, True),
+        "type:a started:within(1h)": (True, True),
+        "type:b idle:longer(1h)": (False, True),
+        "type:b (state:finished or idle:longer(1h))": (False, True),
+        "state:running idle:longer(1h)": (False, True),
+        "idle:longer(1h)": (True, False),
         "state:finished": (True, False),
         "error:a": (False, True),
-        "error:a idle:>1h": (False, True),
+        "error:a idle:longer(1h)": (False, True),
         "id:p1": (False, True),
     }
     found = {text: world.store.search.cost(parse(text, NOW)) for text in costs}

@@ -202,7 +202,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
     worker.store.schedules.postpone("hourly", 1)
     schedules.remove("hourly")
-    asked = Asked("collect", "ended:<30d")
+    asked = Asked("collect", "ended:before(30d)")
     nightly = schedule_operation(operator.app.resources, "nightly", asked, {"schedule": "1h"}, "a test")
     assert operator.store.schedules.save(
         nightly.evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())

@@ -33,7 +33,7 @@ def save_search(
         name = search_name(name)
         text = given.text(text, "search", longest=MAX_LENGTH).strip()
         if not text:
-            raise InputError(f"{SIGN}{name} would be every process: say which, as in 'state:running idle:>1h'")
+            raise InputError(f"{SIGN}{name} would be every process: say which, as in 'state:running idle:longer(1h)'")
         parse(text, resources.store.now(), resources.store.saved_searches.texts, name=name)
         outcome.text = "saved"
         before = resources.store.saved_searches.all().get(name)
@@ -80,7 +80,7 @@ def unreadable(resources: Resources, searches: Mapping[str, SavedSearch]) -> dic
     now, texts, found = resources.store.now(), {name: one.text for name, one in searches.items()}, {}
     for name, text in texts.items():
         try:
-            parse(text, now, lambda: texts, name=name)
+            parse(text, now, lambda: texts, name=name, is_stored=True)
         except InputError as error:
             found[name] = str(error).partition("\n")[0]
     return found
@@ -92,5 +92,5 @@ def _named_in(resources: Resources, searches: Mapping[str, SavedSearch]) -> dict
     found = dict[str, tuple[str, ...]]()
     for name, text in texts.items():
         with suppress(InputError):
-            found[name] = parse(text, now, lambda: texts, name=name).saved
+            found[name] = parse(text, now, lambda: texts, name=name, is_stored=True).saved
     return found
