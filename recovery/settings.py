@@ -205,6 +205,11 @@ class Settings(BaseSettings):
         than two seconds. Workers scan by themselves where none was noted for so long."""
         return max(5.0, 3 * self.scan_interval)
 
+    @property
+    def nudged_within(self) -> float:
+        """Seconds within which a beat that runs leaves word in Redis that it nudged. Redis counts whole seconds."""
+        return max(3.0, 3 * self.scan_interval)
+
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
         values = self.model_dump(mode="json", exclude_none=True)

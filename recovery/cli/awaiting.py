@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -13,6 +14,8 @@ from recovery.durations import show_duration
 if TYPE_CHECKING:
     from recovery import Recovery
     from recovery.engine import Resources
+
+Found = TypeVar("Found")
 
 log = logging.getLogger(__name__)
 
@@ -43,37 +46,49 @@ def _stopped(told: str) -> typer.Exit:
 
 
 def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
-    """`app.result`, for so long. What no worker will take is told once, when it is first seen."""
+    """`app.result`, for so long. What no worker will take is told once, when it is first seen, and so is a beat that
+    is missing: without it what is overdue waits longer."""
     from recovery.cli.output import messages
     from recovery.errors import ResultTimeout
+    from recovery.health.scanners import missing_beat
 
     deadline = time.monotonic() + seconds
-    told = False
+    told = told_of_beat = False
     while True:
         left = deadline - time.monotonic()
         last = left <= LOOK_EVERY
         try:
             return app.result(process_id, timeout=max(0.0, left if last else LOOK_EVERY))
         except ResultTimeout:
-            if not told and (reasons := _reasons(app.resources, process_id)):
+            if not told and (reasons := _ask(_reasons, app.resources, process_id)):
                 told = True
                 for reason in reasons:
                     messages().print(f"{process_id} waits: {reason}", style="yellow")
+            if not told_of_beat and (missing := _ask(missing_beat, app.resources)):
+                told_of_beat = True
+                messages().print(missing, style="yellow")
             if last:
                 raise ResultTimeout(
                     f"process {process_id} has not ended within {show_duration(seconds)}; it goes on"
                 ) from None
 
 
-def _reasons(resources: Resources, process_id: str) -> list[str]:
-    from recovery.health import waiting
+def _ask(question: Callable[..., Found], *about: Any) -> Found | None:
+    """Ask a question of the cluster in a short time; None if that can't be answered now."""
     from recovery.store.views.overview import time_limit
 
     try:
         with time_limit(LOOK_EVERY):
-            lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
-            waited_for = resources.store.pending.actors_of(process_id, lonely) if lonely else set()
+            return question(*about)
     except Exception:  # whatever it is, the result is waited for; a server that is away ends that by itself
-        log.debug("who serves %s could not be asked", process_id, exc_info=True)
-        return []
+        log.debug("%s could not be asked", question.__name__, exc_info=True)
+        return None
+
+
+def _reasons(resources: Resources, process_id: str) -> list[str]:
+    """Return why no worker will take what the process waits for."""
+    from recovery.health import waiting
+
+    lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
+    waited_for = resources.store.pending.actors_of(process_id, lonely) if lonely else set()
     return [lonely[name] for name in sorted(waited_for)]

@@ -15,7 +15,8 @@ START_HELP = """Start a process of your application and print its id.
 
 Each ARG is JSON, or plain text if it is not JSON: 3, true, '{"sku": 7}' and blue are a number, a truth value, an
 object and a text ('"3"' is the text 3). With --wait its result is printed as JSON once it has ended; should it wait for
-an actor that no worker serves, or that is blocked, that is told at once. Ctrl-C ends the waiting, not the process.
+an actor that no worker serves, or that is blocked, or should no beat nudge, that is told within 5 s. Ctrl-C
+ends the waiting, not the process.
 
 Ends with 0 if it was started, and with --wait finished; 1 if it broke or was aborted, 2 if it could not be started, 3
 if it still runs after the time given.

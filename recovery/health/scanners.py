@@ -4,7 +4,8 @@ scanners keep up?
 Each is asked of who knows. A beat leaves word in Redis when it nudges; workers note in MongoDB that they scanned, and
 when one of them last took a beat's nudge. So it shows whether there is no beat, whether its nudges wait untaken, if
 somebody takes them and does not scan, and whether workers scan by themselves, as they do where none has for a while.
-Each bound is what is promised: notes of scans are two seconds apart, and older than `scanned_within` none is normal.
+Each bound is what is promised: a beat leaves word each second, notes of scans are two seconds apart, and workers scan
+by themselves `scanned_within` seconds after the last one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import datetime
 
 from recovery.durations import show_age
 from recovery.engine import Resources
+from recovery.errors import BrokerError
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
@@ -30,6 +32,8 @@ LATE, VERY_LATE = 10.0, 60.0
 """Seconds that a record may be overdue: a few are normal, a minute is not (docs/metrics.md)."""
 TURNS = 15.0
 """Seconds by which a scanner's note may be older than the freshest: each of the others has its turn before."""
+BY_THEMSELVES = 2
+"""Times `scanned_within` that pass at most between two scans of workers that no beat nudges."""
 NOTES_APART = 2.0
 """Seconds between two notes of scans."""
 BUSY = 1.5
@@ -56,14 +60,27 @@ def beat(resources: Resources) -> Check:
     alive = bool(resources.store.overview.workers_alive())
     sent_ago, waiting = resources.broker.nudged_ago(), _waiting(resources)
     seen = Nudging(sent_ago, _ago((run.nudged_at for run in runs.values()), now), _ago(_ran(runs), now), waiting)
-    return judge_beat(seen, resources.settings.scanned_within, alive)
+    settings = resources.settings
+    return judge_beat(seen, settings.scanned_within, alive, sent_within=settings.nudged_within)
 
 
-def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
-    """What that means; a beat and its workers are `within` as many seconds of each other. `workers`: there are some."""
-    sent = seen.sent_ago is not None and seen.sent_ago <= within
-    taken = seen.taken_ago is not None and seen.taken_ago <= within
-    scanned = seen.scanned_ago is not None and seen.scanned_ago <= within
+def missing_beat(resources: Resources) -> str | None:
+    """Return what is to be said of a beat that does not nudge, and what to do; None if one does, or no worker lives."""
+    check = beat(resources)
+    return f"{check.found}; {check.advice}" if check.cause in (Cause.NO_BEAT, Cause.SCANS_WITHOUT_BEAT) else None
+
+
+def judge_beat(seen: Nudging, within: float, workers: bool, *, sent_within: float) -> Check:
+    """What that means; a beat's nudge is taken `within` as many seconds, and a beat leaves word `sent_within` as many.
+    `workers`: there are some."""
+    sent = seen.sent_ago is not None and seen.sent_ago <= sent_within
+    # A beat whose word in Redis is old has ended, though what it sent last was taken just now.
+    silent = seen.sent_ago is not None and not sent
+    taken = not silent and seen.taken_ago is not None and seen.taken_ago <= within
+    # Who scans by himself begins after `within`, and notes it some heartbeats later.
+    scanned = seen.scanned_ago is not None and seen.scanned_ago <= BY_THEMSELVES * within
+    # Until then the last scan is the one that the last nudge asked for.
+    scanned = scanned and (seen.taken_ago is None or (seen.scanned_ago or 0.0) < seen.taken_ago)
     found = (
         f"last nudge taken {show_age(seen.taken_ago)} ago" if seen.taken_ago is not None else "no nudge was ever taken"
     )
@@ -94,8 +111,9 @@ def judge_beat(seen: Nudging, within: float, workers: bool) -> Check:
         "and the workers' RECOVERY_MESSAGE_KEY, and do workers have RECOVERY_SCANNERS on?"
     )
     if by_themselves:
-        return warning("beat", Cause.SCANS_WITHOUT_BEAT, f"no beat nudges: {found}{by_themselves}", advice)
-    return problem("beat", Cause.NO_BEAT, f"no beat nudges: {found}, and none waits", advice)
+        return problem("beat", Cause.SCANS_WITHOUT_BEAT, f"no beat nudges: {found}{by_themselves}", advice)
+    found = f"no beat nudges: {found}, and none waits; no worker scans by itself yet"
+    return problem("beat", Cause.NO_BEAT, found, advice)
 
 
 def nudges(resources: Resources) -> Check:
@@ -113,14 +131,26 @@ def scanners(resources: Resources) -> Check:
     overview = resources.store.overview
     overdue = {name: overview.oldest_overdue(name) for name in DEADLINES}
     runs, now = resources.store.scanners.all(), resources.store.now()
-    return judge_scanners(overdue, runs, now, resources.settings.scanned_within, bool(overview.workers_alive()))
+    within, sent_ago = resources.settings.scanned_within, _sent_ago(resources)
+    no_beat = sent_ago is not None and sent_ago > resources.settings.nudged_within
+    if sent_ago is None:
+        taken_ago = _ago((run.nudged_at for run in runs.values()), now)
+        no_beat = taken_ago is None or taken_ago > within
+    return judge_scanners(overdue, runs, now, within, bool(overview.workers_alive()), no_beat=no_beat)
 
 
 def judge_scanners(
-    overdue: Mapping[str, float], runs: Mapping[str, ScannerRun], now: datetime, within: float, workers: bool
+    overdue: Mapping[str, float],
+    runs: Mapping[str, ScannerRun],
+    now: datetime,
+    within: float,
+    workers: bool,
+    *,
+    no_beat: bool = False,
 ) -> Check:
     """What the longest overdue records and the last runs mean; `overdue` is {collection: seconds}, some scan is noted
-    `within` as many seconds, `workers`: there are some."""
+    `within` as many seconds, `workers`: there are some; with `no_beat` these scan by themselves, less often."""
+    within = BY_THEMSELVES * within if no_beat else within
     oldest = max(overdue.values(), default=0.0)
     late = {name: seconds for name, seconds in overdue.items() if seconds > LATE}
     found = [f"overdue for up to {show_age(seconds)}: {name}" for name, seconds in late.items()]
@@ -146,6 +176,9 @@ def judge_scanners(
         found.append(f"do not run, though others do: {join_names(silent)}")
         advice = "read the workers' log: these scanners fail"
         return problem("scanners", Cause.SCANNERS_FAIL, "; ".join(found), advice)
+    if late and no_beat:
+        advice = "no beat nudges, so workers scan by themselves, less often: see `beat`"
+        return Check("scanners", level, Cause.SCANS_WITHOUT_BEAT, "; ".join(found), advice)
     if late:
         return _late(level, found, [run.seconds for name, run in runs.items() if name in late])
     if cut_off:
@@ -180,6 +213,14 @@ def _ago(moments: Iterable[datetime | None], now: datetime) -> float | None:
 def _age(runs: Mapping[str, ScannerRun], name: str, now: datetime) -> float:
     ran_at = runs[name].ran_at if name in runs else None
     return (now - ran_at).total_seconds() if ran_at else float("inf")
+
+
+def _sent_ago(resources: Resources) -> float | None:
+    """Seconds since a beat left word that it nudged; None if that is not known."""
+    try:
+        return resources.broker.nudged_ago()
+    except BrokerError:  # another check reports that
+        return None
 
 
 def _waiting(resources: Resources) -> int:

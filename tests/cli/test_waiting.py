@@ -15,7 +15,8 @@ from recovery.cli.main import app
 from recovery.engine.lifecycle.abort import abort_as_seen
 from recovery.engine.operations import abort as aborting
 from recovery.errors import InputError, ResultTimeout, UnknownActor
-from recovery.records import ActorPreferences, Decision, DecisionState, Worker
+from recovery.queue import Broker
+from recovery.records import ActorPreferences, Decision, DecisionState, ScannerRun, Worker
 from recovery.store import Store
 from tests.cli import shop
 from tests.store.writing import put
@@ -165,6 +166,12 @@ def test_start_tells_while_it_waits(store: Store, emptied: Settings, monkeypatch
     assert isinstance(waited.exception, ResultTimeout) and "within 1.5s" in str(waited.exception)
     assert waited.stderr.count(LONELY) == 1
     serve(store, "double", "twice")
+    waited = run("start", "twice", "3", "--wait", "0.6")
+    assert waited.stderr.count("no beat nudges: no nudge was ever taken") == 1, "once, while it waits"
+    assert "no worker scans by itself yet" in waited.stderr and "`recovery beat`" in waited.stderr
+    store.scanners.note(ScannerRun(id="decisions"), by_beat=False)
+    assert "workers scan by themselves" in run("start", "twice", "3", "--wait", "0.6").stderr
+    Broker(emptied.broker_url).note_nudge()
     assert run("start", "twice", "3", "--wait", "0.6").stderr == ""
 
 

@@ -546,7 +546,7 @@ def test_with_all_workers_dead_nothing_is_advised_but_to_start_some(world: World
     ("collection", "field", "check", "level", "found"),
     [
         ("workers", "polls.0.polledAt", "polls", PROBLEM, "does not answer their polls: w (never)"),
-        ("scanners", "nudgedAt", "beat", WARNING, "no nudge was ever taken"),
+        ("scanners", "nudgedAt", "beat", PROBLEM, "no nudge was ever taken"),
         ("scanners", "ranAt", "scanners", WARNING, "none runs: none ever ran"),
     ],
 )
