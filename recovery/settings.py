@@ -76,6 +76,12 @@ class Settings(BaseSettings):
     app: AppPath | None = Field(None, description="Where your `Recovery` object is: `package.module:name`.")
     mongo_uri: MongoUri = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
     database: DatabaseName = Field("recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB.")
+    # Applications that share a database by accident take each other's tasks.
+    shared_with: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,49}(,[A-Za-z_][A-Za-z0-9_.-]{0,49})*$",
+        description="Names of other applications that may use this database, with commas between; unset: none may.",
+    )
     broker_url: BrokerUrl = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
     # Off by default: most have a Redis of their own, behind a password.
     message_key: MessageKey | None = Field(
@@ -178,6 +184,11 @@ class Settings(BaseSettings):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, addresses.public(value) if name in ADDRESSES else value
+
+    @property
+    def shared_names(self) -> tuple[str, ...]:
+        """The other applications that may use this database."""
+        return tuple(self.shared_with.split(",")) if self.shared_with else ()
 
     @property
     def message_margin(self) -> float:

@@ -16,6 +16,7 @@ from recovery.engine.actors.declared import (
     strategy_of,
     type_preferences,
 )
+from recovery.engine.application_name import checked_name, name_of_maker
 from recovery.engine.lifecycle import custom_ids
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
@@ -67,15 +68,23 @@ class Recovery:
 
         app.result(app.start(twice, 10), timeout=30)  # 40
 
-    Making one connects to nothing. `settings` default to those of the environment. `retry` is what holds where neither
-    a process type nor an actor says something else: a `Backoff(...)`, None for no retry, or a strategy.
+    Making one connects to nothing. `name` tells applications apart: workers of two do not start on one database, unless
+    RECOVERY_SHARED_WITH allows it. By default it is the top-level package of the module that makes it.
+
+    `settings` default to those of the environment. `retry` is what holds where neither a process type nor an actor says
+    something else: a `Backoff(...)`, None for no retry, or a strategy.
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, retry: Backoff | RetryStrategy | bool | None = True
+        self,
+        settings: Settings | None = None,
+        *,
+        name: str | None = None,
+        retry: Backoff | RetryStrategy | bool | None = True,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise InputError(f"Recovery({given.shown(settings)}): give it `recovery.settings.load(...)`, or nothing")
+        self.name = name_of_maker(self) if name is None else checked_name(name)
         as_settings(ProcessTypePreferences, {"retry": retry}, "Recovery")
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry

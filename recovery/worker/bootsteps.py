@@ -32,6 +32,7 @@ from recovery.worker.operating import Operating
 from recovery.worker.pools import board_of, has_processes, processes
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
+from recovery.worker.sharing import save_actors
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.exits import Exits
 from recovery.worker.slots.freeing import by_ending, by_killing
@@ -178,12 +179,12 @@ def _check_spark(app: Recovery) -> None:
 
 
 def prepare(app: Recovery) -> None:
-    """Check the servers, create collections and save the actors' settings."""
+    """Check the servers and whose the database is, create collections and save the actors' settings."""
     check_server(app.settings.mongo_uri)
     resources = app.resources
     resources.broker.check()
     resources.store.layout.create()
-    resources.store.actors.save(actor.preferences for actor in app.actors.values())
+    save_actors(app)
     kinds = (actor.process_type for actor in app.actors.values())
     resources.store.process_types.save(kind for kind in kinds if kind is not None)
     declare_schedules(resources, app.actors, app.schedules)

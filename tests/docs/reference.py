@@ -28,7 +28,7 @@ from tests.docs import roles
 DOCS = Path(__file__).parents[2] / "docs"
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Where things are": ("app", "mongo_uri", "database", "broker_url", "data_dir", "mongo_cache_gb"),
+    "Where things are": ("app", "mongo_uri", "database", "shared_with", "broker_url", "data_dir", "mongo_cache_gb"),
     "How soon a fault is seen": (
         "heartbeat_interval",
         "heartbeat_timeout",
@@ -55,6 +55,8 @@ REASONS = {
     "app": "There is no sensible one. Workers, beat and `recovery start` need it.",
     "mongo_uri": "Where `recovery up` starts MongoDB.",
     "database": "One database holds one cluster. Two clusters on one MongoDB take two names.",
+    "shared_with": "Two applications on one database take each other's tasks, as a rule by accident. Each names the "
+    "other: see [applications](operations.md#applications-on-one-database).",
     "broker_url": "Where `recovery up` starts Valkey. Two clusters on one Redis take two database numbers.",
     "message_key": "For a Redis that others can write to: see [security](security.md).",
     "accept_unsigned": "What is not signed is what the key is for.",

@@ -41,13 +41,14 @@ class KeptSettings(Generic[P]):
         self._kind: type[P] = kind
         self._good: dict[str, P] = {}
 
-    def save(self, told: Iterable[P]) -> None:
-        """Save what the code says over what it said; what an operator set stays."""
+    def save(self, told: Iterable[P], application: str | None = None) -> None:
+        """Save what the code of an application says over what it said; what an operator set stays."""
+        owner: Document = {"application": literal(application)} if application is not None else {}
         kept = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed", "disabled": "$disabled"}
         updates = [
             UpdateOne(
                 {"_id": one.id},
-                [{"$replaceWith": {"$mergeObjects": [literal(to_document(one)), kept]}}],
+                [{"$replaceWith": {"$mergeObjects": [literal(to_document(one)), owner, kept]}}],
                 upsert=True,
             )
             for one in told
@@ -58,6 +59,16 @@ class KeptSettings(Generic[P]):
     def stored(self) -> dict[str, Stored[P]]:
         """What is kept of all of them, by name. There are as many as actors or process types."""
         return {d["_id"]: self._decoded(d) for d in self._collection.find() if isinstance(d["_id"], str)}
+
+    def applications(self) -> dict[str, list[str]]:
+        """{application: what its workers saved here}. What an earlier version saved is of none."""
+        found: dict[str, list[str]] = {}
+        for document in self._collection.find({"application": {"$type": "string"}}, {"application": True}).sort(
+            "_id", 1
+        ):
+            if isinstance(document["_id"], str):
+                found.setdefault(document["application"], []).append(document["_id"])
+        return found
 
     def get(self, name: str) -> Stored[P] | None:
         """What is kept of one of them."""
