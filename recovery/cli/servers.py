@@ -28,7 +28,8 @@ Example: [bold]recovery up --app shop.orders:app --workers 2[/bold]
 INIT_HELP = """Check the servers, and create the collections and indexes that are missing.
 
 May be run again at any time; it changes nothing that is there, except saved searches and scheduled collections that
-have an age with a sign, such as ended:<90d: these are rewritten in the form that names their meaning. Workers create
+have an age with a sign, such as ended:<90d: once no worker of an earlier version lives, these are rewritten in the form
+that names their meaning. Workers create
 what is missing when they start. Where MongoDB's
 users have roles, run it as an operator, before the workers of a new version start. With --roles it makes the roles
 recoveryReader, recoveryClient, recoveryWorker and recoveryOperator as well, or brings them up to date; that takes an
@@ -106,7 +107,11 @@ def init(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.stored_selections import rewrite_signed_ages
+    from recovery.engine.operations.stored_selections import (
+        rewrite_signed_ages,
+        with_signed_ages,
+        workers_that_need_signs,
+    )
     from recovery.plurals import count
     from recovery.store import roles, schema
 
@@ -121,10 +126,11 @@ def init(
     if with_roles:
         store.layout.create_roles()
     selections = [stored.name for stored in rewrite_signed_ages(resources)]
+    signed = [stored.name for stored in with_signed_ages(resources)]
     if json:
         created = {name: {"created": name not in before, "restored": restored[name]} for name in restored}
         found = {"database": resources.settings.database, "collections": created, "roles": with_roles}
-        found["rewritten"] = selections
+        found |= {"rewritten": selections, "not_rewritten": signed}
         print_json("init", found)
         return
     out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
@@ -137,7 +143,10 @@ def init(
         out.print(f"  {name:<15} {state}")
     if selections:
         out.print(f"rewritten, with the same meaning: {', '.join(selections)}")
-        out.print("workers of an earlier version can't read these; operations with them wait for a worker of this one")
+    if signed:
+        names = ", ".join(workers_that_need_signs(resources))
+        why = f"while workers of an earlier version live, which could not read them: {names}" if names else "this time"
+        out.print(f"not rewritten {why}; run `recovery init` again for {', '.join(signed)}")
     if with_roles:
         out.print(f"roles {', '.join(roles.ROLES)} are up to date")
 

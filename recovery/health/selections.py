@@ -17,6 +17,6 @@ def selections(resources: Resources) -> Check:
         "selections",
         Cause.SELECTIONS_AMBIGUOUS,
         f"ages with signs, which read in two ways: {named}. They keep the meaning that they had",
-        "`recovery init` rewrites them as before(…), within(…), longer(…) or shorter(…); workers of an earlier version "
-        "can't read that, so start the new ones first",
+        "`recovery init` rewrites them as before(…), within(…), longer(…) or shorter(…), once no worker of an earlier "
+        "version lives: it could not read that",
     )

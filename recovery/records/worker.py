@@ -78,6 +78,8 @@ class Worker(Record):
     """Of its slots those that hang, for as long as they are not freed."""
     version: str | None = None
     """Of the library that it runs. Absent of versions that did not tell."""
+    application: str | None = None
+    """The name of the application that it serves. Absent of versions that did not tell."""
     drill_kill: bool | None = None
     """Whether a drill may have it killed, or a process of its pool; absent if not."""
     clock_ahead: float | None = None

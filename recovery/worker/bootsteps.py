@@ -70,7 +70,11 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         # Known before the pool forks, so that its children claim in this worker's name.
         drives = SPARK_QUEUE in consumed
         record = identify(
-            worker.hostname, queues, spark=drives, drill_kill=app.settings.drill_kill and CANARY in queues
+            worker.hostname,
+            queues,
+            application=app.name,
+            spark=drives,
+            drill_kill=app.settings.drill_kill and CANARY in queues,
         )
         Running.lifeline = self.lifeline = Lifeline(app, record, self.consuming)
         Running.stale = self.stale = StaleMessages(app)

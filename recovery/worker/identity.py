@@ -13,8 +13,16 @@ from recovery.version import library_version
 _PROC = Path("/proc")
 
 
-def identify(name: str, queues: tuple[str, ...], *, spark: bool = False, drill_kill: bool = False) -> Worker:
-    """The record of the worker whose parent process this is. `drill_kill`: whether a drill may have it killed."""
+def identify(
+    name: str,
+    queues: tuple[str, ...],
+    *,
+    application: str | None = None,
+    spark: bool = False,
+    drill_kill: bool = False,
+) -> Worker:
+    """The record of the worker whose parent process this is, and which serves this application. `drill_kill`: whether a
+    drill may have it killed."""
     pid = os.getpid()
     return Worker(
         id=f"{name}:{uuid.uuid4().hex[:12]}",
@@ -25,6 +33,7 @@ def identify(name: str, queues: tuple[str, ...], *, spark: bool = False, drill_k
         queues=queues,
         spark=spark or None,
         version=library_version(),
+        application=application,
         drill_kill=drill_kill or None,
     )
 

@@ -40,9 +40,10 @@ def check_database(app: Recovery) -> None:
     raise SettingsError(
         f"the database {settings.database} belongs to another application, {told}, and this worker's is {app.name}: "
         f"they would take each other's tasks. Give {app.name} a database and a Redis of its own (RECOVERY_DATABASE, "
-        f"RECOVERY_BROKER_URL). To let them share: RECOVERY_SHARED_WITH={','.join(others)} here, and "
-        f"RECOVERY_SHARED_WITH={app.name} there. If it is the same application under a new name: "
-        f'Recovery(name="{first}"). If {first} is gone for good: `recovery actor forget NAME` for each of its actors'
+        "RECOVERY_BROKER_URL; for `recovery up` another RECOVERY_DATA_DIR). To let them share: "
+        f"RECOVERY_SHARED_WITH={','.join(others)} here, and RECOVERY_SHARED_WITH={app.name} there. If it is the same "
+        f'application under a new name: Recovery(name="{first}"). If {first} is gone for good: `recovery actor forget '
+        "NAME` for each of its actors"
     )
 
 

@@ -14,7 +14,7 @@ from recovery.engine.operations.saved_searches import read_search, unreadable
 from recovery.engine.operations.stored_selections import rewrite_signed_ages, with_signed_ages
 from recovery.operations import Asked
 from recovery.operations.scheduled import schedule_operation
-from recovery.records import SavedSearch
+from recovery.records import SavedSearch, Worker
 from recovery.search import parse
 from tests.cli import schemas
 from tests.cli.command import ROOT, recovery
@@ -74,6 +74,18 @@ def test_init_rewrites_them_and_says_so(world: World) -> None:
     assert schemas.read("init", recovery("init", "--json", env=env).stdout)["rewritten"] == ["@old", "schedule nightly"]
     assert selections(world) == (NEW, NEW)
     assert "rewritten" not in recovery("init", env=env).stdout
+
+
+def test_they_are_left_while_a_worker_lives_that_could_not_read_them(world: World) -> None:
+    """A worker of an earlier version tells no application."""
+    env = world.settings.environment()
+    old = Worker(id="old:1", name="old@host", host="", pid=1, pid_started=1)
+    world.store.workers.beat(old, 60)
+    said = recovery("init", env=env).stdout
+    assert "could not read them: old@host; run `recovery init` again for @old, schedule nightly" in said
+    assert selections(world) == (OLD, OLD)
+    world.store.workers.beat(old.evolve(application="shop"), 60)
+    assert [one.name for one in rewrite_signed_ages(world.app.resources)] == ["@old", "schedule nightly"]
 
 
 def test_a_collection_says_in_words_and_dates_what_it_removes(world: World) -> None:

@@ -18,6 +18,7 @@ from recovery.store.lifecycle.actors import KeptSettings
 from recovery.worker.bootsteps import prepare
 from recovery.worker.canary import add_canary
 from tests.store.writing import contents
+from tests.waiting import wait_until
 from tests.world import World
 
 
@@ -133,3 +134,9 @@ def test_a_worker_of_another_application_ends_with_2(world: World, tmp_path: Pat
     assert done.returncode == 2, done.stderr
     assert "belongs to another application, shop (actors charge), and this worker's is letters" in done.stderr
     assert "mail" not in world.store.actors.stored()
+    env |= {"RECOVERY_SHARED_WITH": "shop"}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL) as worker:
+        try:
+            wait_until(lambda: [one.application for one in world.store.workers.all()] == ["letters"], 60, "its record")
+        finally:
+            worker.terminate()

@@ -44,9 +44,16 @@ def with_signed_ages(resources: Resources) -> list[StoredSelection]:
     return [stored for stored in (*searches, *schedules) if has_signed_ages(stored.text)]
 
 
+def workers_that_need_signs(resources: Resources) -> list[str]:
+    """Return the names of living workers of an earlier version, which can't read an age without a sign."""
+    return sorted(one.name for one in resources.store.overview.workers_alive() if one.application is None)
+
+
 def rewrite_signed_ages(resources: Resources) -> list[StoredSelection]:
-    """Rewrite all of them; return those that were. What somebody else changes at this moment, or what can't be read, is
-    left as it is, and may be rewritten the next time."""
+    """Rewrite all of them, unless a worker lives that could not read them then; return those that were. What somebody
+    else changes at this moment, or what would be too long, is left as it is, and may be rewritten the next time."""
+    if workers_that_need_signs(resources):
+        return []
     return [stored for stored in with_signed_ages(resources) if _rewrite(resources, stored)]
 
 
