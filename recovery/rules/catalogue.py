@@ -214,8 +214,9 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.RECORD_DAMAGED: Explanation(
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
-        "A field has a value of another type than it can have, or lacks one that it must have; or something in a "
-        "process's records is such that no rule can judge it.",
+        "A field has a value that it can't have, or a field is missing that is always written: `state`, `epoch`, what a "
+        "graph is made of, the error of a process that is broken or aborted, the result of one that is finished. Or "
+        "something in a process's records is such that no rule can judge it.",
         "Where nothing is lost with it, the field is dropped: a counter begins anew, a deadline is now. A graph is "
         "made again from the decisions, a task from the decision of the task that scheduled it; what ended with no "
         "outcome, and was not applied, is run again. Else it is told, its deadline is postponed, and nothing is "
@@ -240,9 +241,10 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.TIME_IMPOSSIBLE: Explanation(
         "A time can't be, and who believed it would wait for as long.",
-        "`startedAt`, `touchedAt` or an outcome's `finishedAt` is not there or over a day ahead; or a deadline is far "
-        "later than what it is there for.",
-        "It is set to what it should be: a start to what the id says, a deadline to what is due, the others to now.",
+        "`startedAt`, `touchedAt` or an outcome's `finishedAt` is missing or over ten minutes ahead; a deadline is far "
+        "later than what it is there for; or a retry is planned for after its last moment.",
+        "It is set to what it should be: a start to what the id says, a deadline to what is due, a retry to its last "
+        "moment, the others to now.",
         "Who wrote it? Was the clock of MongoDB's machine years ahead?",
     ),
     Rule.ORPHAN: Explanation(
