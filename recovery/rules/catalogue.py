@@ -214,7 +214,7 @@ CATALOGUE: Mapping[Rule, Explanation] = {
     ),
     Rule.RECORD_DAMAGED: Explanation(
         "A record is there, and can't be read: another program, or a person, wrote something else into it.",
-        "A field has a value that it can't have, or a field is missing that is always written: `state`, `epoch`, what a "
+        "A field has a value that it can't have, or one is missing that is always written: `state`, `epoch`, what a "
         "graph is made of, the error of a process that is broken or aborted, the result of one that is finished. Or "
         "something in a process's records is such that no rule can judge it.",
         "Where nothing is lost with it, the field is dropped: a counter begins anew, a deadline is now. A graph is "
