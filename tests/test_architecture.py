@@ -28,7 +28,7 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "redis": {
         "redis": ("recovery.queue", "recovery.stack.valkey"),
     },
-    "celery": {"celery": ("recovery.queue.message", "recovery.queue.remote", "recovery.worker")},
+    "celery": {"celery": ("recovery.queue.celery_app", "recovery.queue.remote", "recovery.worker")},
     "kombu": {
         "kombu": ("recovery.queue.message", "recovery.worker"),
         "kombu.exceptions": ("recovery.queue.driver_errors", "recovery.queue.remote"),

@@ -1,7 +1,8 @@
 """Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
 
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
-round trip; `connection` says how all of us connect; `message` makes the texts; `remote` tells all workers that there
+round trip; `connection` says how all of us connect;
+`celery_app` keeps foreign settings of Celery out; `message` makes the texts; `remote` tells all workers that there
 is something new; `turns` says who applies what ends in a large process, `kept` whether Redis lost its
 data, `places` who scans.
 """

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from celery import Celery
 from celery.app.control import Control
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+from recovery.queue.celery_app import OwnCelery
 from recovery.queue.connection import celery_settings
 from recovery.threads import try_start
 
@@ -68,7 +68,7 @@ def answers(url: str, worker: str, timeout: float) -> bool:
 def _control(url: str) -> Iterator[tuple[Control, Any]]:
     """Remote control over a connection of its own: of those that Celery keeps for all of a program some may have died
     since."""
-    with Celery(set_as_current=False) as app:
+    with OwnCelery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
         app.control.mailbox.producer_pool = None
         with app.connection() as connection:

@@ -6,23 +6,33 @@ them. Sweeps are in the queue `spark`, which only workers that name it consume.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 
+import click
 from celery import Celery
 
 from recovery.certificates import of_redis
 from recovery.engine import load_app
-from recovery.errors import RecoveryError
+from recovery.errors import RecoveryError, SettingsError
 from recovery.printable import log_printable, printable_lines
+from recovery.queue.celery_app import OwnCelery, ignored_variables
 from recovery.settings import current
 from recovery.worker import bootsteps, logs, tasks
 from recovery.worker.canary import add_canary
 from recovery.worker.config import configuration
 from recovery.worker.messages import transport
 
+log = logging.getLogger(__name__)
+
+REMAPPED = "REMAP_SIGTERM"
+
 
 def make_celery() -> Celery:
     """The Celery application of the environment's settings. Raises SettingsError."""
+    _refuse_remapped_signals()
+    _ignore_option_variables()
     log_printable()
     recovery_app = load_app(current().app)
     add_canary(recovery_app)
@@ -30,11 +40,28 @@ def make_celery() -> Celery:
         tls.check()  # Celery would try again for ever, and a beat asks nobody else before
     transport.install()
     logs.install(recovery_app.actors.keys(), recovery_app.settings.log_format)
-    celery = Celery("recovery", set_as_current=True, amqp=transport.Messaging)
+    if ignored := ignored_variables():
+        log.warning("%s: set for Celery, and ignored here: give RECOVERY_… settings or options", ", ".join(ignored))
+    celery = OwnCelery("recovery", set_as_current=True, amqp=transport.Messaging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
     bootsteps.install(celery, recovery_app)
     return celery
+
+
+def _refuse_remapped_signals() -> None:
+    """Raise SettingsError if Celery, which has read this variable by now, would treat SIGTERM as another signal."""
+    if os.environ.get(REMAPPED):
+        raise SettingsError(
+            f"{REMAPPED}={os.environ[REMAPPED]}: a worker that is told to end would give its tasks no time to end; "
+            f"unset {REMAPPED}, and end workers by SIGTERM"
+        )
+
+
+def _ignore_option_variables() -> None:
+    """Keep Celery's command, if it loads this module, from reading CELERY_WORKER_… and CELERY_BEAT_… as options."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.auto_envvar_prefix = None
 
 
 try:
