@@ -16,7 +16,7 @@ from recovery.errors import RecoveryError, StoreDenied
 from recovery.metrics import counting
 from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles
-from recovery.worker import control
+from recovery.worker import control, hangup
 from recovery.worker.canary import consume_canary
 from recovery.worker.config import SPARK_QUEUE
 from recovery.worker.drain import Drain
@@ -57,6 +57,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
+        hangup.handle()
         tracing.install()
         _prepared(app)
         consume_canary(worker.app.amqp.queues, app)
@@ -152,6 +153,8 @@ def install(celery: Celery, app: Recovery) -> None:
     celery.steps["consumer"].add(NudgeConsumer)
     celery.steps["consumer"].add(OutageEnd)
     control.register()
+    hangup.install()
+    signals.beat_init.connect(hangup.handle_in_beat, weak=False)
     # Workers would listen to each other through Redis; nothing here needs what they say.
     Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
     signals.worker_process_shutdown.connect(_flush(app), weak=False)

@@ -8,12 +8,15 @@ from typing import Any
 from celery.concurrency.prefork import TaskPool as PreforkPool
 
 from recovery.worker.slots.board import Board, SharedBoard, ThreadBoard
+from recovery.worker.slots.own_pool import own_pool
 
 
 def board_of(worker: Any) -> Board:
-    """A board for the pool that a worker is about to start."""
+    """Return a board for the pool that a worker is about to start, and have its processes look at it."""
     if has_processes(worker):
-        return SharedBoard(lambda: processes(worker), lambda: int(worker.pool.num_processes))
+        board = SharedBoard(lambda: processes(worker), lambda: int(worker.pool.num_processes))
+        worker.pool_cls = type("TaskPool", (worker.pool_cls,), {"Pool": own_pool(board)})
+        return board
     return ThreadBoard(lambda: int(worker.pool.limit))
 
 

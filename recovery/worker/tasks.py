@@ -23,6 +23,7 @@ from recovery.worker.messages.hints import hints
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.slots.board import Board
+from recovery.worker.slots.lifetime import OwnLifetime
 from recovery.worker.slots.pool_host import GivenBack, PoolHost
 
 log = logging.getLogger(__name__)
@@ -132,10 +133,14 @@ def _batches(app: Recovery) -> Batches | None:
     if (intake := Channel.intake) is None:
         return None
     if Running.batches is None or Running.batches[0] != os.getpid():
-        board = Running.board
-        take = hints(app.resources.broker, intake, lambda: board is None or board.takes_more)
+        take = hints(app.resources.broker, intake, _takes_more)
         Running.batches = os.getpid(), Batches(app.resources, app.applier, take)
     return Running.batches[1]
+
+
+def _takes_more() -> bool:
+    """Whether slots of this process may take messages by themselves: not if it is about to end."""
+    return (Running.board is None or Running.board.takes_more) and not OwnLifetime.lifetime.is_over
 
 
 def _sweep(app: Recovery) -> Any:

@@ -89,6 +89,11 @@ def _run(
 class Host:
     """Any process. Those of a worker's pool know more of themselves."""
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether tasks may be run here that no message brought."""
+        return True
+
     def ends(self, error: BaseException) -> bool:
         """Whether an error says that this process is to end, and is none of the actor's.
 

@@ -57,7 +57,8 @@ class Slot:
         """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. With
         `batches` it goes on with what else is queued, where its tasks prove short."""
         self._resources, self._applier, self._actors, self.holder = resources, applier, actors, holder
-        self.trying = Trying(resources, actors, host or Host())
+        self._host = host or Host()
+        self.trying = Trying(resources, actors, self._host)
         self._batches = batches
         self._held: Decision | None = None
 
@@ -254,7 +255,7 @@ class Slot:
 
     def may_take(self, name: str) -> bool:
         """Whether a task of this actor may be run here now."""
-        return name in self._actors and not self._resources.store.preferences.is_blocked(name)
+        return name in self._actors and self._host.takes_more and not self._resources.store.preferences.is_blocked(name)
 
     def actor(self, name: str) -> Actor[..., Any]:
         """An actor that is served here, as it is set now."""

@@ -138,7 +138,7 @@ class SharedBoard(Board):
         """`pool` gives the processes that live, {place: pid}; `slots` how many there are to be."""
         self._pool, self._slots = pool, slots
         # Shared with all that is forked from here on; the second half is of those that died. The last byte is 1 once
-        # the worker ends.
+        # the worker ends, and 2 once it ends what still runs.
         self._memory = mmap.mmap(-1, 2 * PLACES * CELL + 1)
         self._entered: int | None = None
 
@@ -147,7 +147,17 @@ class SharedBoard(Board):
         return self._memory[-1] == 0
 
     def take_no_more(self) -> None:
-        self._memory[-1] = 1
+        self._memory[-1] = max(self._memory[-1], 1)
+
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether a worker that was told to end also ends what still runs."""
+        return self._memory[-1] == 2
+
+    def end_at_once(self) -> None:
+        """Note that this worker ends what still runs, if it was told to end before."""
+        if not self.takes_more:
+            self._memory[-1] = 2
 
     def enter(self, decision: Decision, timeout: float) -> None:
         place = self._place()

@@ -10,6 +10,7 @@ from billiard.common import terminate_handler_fired
 from recovery.engine import Host
 from recovery.records import Decision
 from recovery.worker.slots.board import Board
+from recovery.worker.slots.lifetime import OwnLifetime
 
 
 class GivenBack(BaseException):
@@ -27,12 +28,18 @@ class PoolHost(Host):
         """Raises GivenBack, before it or after, once the board is closed: what an attempt started is stopped then, and
         killed, so it may have failed for that, or come to a value that it has none of."""
         self._let_pass()
+        OwnLifetime.lifetime.note_task()
         self._board.enter(decision, timeout)
         try:
             yield
         finally:
             self._board.leave()
         self._let_pass()
+
+    @property
+    def takes_more(self) -> bool:
+        """No, once this pool process has reached the limit of its tasks or its memory."""
+        return not OwnLifetime.lifetime.is_over
 
     def _let_pass(self) -> None:
         if self._board.closed:
