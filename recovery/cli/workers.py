@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from recovery.cli import first_process
 from recovery.cli.options import DURATION, Command, duration
 from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.durations import show_duration
@@ -41,6 +42,8 @@ Example: [bold]recovery ping --name mail[/bold]
 
 SPARK = "spark"
 SILENT = 1
+FIRST = 1
+"""The pid of the first process of a container, to which all processes are given whose parents have ended."""
 MIN_PING, MAX_PING = 0.1, 60.0
 """Seconds that a ping may wait."""
 
@@ -130,12 +133,14 @@ def _checked(name: str) -> str:
 
 
 def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
-    """Turn this process into `celery -A recovery.worker.app COMMAND`."""
+    """Turn this process into `celery -A recovery.worker.app COMMAND`, or into an init that runs it."""
     sys.stdout.flush()
     sys.stderr.flush()
     # Its banner is no line of JSON.
     quiet = ["--quiet"] if settings.log_format is LogFormat.JSON else []
     arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *quiet, command, *options]
+    if os.getpid() == FIRST:
+        arguments = [sys.executable, "-I", "-S", first_process.__file__, *arguments]
     # All else it reads where we read it: a password that stands in a file stays out of its environment, which all that
     # actors start inherits.
     os.execve(sys.executable, arguments, {**os.environ, f"{PREFIX}APP": str(settings.app)})
