@@ -40,6 +40,9 @@ Ends with 0 if it does, 1 if it does not within the time given, 2 if Redis does 
 Example: [bold]recovery ping --name mail[/bold]
 """
 
+CELERYS_OWN = ("CELERY_WORKDIR", "CELERY_VERSION")
+"""Environment variables that the command `celery` takes for options before it loads our application, which ignores all
+others."""
 SPARK = "spark"
 SILENT = 1
 FIRST = 1
@@ -143,7 +146,8 @@ def become_celery(command: str, options: Sequence[str], settings: Settings) -> N
         arguments = [sys.executable, "-I", "-S", first_process.__file__, *arguments]
     # All else it reads where we read it: a password that stands in a file stays out of its environment, which all that
     # actors start inherits.
-    os.execve(sys.executable, arguments, {**os.environ, f"{PREFIX}APP": str(settings.app)})
+    environment = {name: value for name, value in os.environ.items() if name not in CELERYS_OWN}
+    os.execve(sys.executable, arguments, {**environment, f"{PREFIX}APP": str(settings.app)})
 
 
 def _settings(app: str | None) -> Settings:

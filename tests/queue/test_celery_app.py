@@ -119,7 +119,8 @@ def test_a_remapped_sigterm_is_refused_by_name() -> None:
 def test_a_worker_takes_messages_from_our_redis(stack: Stack, settings: Settings) -> None:
     """Nobody listens where the environment sends Celery."""
     elsewhere = f"redis://127.0.0.1:{free_port()}/0"
-    worker = stack.start_worker("tests.cli.shop:app", env=settings.environment() | dict.fromkeys(BROKERS, elsewhere))
+    env = settings.environment() | dict.fromkeys(BROKERS, elsewhere) | {"CELERY_WORKDIR": "/", "CELERY_VERSION": "5.7"}
+    worker = stack.start_worker("tests.cli.shop:app", env=env)
     app = Recovery(settings)
     app.actors = shop.app.actors
     assert app.result(app.start("twice", 21), timeout=30) == 84

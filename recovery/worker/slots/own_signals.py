@@ -49,8 +49,11 @@ class OwnSignals:
             self._end(number, frame)
         elif self._board.takes_more and not self._asking:
             self._asking = True
-            # Not by `threading`: this handler may have interrupted it while it holds its lock.
-            _thread.start_new_thread(self._ask, ())
+            try:
+                # Not by `threading`: this handler may have interrupted it while it holds its lock.
+                _thread.start_new_thread(self._ask, ())
+            except RuntimeError:  # no more threads just now: nobody can ask
+                self._end(number, frame)
 
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
