@@ -25,6 +25,7 @@ from recovery.records import given
 from recovery.records.schedule import CatchUp, Overlap, Plan
 from recovery.records.values import encode
 from recovery.schedule.grid import ALIASES, grid_of, interval_of, is_five_fields
+from recovery.schedule.walls import first_moment
 
 SHORTEST_INTERVAL = 1.0
 """Seconds. Scanners look once a second (RECOVERY_SCAN_INTERVAL): what is wanted more often is a loop in an actor."""
@@ -224,7 +225,7 @@ def _moment(value: Any, what: str) -> datetime:
 
 def _in_zone(moment: datetime, zone: str) -> datetime:
     try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC)
+        return moment.astimezone(UTC) if moment.tzinfo else first_moment(moment, ZoneInfo(zone))
     except OverflowError:
         raise InputError(f"{moment}: is not within the calendar") from None
 

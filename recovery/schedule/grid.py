@@ -1,9 +1,9 @@
 """The slots of a schedule: of a crontab in its time zone, or of an interval.
 
-A crontab's times are those on the wall, as Debian's cron has them where clocks change: a slot at 02:30 on the day on
-which there is none is started at once after the gap, and one that comes twice is started the first time. What is due
-every so many minutes or hours (`*/15`, or `*` for the hour) goes on through both as time does. An interval knows no
-clock on a wall: it is so many seconds, always.
+A crontab names wall times. A wall time that does not exist, because clocks are put forward, has a slot at the first
+minute after the gap. Several such wall times share this slot. A wall time that is shown twice, because clocks are put
+back, has a slot the first time. It has one both times if the crontab's minute or hour begins with `*`, because such a
+crontab means time that passes. An interval is a number of seconds, whatever clocks show.
 
 Slots are moments in UTC, so they are in order whatever the clocks do.
 """
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
@@ -22,6 +22,7 @@ from cronsim import CronSim
 
 from recovery.durations import parse_duration
 from recovery.records.schedule import Plan
+from recovery.schedule.walls import first_moment, moments_of, wall_before
 
 ALIASES = {
     "@hourly": "0 * * * *",
@@ -37,8 +38,6 @@ MAX_COUNTED = 1000
 number."""
 FIRST_WINDOW = timedelta(hours=1)
 _FIELDS = 5
-_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
-"""The first moment that is a time on the wall in every zone."""
 
 
 class Grid(ABC):
@@ -95,7 +94,7 @@ class Interval(Grid):
 
 @dataclass(frozen=True, slots=True)
 class Crontab(Grid):
-    """The times on the wall that a crontab names."""
+    """The wall times that a crontab names."""
 
     text: str
     zone: str
@@ -107,18 +106,26 @@ class Crontab(Grid):
     def after(self, slot: datetime) -> Iterator[datetime]:
         last = slot
         try:
-            times = CronSim(self.text, max(slot, _FIRST).astimezone(ZoneInfo(self.zone)))
-        except OverflowError:  # the calendar ends before that time is on the wall
+            for moment in self._moments(wall_before(slot, ZoneInfo(self.zone))):
+                if moment > last:
+                    last = moment
+                    yield moment
+        except OverflowError:  # the calendar ends
             return
-        while True:
-            try:
-                moment = next(times).astimezone(UTC)
-            except (StopIteration, OverflowError):  # none within 50 years, or the calendar ends
-                return
-            # In an hour that comes twice the time on the wall may be one that was there an hour ago.
-            if moment > last:
-                last = moment
-                yield moment
+
+    def _moments(self, wall: datetime) -> Iterator[datetime]:
+        """Yield the moments of all wall times after this one, in order. Those of a gap have the same moment."""
+        zone, minute_and_hour = ZoneInfo(self.zone), self.text.split()[:2]
+        is_repeated = any(field.startswith("*") for field in minute_and_hour)
+        again: deque[datetime] = deque()
+        for named in CronSim(self.text, wall):  # without a time zone it counts wall times, as if clocks never changed
+            first = first_moment(named, zone)
+            while again and again[0] < first:
+                yield again.popleft()
+            yield first
+            if is_repeated:
+                again.extend(moments_of(named, zone)[1:])
+        yield from again
 
     def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
         if slot > until:

@@ -217,3 +217,8 @@ def test_a_wrong_assignment_is_refused(texts: list[str], told: str) -> None:
     with pytest.raises(InputError) as refused:
         assignments(texts, WHERE)
     assert str(refused.value) == told
+
+
+def test_a_beginning_that_no_clock_shows_is_the_first_minute_after_the_gap() -> None:
+    plan = plan_of({"schedule": "1h", "time_zone": "Europe/Berlin", "starts_at": "2026-03-29T02:30"}, "a test")
+    assert plan.starts_at == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
