@@ -11,7 +11,7 @@ from recovery.cli.output import connect, console
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Plan
-from recovery.schedule import plan_of, slots_from
+from recovery.schedule import check_sound, plan_of, slots_from
 from recovery.schedule.grid import first_slot
 
 
@@ -39,6 +39,7 @@ def _named(name: str, time_zone: str | None, after: str | None) -> tuple[Plan, d
             f"--time-zone goes with a crontab; {name} has its own: `recovery schedule set {name} time_zone=…`"
         )
     schedule = Schedules(connect()).get(name)
+    check_sound(schedule)
     plan = schedule.plan
     if after is not None:
         # An interval keeps its places, from whenever they are asked.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.durations import show_duration
 from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
+from recovery.schedule import damage_of, is_call
 from recovery.schedule.judge import due_at
 from recovery.search import stored_in_words
 
@@ -83,6 +84,8 @@ def why(schedule: Schedule) -> str | None:
         return f"process {disabled.process} {disabled.reason}{marker}"
     if schedule.paused is not None:
         return f"{schedule.paused.reason} ({schedule.paused.by})"
+    if (damage := damage_of(schedule)) is not None:
+        return str(damage)
     if not schedule.ended:
         return None
     return "past its ends_at" if schedule.plan.schedule else "the code does not say any more when it is due"
@@ -100,10 +103,15 @@ def settings(schedule: Schedule) -> dict[str, dict[str, Any]]:
                 found[name]["code"] = _plain(getattr(code.over(DEFAULTS), name))
         else:
             found[name] = {"value": value, "from": "default" if getattr(code, name) is None else "code"}
-    found["arguments"]["value"] = json.loads(plan.arguments or "[[],{}]")
+    found["arguments"]["value"] = _call(plan.arguments)
     if "code" in found["arguments"]:
-        found["arguments"]["code"] = json.loads(code.over(DEFAULTS).arguments or "[[],{}]")
+        found["arguments"]["code"] = _call(code.over(DEFAULTS).arguments)
     return found
+
+
+def _call(text: str | None) -> Any:
+    """Return `[positional, named]` arguments; as their text, if they are damaged."""
+    return json.loads(text or "[[],{}]") if is_call(text) else text
 
 
 def shown(name: str, value: Any) -> str:
@@ -113,6 +121,8 @@ def shown(name: str, value: Any) -> str:
     if name == "arguments":
         from recovery.cli.calls import arguments
 
+        if isinstance(value, str):
+            return value
         return arguments(json.dumps(value)) or "none"
     if name in _DURATIONS:
         return show_duration(value)
@@ -124,14 +134,17 @@ def overridden(found: Mapping[str, dict[str, Any]]) -> str:
     return ", ".join(f"{name}={shown(name, one['value'])}" for name, one in found.items() if one["from"] == "operator")
 
 
-def print_all(out: Console, found: Mapping[str, Schedule]) -> None:
-    """A line for each."""
+def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str]) -> None:
+    """A line for each, and one for each that can't be read."""
     from rich.text import Text
 
     from recovery.cli.tables import print_rows
 
-    if not found:
+    for told in damaged:
+        out.print(told, style="red", markup=False, highlight=False)
+    if not found and not damaged:
         out.print("none: declare one in code (docs/schedules.md), or `recovery schedule add`")
+    if not found:
         return
     rows = []
     for name, one in found.items():
@@ -139,6 +152,9 @@ def print_all(out: Console, found: Mapping[str, Schedule]) -> None:
         when = one.plan.schedule or "–"
         zone = one.plan.time_zone or ""
         slot = moment(one.next_slot) if word == "active" and one.next_slot else "–"
+        if word == "active" and (damage := damage_of(one)) is not None:
+            word, slot = "damaged", "–"
+            out.print(str(damage), style="red", markup=False, highlight=False)
         by_operator = "all" if one.code is None else overridden(settings(one))
         rows.append((name, one.type, when, zone, Text(word, style=_STYLES[word]), slot, last(one), by_operator))
     print_rows(out, ("schedule", "type", "when", "time zone", "state", "next", "last", "set by operators"), rows)
@@ -227,4 +243,4 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
-_STYLES = {"active": "", "paused": "yellow", "disabled": "red", "ended": "dim"}
+_STYLES = {"active": "", "paused": "yellow", "disabled": "red", "ended": "dim", "damaged": "red"}

@@ -106,11 +106,13 @@ def list_(json: JsonOption = False) -> None:
     from recovery.cli.output import connect, console
     from recovery.cli.schedule_view import as_dict, print_all
 
-    found = connect().store.schedules.all()
+    read = connect().store.schedules.all_with_damaged()
+    found, damaged = {one.id: one for one in read.records}, [str(one) for one in read.damaged]
     if json:
-        print_json("schedule list", {"schedules": {name: as_dict(one) for name, one in found.items()}})
+        told = {name: as_dict(one) for name, one in found.items()}
+        print_json("schedule list", {"schedules": told, "damaged": damaged})
     else:
-        print_all(console(), found)
+        print_all(console(), found, damaged)
 
 
 @group.command(cls=Command, help=paragraphs(SHOW))
@@ -161,7 +163,7 @@ def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
 
     schedule = _schedules().remove(name, reason)
     if json:
-        print_json("schedule remove", {"name": name, "type": schedule.type})
+        print_json("schedule remove", {"name": name, "type": schedule.type if schedule is not None else None})
     else:
         console().print(f"{name} is removed; what it started goes on")
 

@@ -14,7 +14,12 @@ from recovery.records.schedule import Schedule
 from recovery.repair import Diagnosis, Done
 from recovery.rules import Rule, Surroundings
 from recovery.scan.scanner import Page, Scanner
+from recovery.schedule import damage_of
 from recovery.schedule.judge import MAX_AHEAD
+
+AHEAD = 2 * MAX_AHEAD.total_seconds()
+"""Seconds from now beyond which no deadline is written: twice as far, because a deadline is counted from a moment that
+was read a little earlier."""
 
 
 class ScheduleScanner(Scanner[Schedule]):
@@ -29,17 +34,16 @@ class ScheduleScanner(Scanner[Schedule]):
         self._keys = keys or Keys({})
 
     def find(self, limit: int) -> Page[Schedule]:
-        # Twice as far: a deadline is written by a moment that was read a little earlier.
-        found = self.resources.store.schedules.to_look_at(
-            limit, 2 * MAX_AHEAD.total_seconds(), self._keys.process_types
-        )
-        return Page(found.records, found.damaged)
+        found = self.resources.store.schedules.to_look_at(limit, AHEAD, self._keys.process_types)
+        damaged = {one.id: damage for one in found.records if (damage := damage_of(one)) is not None}
+        sound = [one for one in found.records if one.id not in damaged]
+        return Page(sound, [*found.damaged, *damaged.values()])
 
     def key(self, item: Schedule) -> str:
         return item.id
 
     def postpone(self, record: Any) -> None:
-        self.resources.store.schedules.postpone(record, self.resources.settings.idle_timeout)
+        self.resources.store.schedules.postpone(record, self.resources.settings.idle_timeout, AHEAD)
 
     def is_last(self, page: Page[Schedule]) -> bool:
         return not page  # until none is due: each look is one slot

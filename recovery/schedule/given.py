@@ -8,7 +8,7 @@ where they name none.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -95,10 +95,19 @@ def check(plan: Plan, where: str) -> None:
 
 def _shortest(plan: Plan) -> float | None:
     """The shortest time between two slots."""
+    return min(_distances(plan), default=None)
+
+
+def longest_distance(plan: Plan) -> float | None:
+    """Return the longest time in seconds between two slots of a plan that has a schedule; None if it has no two."""
+    return max(_distances(plan), default=None)
+
+
+def _distances(plan: Plan) -> Iterator[float]:
     grid = grid_of(plan)
     assert grid is not None, "who asks has a schedule"
     slots = islice(grid.after(plan.starts_at or _NEVER), COMPARED)
-    return min(((later - earlier).total_seconds() for earlier, later in pairwise(slots)), default=None)
+    return ((later - earlier).total_seconds() for earlier, later in pairwise(slots))
 
 
 def _schedule(value: Any, what: str) -> str:

@@ -6,7 +6,8 @@ from then on does the same; `settle` says what came of it. Both take the time fr
 database's.
 
 A clock that jumps back makes nothing due twice: slots only move on. One that had jumped far ahead and comes back would
-leave the next slot far off: it is taken back to where the clock is, and what was started then has its custom id.
+leave the next slot far off, and so would another program that writes to the record. Such a slot is taken back to where
+the clock is, and what was started then has its custom id.
 """
 
 from __future__ import annotations
@@ -106,6 +107,16 @@ def from_now(schedule: Schedule, now: datetime) -> Schedule:
     return with_deadline(schedule.evolve(next_slot=slot), now)
 
 
+def is_next_slot_impossible(schedule: Schedule, now: datetime) -> bool:
+    """Return whether the next slot is later than the plan can have it now."""
+    slot, soon = schedule.next_slot, now + MAX_AHEAD
+    if slot is None or slot <= soon:
+        return False
+    last = max((one.slot for one in schedule.recent if not one.triggered), default=now)
+    again = first_slot(schedule.plan, now)
+    return again is None or again + MAX_AHEAD < slot or (last > soon and again < slot)
+
+
 def noted(schedule: Schedule, *results: SlotResult) -> Schedule:
     """With these results, and as many of those before as are kept."""
     return schedule.evolve(recent=(*schedule.recent, *results)[-KEPT:]) if results else schedule
@@ -147,13 +158,11 @@ def _accounted(schedule: Schedule, instances: Sequence[Instance], now: datetime)
 
 
 def _taken_back(schedule: Schedule, now: datetime) -> Schedule:
-    """Where the last slot that was decided on is to come in over an hour, a clock was wrong then."""
-    last = max((one.slot for one in schedule.recent if not one.triggered), default=None)
-    if last is None or schedule.next_slot is None or last <= now + MAX_AHEAD:
+    """Return the schedule with the first slot after now, if its next slot is later than the plan can have it: a clock
+    was wrong when it was written, or another program wrote it."""
+    if not is_next_slot_impossible(schedule, now):
         return schedule
-    plan = schedule.plan
-    again = first_slot(plan, now)
-    return schedule.evolve(next_slot=again) if again is not None and again < schedule.next_slot else schedule
+    return schedule.evolve(next_slot=first_slot(schedule.plan, now))
 
 
 def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
@@ -161,7 +170,9 @@ def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Sche
     instance runs, if it does."""
     plan, first = schedule.plan, schedule.next_slot
     grid = grid_of(plan)
-    if grid is None or first is None or due_at(schedule, first) > now:
+    if grid is None:  # nobody says when it is due: it is at rest
+        return schedule.evolve(next_slot=None), []
+    if first is None or due_at(schedule, first) > now:
         return schedule, []
     until = now if plan.ends_at is None else min(now, plan.ends_at)
     keep = (plan.catch_up_limit or 1) if plan.catch_up is CatchUp.ALL else 1

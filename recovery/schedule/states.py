@@ -8,6 +8,7 @@ from datetime import datetime
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Orders, Overlap, Plan, Schedule, Starting
 from recovery.schedule import judge
+from recovery.schedule.damage import check_sound
 from recovery.schedule.given import check
 from recovery.schedule.grid import first_slot
 from recovery.schedule.judge import from_now, with_deadline
@@ -79,11 +80,13 @@ def paused(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
 
 def resumed(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
     """Started again, from the next slot on: what passed while it was paused was not wanted."""
+    check_sound(schedule)
     return with_word(from_now(schedule.evolve(paused=None), now), word)
 
 
 def enabled(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule:
     """Started again after a non-recoverable failure, from the next slot on; its failures count anew."""
+    check_sound(schedule)
     return with_word(judge.enabled(schedule, now), word)
 
 
@@ -96,6 +99,7 @@ def triggered(schedule: Schedule, word: OperatorWord, now: datetime) -> Schedule
         )
     if schedule.starting is not None:
         raise InputError(f"schedule {schedule.id}: an instance is being started just now; ask again")
+    check_sound(schedule)
     starting = Starting(slot=now.replace(microsecond=now.microsecond // 1000 * 1000), triggered=True)
     return with_word(with_deadline(schedule.evolve(starting=starting), now), word)
 
@@ -113,6 +117,7 @@ def _replanned(before: Schedule, schedule: Schedule, now: datetime) -> Schedule:
     if any(getattr(plan, name) != getattr(was, name) for name in _TIMES):
         return _begun(schedule, now)
     if plan.schedule is not None:
+        check_sound(schedule)
         check(plan, f"schedule {schedule.id}")
     return with_deadline(schedule, now)
 
@@ -127,6 +132,7 @@ def _begun(schedule: Schedule, now: datetime) -> Schedule:
     plan = schedule.plan
     if plan.schedule is None:  # the code does not say so any more
         return with_deadline(schedule.evolve(next_slot=None), now)
+    check_sound(schedule)
     check(plan, f"schedule {schedule.id}")
     return with_deadline(schedule.evolve(next_slot=first_slot(plan, now)), now)
 

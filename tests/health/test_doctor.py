@@ -28,7 +28,7 @@ from recovery.records import (
     SavedSearch,
     ScannerRun,
 )
-from recovery.records.schedule import Disabled, Schedule, SlotOutcome, SlotResult
+from recovery.records.schedule import Disabled, Plan, Schedule, SlotOutcome, SlotResult
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
@@ -189,7 +189,8 @@ MISSHAPEN: dict[str, tuple[Callable[[World], object], str]] = {
 
 def schedule(world: World, *, refused: bool = False) -> None:
     now = world.store.now()
-    made = Schedule(id="pull", type="pull", next_slot=now + timedelta(1), recovery_time=now + timedelta(1))
+    next_slot = now + timedelta(days=1)
+    made = Schedule(id="pull", type="pull", code=Plan(schedule="1d"), next_slot=next_slot, recovery_time=next_slot)
     if refused:
         result = SlotResult(slot=now, outcome=SlotOutcome.REFUSED, reason="DISABLED: an audit")
         made = made.evolve(recent=(result,))

@@ -218,6 +218,8 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Search.newest": lambda store: store.search.newest(1, "broken"),
     "Search.page": lambda store: store.search.page(parse("state:broken", datetime.now(UTC)), None, 1),
     "Schedules.all": lambda store: store.schedules.all(),
+    "Schedules.all_with_damaged": lambda store: store.schedules.all_with_damaged(),
+    "Schedules.among": lambda store: store.schedules.among(["nightly"]),
     "Schedules.get": lambda store: store.schedules.get("nightly"),
 }
 """{query: the query, asked}: what is told to somebody, or concluded from for good."""

@@ -200,7 +200,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     assert operator.store.schedules.save(due)
     assert scanner.run_once().looked_at == 1
     assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
-    worker.store.schedules.postpone("hourly", 1)
+    worker.store.schedules.postpone("hourly", 1, 7200)
     schedules.remove("hourly")
     asked = Asked("collect", "ended:before(30d)")
     nightly = schedule_operation(operator.app.resources, "nightly", asked, {"schedule": "1h"}, "a test")

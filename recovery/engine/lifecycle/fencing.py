@@ -93,10 +93,10 @@ def withdraw_unwanted(resources: Resources, starts: Mapping[str, int]) -> set[st
 
 
 def _unknown(resources: Resources, standing: Mapping[str, Standing]) -> set[str]:
-    """Those of these that are scheduled, and that their schedules do not know. A schedule that was removed knows
-    nothing of what it started."""
+    """Those of these that are scheduled, and that their schedules do not know. Of a schedule that was removed,
+    or that can't be read, nobody can tell: its processes run."""
     names = {one.scheduled_by for one in standing.values() if one.scheduled_by is not None}
-    schedules = {name: schedule for name in names if (schedule := resources.store.schedules.get(name)) is not None}
+    schedules = resources.store.schedules.among(names)
     return {
         key
         for key, one in standing.items()

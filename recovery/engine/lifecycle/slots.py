@@ -32,7 +32,7 @@ from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreEr
 from recovery.records import Process, ProcessState, marker_name
 from recovery.records.operation import UNDER_WAY
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
-from recovery.schedule import Decided, Instance, decide, enabled, instance_id, moment_text, settle
+from recovery.schedule import Decided, Instance, decide, enabled, instance_id, is_call, moment_text, settle
 from recovery.schedule.across import is_set
 from recovery.schedule.judge import with_deadline
 from recovery.schedule.states import with_word
@@ -57,14 +57,19 @@ class Keys:
         return [name for name, actor in self._actors.items() if actor.process_type is not None]
 
     def of(self, schedule: Schedule) -> Keyed | None:
-        """The key of a schedule's processes; None where its type is another application's."""
-        actor, text = self._actors.get(schedule.type), schedule.plan.arguments or NO_ARGUMENTS
+        """The key of a schedule's processes, or why they can't be called so; None if its type is another
+        application's."""
+        actor, text = self._actors.get(schedule.type), _arguments(schedule)
         if actor is None or actor.process_type is None:
             return None
-        if actor.key is None:
-            return Keyed(arguments=text)
+        if not is_call(text):
+            return Keyed(arguments=text, error="its arguments are not the JSON of `[positional, named]`")
         positional, named = json.loads(text)
         try:
+            # A process that is called wrongly would break, and its marker would stop all others of its type.
+            actor.check_call(tuple(positional), named)
+            if actor.key is None:
+                return Keyed(arguments=text)
             return Keyed(arguments=text, key=key_of(actor.name, actor.key, actor.function, positional, named))
         except InputError as error:
             return Keyed(arguments=text, error=str(error)[:500])
@@ -76,11 +81,10 @@ def look_at(
     """Do what is to be done about a schedule now, one slot of it: what became of the slot that was started. None: no
     slot was to be started, or somebody else saw to it; or nobody has told the key yet, and it is not among these.
     `order` is needed for those that order operations."""
-    if schedule.keyed is None:
-        found = keys.of(schedule) if keys is not None else None
-        if found is None:
-            return None
-        schedule = schedule.evolve(keyed=found)
+    keyed = _keyed(resources, schedule, keys)
+    if keyed is None:
+        return None
+    schedule = keyed
     if schedule.starting is None:
         decided = _decided(resources, schedule)
         if not resources.store.schedules.save(decided.schedule):
@@ -101,6 +105,21 @@ def look_at(
         return None
     _count(schedule, result)
     return result
+
+
+def _keyed(resources: Resources, schedule: Schedule, keys: Keys | None) -> Schedule | None:
+    """Return the schedule with the key for its arguments. Return None if nobody has told it and it is not among these
+    keys."""
+    if schedule.keyed is not None:
+        if schedule.orders is not None or schedule.keyed.arguments == _arguments(schedule):
+            return schedule
+        # Another program has changed the arguments. Only an application that has the type can tell the key anew.
+        schedule = schedule.evolve(keyed=None)
+        if keys is None or keys.of(schedule) is None:
+            resources.store.schedules.save(schedule)
+            return None
+    found = keys.of(schedule) if keys is not None else None
+    return None if found is None else schedule.evolve(keyed=found)
 
 
 def _decided(resources: Resources, schedule: Schedule) -> Decided:
@@ -171,7 +190,7 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         started = start(
             resources,
             schedule.type,
-            plan.arguments or NO_ARGUMENTS,
+            _arguments(schedule),
             custom_id=instance_id(schedule, starting),
             idle_timeout=kind.idle_timeout,
             process_timeout=kind.process_timeout,
@@ -190,6 +209,10 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason[:500], triggered=triggered)
     return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=started.id, triggered=triggered)
+
+
+def _arguments(schedule: Schedule) -> str:
+    return schedule.plan.arguments or NO_ARGUMENTS
 
 
 def _count(schedule: Schedule, *results: SlotResult) -> None:

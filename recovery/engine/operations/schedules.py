@@ -21,7 +21,7 @@ from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.operator import who
 from recovery.engine.operations.ordering import order
 from recovery.engine.resources import Resources
-from recovery.errors import InputError, StoreUnavailable
+from recovery.errors import DamagedRecord, InputError, StoreUnavailable
 from recovery.records import ProcessState, given
 from recovery.records.schedule import DEFAULTS, OperatorWord, Orders, Overlap, Plan, Schedule, SlotResult
 from recovery.schedule import check, plan_names, plan_of, states
@@ -67,7 +67,7 @@ def declare_schedules(resources: Resources, actors: Mapping[str, Actor[..., Any]
 def _tell_key(resources: Resources, name: str, keys: Keys) -> None:
     """Save the key that a schedule's processes have by the code as it is now."""
     for _ in range(MAX_TRIES):
-        schedule = resources.store.schedules.get(name)
+        schedule = resources.store.schedules.all().get(name)
         found = None if schedule is None else keys.of(schedule)
         if schedule is None or found is None or found == schedule.keyed:
             return
@@ -79,7 +79,15 @@ def _tell_key(resources: Resources, name: str, keys: Keys) -> None:
 def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None:
     schedules = resources.store.schedules
     for _ in range(MAX_TRIES):
-        before = schedules.get(process_type)
+        try:
+            before = schedules.get(process_type)
+        except DamagedRecord as damage:  # no reason for a worker not to work
+            log.error(
+                "the schedule of process type %s is not taken from its code: %s; correct it in MongoDB, or "
+                "`recovery schedule remove %s` and start a worker",
+                process_type, damage, process_type,
+            )  # fmt: skip
+            return
         if before is not None and before.type != process_type:
             if plan is not None:
                 log.error(
@@ -109,7 +117,13 @@ class Schedules:
 
     def get(self, name: str) -> Schedule:
         """The schedule of this name. Raises InputError."""
-        found = self._kept.get(given.text(name, "name of the schedule"))
+        try:
+            found = self._kept.get(given.text(name, "name of the schedule"))
+        except DamagedRecord as damage:
+            raise InputError(
+                f"{damage}. Correct it in MongoDB's collection `schedules`, or `recovery schedule remove {name}` and "
+                "declare or add it again"
+            ) from None
         if found is None:
             there = hint(
                 name, sorted(self._kept.all()), "there is none yet: `recovery schedule add`, or schedule=… in code"
@@ -198,12 +212,15 @@ class Schedules:
             clear_marker(self._resources, marker, reason, self._by)
         return self._change(name, "enable", reason, states.enabled)
 
-    def remove(self, name: str, reason: str = "") -> Schedule:
-        """Forget a schedule that an operator added; what it started goes on."""
+    def remove(self, name: str, reason: str = "") -> Schedule | None:
+        """Forget a schedule that an operator added, or one that can't be read; what it started goes on. Return it, or
+        None if it could not be read."""
         with audited(self._resources, "schedule remove", name, reason, by=self._by):
             return self._remove(name)
 
-    def _remove(self, name: str) -> Schedule:
+    def _remove(self, name: str) -> Schedule | None:
+        if self._kept.remove_damaged(given.text(name, "name of the schedule")):
+            return None
         for _ in range(MAX_TRIES):
             schedule = self.get(name)
             if schedule.code is not None:

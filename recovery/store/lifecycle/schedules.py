@@ -13,7 +13,7 @@ from typing import Any
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import to_document
+from recovery.records import from_document, to_document
 from recovery.records.schedule import Schedule
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
@@ -40,21 +40,38 @@ class Schedules:
     def save(self, schedule: Schedule) -> bool:
         """Save a schedule that was decided from the version it holds, as the next one; False: somebody was first."""
         document = to_document(schedule.evolve(version=schedule.version + 1))
-        changed = self._committed.replace_one({"_id": schedule.id, "version": schedule.version}, document)
+        changed = self._committed.replace_one(_as_read(schedule), document)
         return changed.modified_count == 1
 
     def remove(self, schedule: Schedule) -> bool:
         """Remove a schedule in this version; False: somebody was first."""
-        return self._committed.delete_one({"_id": schedule.id, "version": schedule.version}).deleted_count == 1
+        return self._committed.delete_one(_as_read(schedule)).deleted_count == 1
+
+    def remove_damaged(self, name: str) -> bool:
+        """Remove a schedule that can't be read. Return False if there is none of this name, if it can be read, or if
+        somebody has changed it meanwhile."""
+        found = self._committed.find_one({"_id": name})
+        if found is None or not read(Schedule, [found]).damaged:
+            return False
+        return self._committed.delete_one({"_id": name, "version": found.get("version")}).deleted_count == 1
 
     def get(self, name: str) -> Schedule | None:
-        """The schedule of this name, as a majority has it."""
+        """The schedule of this name, as a majority has it. Raises DamagedRecord."""
         found = self._committed.find_one({"_id": name})
-        return next(readable(Schedule, [found]), None) if found else None
+        return from_document(Schedule, found) if found else None
+
+    def among(self, names: Names[str]) -> dict[str, Schedule]:
+        """Those of these schedules that can be read, by name, as a majority has them."""
+        found = self._committed.find({"_id": {"$in": list(names)}})
+        return {schedule.id: schedule for schedule in readable(Schedule, found)}
 
     def all(self) -> dict[str, Schedule]:
         """All schedules that can be read, by name, as a majority has them."""
         return {schedule.id: schedule for schedule in readable(Schedule, self._committed.find().sort("_id", 1))}
+
+    def all_with_damaged(self) -> Read[Schedule]:
+        """Return all schedules by name, and why the others can't be read, as a majority has them."""
+        return read(Schedule, self._committed.find().sort("_id", 1))
 
     def awaited(self) -> set[str]:
         """Processes that schedules started, and whose ends may not be accounted for yet."""
@@ -62,17 +79,38 @@ class Schedules:
 
     def to_look_at(self, limit: int, ahead: float, process_types: Names[str]) -> Read[Schedule]:
         """Schedules whose deadline is past, the longest first; and those whose deadline is further off than any is
-        written, since a clock was wrong. Those whose key nobody has told yet only of these types. Index `deadline`."""
+        written, since a clock was wrong; and those that have no deadline and are not at rest, since another program
+        wrote them. Those whose key nobody has told yet only of these types. Index `deadline` for what is overdue."""
         ours: Document = {"$or": [{"keyed": {"$exists": True}}, {"type": {"$in": list(process_types)}}]}
         found = read(Schedule, self._current.find({**OVERDUE, **ours}).sort("recoveryTime", 1).limit(limit))
         left = limit - len(found)
         if left <= 0:
             return found
-        # Above all dates, and not now's: a filter with an expression has only one bound of the index.
-        far: Document = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
-        return found + read(Schedule, self._current.find({**far, **ours}).limit(left))
+        odd = {"$and": [{"$or": [_far_off(ahead), _WITHOUT_DEADLINE]}, ours]}
+        return found + read(Schedule, self._current.find(odd).limit(left))
 
-    def postpone(self, record: Any, seconds: float) -> None:
-        """Look at a schedule that can't be read after so many seconds."""
+    def postpone(self, record: Any, seconds: float, ahead: float) -> None:
+        """Look after so many seconds at a schedule that nobody can work with, if `to_look_at` still has it."""
         later = [{"$set": {"recoveryTime": after(seconds)}}]
-        self._current.update_one({"_id": record, **OVERDUE}, later, bypass_document_validation=True)
+        found = {"_id": record, "$or": [OVERDUE, _far_off(ahead), _WITHOUT_DEADLINE]}
+        self._current.update_one(found, later, bypass_document_validation=True)
+
+
+_WITHOUT_DEADLINE: Document = {
+    "recoveryTime": None,
+    "paused": None,
+    "$and": [
+        {"$or": [{"disabled": None}, {"disabled.marker": {"$exists": True}}]},
+        {"$or": [{"starting": {"$exists": True}}, {"nextSlot": {"$exists": True}}, {"waiting.0": {"$exists": True}}]},
+    ],
+}
+"""Nobody has paused or disabled it, and something is to be started. There are few schedules, so no index has these."""
+
+
+def _far_off(ahead: float) -> Document:
+    return {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
+
+
+def _as_read(schedule: Schedule) -> Document:
+    """Return a filter that matches a schedule in the version that was read. One without a version is read as 0."""
+    return {"_id": schedule.id, "version": schedule.version or {"$in": [0, None]}}
